@@ -2,7 +2,7 @@
 
 import sys
 
-from custody.maintenance.steps import MAINTENANCE_STEPS
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.spark.environment import step_of
 from custody.spark.job import main
 

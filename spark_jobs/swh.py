@@ -6,7 +6,7 @@
 import sys
 
 from custody.spark.environment import step_of
-from custody.spark.swh.job import ALL, main
+from custody.spark.swh.steps import ALL, main
 
 EVERY_STEP, QUESTION = "swh_all", "swh_find_earliest_revision"
 
@@ -14,7 +14,7 @@ if __name__ == "__main__":
     step, arguments = step_of((*ALL, EVERY_STEP, QUESTION), sys.argv[1:])
     if step == QUESTION:
         # Imported here: it loads PySpark, which a step that was done before does not need.
-        from custody.spark.swh import finding
+        from custody.spark.swh import earliest_revision
 
-        sys.exit(finding.main(arguments))
+        sys.exit(earliest_revision.main(arguments))
     sys.exit(main(ALL if step == EVERY_STEP else [step], arguments))

@@ -2,7 +2,8 @@
 
 The same figures can be had of an earlier checkout with `--tree`, so that a change of structure shows what it changed:
 
-- the modules of the library (without the `__init__.py` of packages), their sizes, those with a single importer, names that are used several times;
+- the modules of the library (without the `__init__.py` of packages), their sizes, those with a single importer,
+  and names that are used several times;
 - four ways through the library: how many modules a piece of data is handed to between two doors. A marked event, query,
   log file or notification is followed by a tracer; a module is handed the data when one of its functions is called
   with something that holds the mark, or returns it, and entered when any of its functions runs on the way;

@@ -46,7 +46,7 @@ with repository.writer() as writer:
 OPENER = """
 import json, sys, time
 from pathlib import Path
-from custody.recovery import find
+from custody.recovery import find_leftovers
 from custody.repository import Repository
 from tests.support import event
 started = time.monotonic()

@@ -112,8 +112,8 @@ def interval_of(start: str, end: str, run_after: datetime) -> Interval:
     """
     from custody.landing import Interval, parse_instant
 
-    first = instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
-    last = instant(end) if end else max(first, run_after)
+    first = parse_instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    last = parse_instant(end) if end else max(first, run_after)
     return Interval.parse(first.isoformat(), last.isoformat())
 
 

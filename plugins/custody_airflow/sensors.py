@@ -72,7 +72,7 @@ class LeftoverSensor(BaseSensorOperator):
         from custody.config import load_settings
         from custody.recovery import peek_leftovers
 
-        remains = leftovers(load_settings(repository_folder()))
+        remains = peek_leftovers(load_settings(repository_folder()))
         if not remains.is_any:
             raise AirflowSkipException("no interrupted run and no dead writer left anything")
         self.log.info("left over: %s", remains)

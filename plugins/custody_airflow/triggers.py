@@ -96,7 +96,7 @@ class JournalTrigger(WorkTrigger):
         from custody.rollover import pending
 
         settings = load_settings(repository)
-        work, remains = pending(settings), leftovers(settings)
+        work, remains = pending(settings), peek_leftovers(settings)
         if not (work.is_any or remains.is_any):
             return None
         return {**msgspec.to_builtins(work), "leftovers": list(remains.paths)}

@@ -80,7 +80,7 @@ class JournalStream(SharedStreamProducer):
         self._again_ms = int(again_seconds * 1000)
         self._watch: GroupWatch | None = None
 
-    async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], News]]:
+    async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], WaitingGroups]]:
         """Look again and again; yield what is new, as plain values and as the library's object."""
         # Reading folders blocks; in the event loop it would hold up all other triggers.
         self._watch = watch = await asyncio.to_thread(self._open)

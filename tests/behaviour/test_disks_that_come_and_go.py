@@ -24,7 +24,7 @@ from custody.vfs.wrapping import WrappingFileSystem
 from tests.crash.memory_repository import EVERYTHING, NOW_MS, SETTINGS, run_pass
 from tests.support import event
 from tests.unit.capture.json_documents import document
-from tests.unit.repository.test_ingest import write
+from tests.unit.ingest.test_ingest import write
 
 DISK = SETTINGS.containers[1]
 TWO_SLOTS = SETTINGS.model_copy(update={"repository": SETTINGS.repository.model_copy(update={"writer_slots": 2})})

@@ -24,7 +24,7 @@ from custody.repository.soft_delete import EventSelection
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps
 from tests.unit.capture.json_documents import document
-from tests.unit.repository.test_ingest import write
+from tests.unit.ingest.test_ingest import write
 
 EVENTS = 400
 

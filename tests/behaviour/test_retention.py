@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from custody.catalog import Action, PrunedError, RemoveFile, RemoveShard
 from custody.cli.main import cli
 from custody.errors import ConflictError, NotFoundError
-from custody.repository import Hold, Meant, Repository
+from custody.repository import EventSelection, Hold, Repository
 from custody.retention import RETENTION_STEPS, choose_expired, mark_expired, measure_disk
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
@@ -266,8 +266,8 @@ def test_a_limit_that_holds_stand_against_is_reported_and_nothing_held_goes(root
     with pytest.raises(OSError, match="held by case-17"):
         check.run(Workspace(opened.settings, unit.writer, clock=opened._clock), unit)
     (root / "custody.toml").write_text("[retention]\nbytes_max = 1048576\n")
-    for command, *consent in (("plan",), ("apply", "--yes")):
-        result = CliRunner().invoke(cli, ["-r", str(root), "retention", command, *consent])
+    for command in ("plan", "apply"):
+        result = CliRunner().invoke(cli, ["-r", str(root), "retention", command])
         assert result.exit_code == (17 if command == "apply" else 0)
         assert "expected at most 1048576 bytes" in result.stderr
 
@@ -275,7 +275,7 @@ def test_a_limit_that_holds_stand_against_is_reported_and_nothing_held_goes(root
 def test_a_hold_that_is_made_between_the_plan_and_the_mark_stops_the_mark(root: Path) -> None:
     opened = repository_at(root, 4000, age_max="30 days")
     choice = choose_expired(opened.settings, PosixFileSystem(), opened._clock, opened.workspaces())
-    repository_at(root, 4000).hold("case", Meant(event_ids=[0]), "asked for", "legal")
+    repository_at(root, 4000).hold("case", EventSelection(event_ids=[0]), "asked for", "legal")
     with pytest.raises(ConflictError, match="case"):
         mark_expired(choice)
     assert ids(opened) == list(range(15))
@@ -387,7 +387,7 @@ def test_the_commands_show_the_plan_and_the_holds(root: Path) -> None:
     assert len(plan["expiring"]) == 3
     assert len(plan["held"]) == 2
     assert "case-17" in run("retention", "plan")
-    assert json.loads(run("retention", "apply", "--yes", "--json"))["plan"]["expiring"] == plan["expiring"]
+    assert json.loads(run("retention", "apply", "--json"))["plan"]["expiring"] == plan["expiring"]
     assert "catalog" in run("status")
     budget = json.loads(run("status", "--json"))["budget"]
     assert (budget["limit_bytes"], budget["holds"]) == (None, 1)

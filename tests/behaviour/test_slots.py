@@ -17,8 +17,8 @@ from custody.errors import LockedError
 from custody.repository import Repository
 from tests.support import event, numbered, python, run_steps, write_samples
 from tests.unit.capture.json_documents import document
-from tests.unit.repository.test_ingest import write
-from tests.unit.repository.test_slots import slotted
+from tests.unit.ingest.test_ingest import write
+from tests.unit.ingest.test_slots import slotted
 
 ROOT = Path(__file__).parents[2]
 EVENTS = 120

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from custody.clock import ManualClock
 from custody.maintenance import compact_unit, waiting_compactions
-from custody.repository import Meant
+from custody.repository import EventSelection
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace

@@ -11,9 +11,9 @@ from custody.config import Settings
 from custody.repository import Ingest, Repository
 from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario
-from tests.crash.store import EVERYTHING
+from tests.crash.memory_repository import EVERYTHING
 from tests.unit.capture.json_documents import document
-from tests.unit.repository.test_ingest import write
+from tests.unit.ingest.test_ingest import write
 
 SETTINGS = Settings.model_validate(
     {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -34,9 +33,10 @@ def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
 
 
 def removed_at_once() -> AbstractContextManager[object]:
-    # The package gives out a function of the module's name.
-    module = importlib.import_module("custody.recovery.recover")
-    return patch.object(module, "discard", lambda workspace, path: remove(workspace.fs, path))
+    # By its name: the package has a function that is called like the module.
+    return patch.object(
+        import_module("custody.recovery.recover"), "discard", lambda workspace, path: remove(workspace.fs, path)
+    )
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from custody.maintenance.steps import MAINTENANCE_STEPS
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.spark.environment import job_of
 
 # Airflow's own warnings are not this project's errors.

@@ -50,7 +50,7 @@ from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
-from tests.crash.sinking import items
+from tests.crash.sink_scenarios import items
 from tests.unit.ngsi.notification_records import parameters
 
 HERE = Path(__file__).resolve().parent

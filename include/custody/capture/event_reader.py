@@ -26,7 +26,7 @@ from custody.capture.validate import (
     rejected,
     validate_element,
 )
-from custody.model import Problem, Severity
+from custody.model import EventProblem, Severity
 
 _READERS: dict[Format, ElementReader] = {
     Format.NIFI: nifi_json.read_element,

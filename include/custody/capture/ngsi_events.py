@@ -54,7 +54,7 @@ class ArrivedNotification:
     """The URL that it was posted to."""
 
 
-def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
+def read_element(raw: bytes, context: Context) -> Sequence[Event | EventProblem]:
     """Return an event for each entity of a notification, and a problem for each entity that cannot be read.
 
     Raises:
@@ -63,11 +63,11 @@ def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
     return arrived_events(_arrived(raw), context)
 
 
-def arrived_events(arrived: ArrivedNotification, context: Context) -> Sequence[Event | Problem]:
+def arrived_events(arrived: ArrivedNotification, context: Context) -> Sequence[Event | EventProblem]:
     """Return an event for each entity of a notification, and a problem for each entity that cannot be read."""
     notification = arrived.notification
-    outcomes: dict[int, Event | Problem] = {
-        broken.index: Problem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
+    outcomes: dict[int, Event | EventProblem] = {
+        broken.index: EventProblem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
         for broken in notification.broken
     }
     digest = hashlib.sha256(arrived.body).hexdigest()

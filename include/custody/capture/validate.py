@@ -48,7 +48,7 @@ class Rejected:
     """A piece of a file that cannot be stored, and why; `raw` is the piece as it was."""
 
     place: InputPlace
-    problem: Problem
+    problem: EventProblem
     raw: bytes
 
 
@@ -57,7 +57,7 @@ Outcome = Accepted | Rejected
 
 def rejected(place: InputPlace, code: str, message: str, raw: bytes) -> Rejected:
     """Return a rejected piece with an error of this code."""
-    return Rejected(place, Problem(Severity.ERROR, code, message), raw)
+    return Rejected(place, EventProblem(Severity.ERROR, code, message), raw)
 
 
 def excerpt(data: bytes) -> str:
@@ -79,7 +79,7 @@ class Context:
     """When the file arrived, for events that carry no time."""
 
 
-ElementReader = Callable[[bytes, Context], Sequence[Event | Problem]]
+ElementReader = Callable[[bytes, Context], Sequence[Event | EventProblem]]
 """Returns the events of one JSON object, and a Problem for each part that is no event.
 
 Raises InvalidInputError when the object as a whole cannot be read.
@@ -104,7 +104,7 @@ def validate_element(
         yield rejected(place, "bad-value", str(error), raw)
         return
     for item in events:
-        if isinstance(item, Problem):
+        if isinstance(item, EventProblem):
             yield Rejected(place, item, raw)
         else:
             yield validate_event(item, place, raw, relationship_exported=relationship_exported)

@@ -31,9 +31,13 @@ from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.config.parsing import is_local
-from custody.errors import CustodyError
+from custody.errors import CorruptionError, CustodyError
+from custody.format.names import COMPACT_LEASE, RETENTION_LEASE
+from custody.journal import lock_path
+from custody.lease import Attempt
 from custody.maintenance.repair import require_accepted, unpublished_logs
-from custody.workspace import Workspace
+from custody.vfs import PosixFileSystem
+from custody.workspace import ROLLOVER_LEASE, Workspace, take_lease
 
 __all__ = ["catalog"]  # the group, with the commands of this module
 
@@ -194,29 +198,32 @@ def repair_chain(repository: Path, consent: Consent, accept_loss: bool, writer: 
     settings, writer_catalog = load_catalog(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
     local = is_local(settings.repository.store)  # elsewhere no pipeline writes logs so far
-    coming = unpublished_logs(Workspace(settings, found.objects.writer)) if local else set()
-    plan = plan_repair(found, coming)
-    if doing:
+    coming = unpublished_logs(Workspace(settings, writer_catalog.objects.writer)) if local else set()
+    plan = plan_repair(writer_catalog, coming)
+
+    def show(*, done: bool) -> None:
+        document = {
+            "needed": plan.is_needed,
+            "good_revision": plan.good.revision,
+            "newest_revision": plan.newest,
+            "lost_revisions": list(plan.lost),
+            "actions_kept": len(plan.actions),
+            "files_from_footers": list(plan.from_footers),
+            "skipped": list(plan.skipped),
+            "damaged_checkpoints": list(plan.checkpoints),
+            "last_commit_ms": last_commit_ms(writer_catalog.objects),
+            "restored_from_copies": list(plan.restored),
+            "may_give_out_more": list(plan.more),
+            "done": done and plan.is_needed,
+        }
+        print_json(document) if as_json else print_table("", ("what", "value"), list(document.items()))
+
+    if not consent.yes:
+        show(done=False)
+    if consent.yes or (plan.is_needed and consent.ask("Repair the catalog?")):
         require_accepted(plan.more, accept_loss=accept_loss)
-        plan = repair(found, SystemClock(), containers, coming)[0]
-    document = {
-        "needed": plan.is_needed,
-        "good_revision": plan.good.revision,
-        "newest_revision": plan.newest,
-        "lost_revisions": list(plan.lost),
-        "actions_kept": len(plan.actions),
-        "files_from_footers": list(plan.from_footers),
-        "skipped": list(plan.skipped),
-        "damaged_checkpoints": list(plan.checkpoints),
-        "last_commit_ms": last_commit_ms(found.objects),
-        "restored_from_copies": list(plan.restored),
-        "may_give_out_more": list(plan.more),
-        "done": doing and plan.is_needed,
-    }
-    if as_json:
-        print_json(document)
-    else:
-        print_table("", ("what", "value"), list(document.items()))
+        plan = repair(writer_catalog, SystemClock(), containers, coming)[0]
+        show(done=True)
     if plan.lost:
         sys.exit(CorruptionError.exit_code)
 
@@ -248,9 +255,9 @@ def rebuild_from_files(
     containers = [str(path) for path in settings.repository.containers]
 
     def show(*, done: bool) -> None:
-        survivors = surviving(writer_catalog.objects)
+        survivors = salvage(writer_catalog.objects)
         with working("reading the data files"):
-            scanned = scan(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
+            scanned = scan_footers(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
         document: dict[str, object] = {
             "files": len(scanned.files),
             "events": sum(file.rows for file in scanned.files),
@@ -260,14 +267,18 @@ def rebuild_from_files(
             "may_give_out_more": survivors.more,
             "done": done,
         }
-        if doing:
-            require_accepted(kept.more, accept_loss=accept_loss)
-            made = rebuild(found, SystemClock(), scanned, containers, kept)
-            document |= {"revision": made.revision, "set_aside": made.set_aside}
-    if as_json:
-        print_json(document)
-    else:
-        print_table("", ("what", "value"), list(document.items()))
+        if done:
+            require_accepted(survivors.more, accept_loss=accept_loss)
+            rebuilt = rebuild(writer_catalog, SystemClock(), scanned, containers, survivors)
+            document |= {"revision": rebuilt.revision, "set_aside": rebuilt.set_aside}
+        print_json(document) if as_json else print_table("", ("what", "value"), list(document.items()))
+
+    if not consent.yes:
+        show(done=False)
+    if consent.ask("Make the catalog anew, and move the old one aside?"):
+        # Nobody may commit between the look at the old catalog and the new one.
+        with _undisturbed(settings, writer_catalog.objects.writer):
+            show(done=True)
 
 
 @catalog.command("wipe")

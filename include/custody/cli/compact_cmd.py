@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table, size_text, stderr
+from custody.cli.options import dry_run_option, json_option
+from custody.cli.output import print_json, print_table, size_text, stderr
 from custody.repository import CompactionReport, Repository
 
 

@@ -29,7 +29,7 @@ def list_containers(repository: Path, as_json: bool) -> None:
     Example:
       custody -r demo containers list
     """
-    entries = container_list(load_settings(repository))
+    entries = container_statuses(load_settings(repository))
     if as_json:
         print_json(entries)
         return
@@ -89,5 +89,5 @@ def claim(repository: Path, writer: str, consent: Consent) -> None:
         click.echo(f"the machine that has the writer name {writer} now could not go on with it", err=True)
     if not consent.ask("Claim the name?"):
         return
-    claimed = claim_name(settings, writer)
+    claimed = claim_writer_name(settings, writer)
     click.echo(f"writer {writer}: incarnation {claimed.incarnation}, from event id {claimed.first_event_id} on")

@@ -46,14 +46,14 @@ def forget(
     Example:
       custody -r demo forget --attribute customer=4711 --reason "request of 2026-03-02" --yes
     """
-    conditions = Meant(
+    conditions = EventSelection(
         event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attribute_pairs(pairs)
     )
     opened = Repository.open(repository)
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
     if not consent.yes:
-        counted = opened.count_meant(conditions, writer)
+        counted = opened.count_selected(conditions, writer)
         for notice in counted.notices:
             stderr().print(clean(notice))
         print_json(counted) if as_json else print_table(

@@ -56,7 +56,7 @@ def add(
     """
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
-    conditions = Meant(
+    conditions = EventSelection(
         event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attribute_pairs(pairs)
     )
     opened = Repository.open(repository)

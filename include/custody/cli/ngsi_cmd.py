@@ -121,20 +121,27 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
     """
     # FastAPI and uvicorn take a second to import, and only this command needs them.
     try:
-        from custody.serving.ngsi_receiver import Receiver, checked_tokens, create_app
-        from custody.serving.ngsi_receiver import serve as serve_app
+        from custody.serving.http_server import checked_tokens
+        from custody.serving.http_server import serve as serve_app
+        from custody.serving.ngsi_receiver import Receiver, receiver_app
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
 
     at = Repository.open(repository)
     overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=overrides)})
-    tokens = checked_tokens(settings)
+    tokens = checked_tokens(settings.root, "receiver", settings.receiver)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
     with at.writer() as writer, Intake(writer, settings.receiver.requests_max) as intake:
         receiver = Receiver(settings, intake, at.quarantine, SystemClock(), tokens)
-        app = create_app(receiver)
-        serve_app(app, settings, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
+        app = receiver_app(receiver)
+        serve_app(
+            app,
+            settings.root,
+            settings.receiver,
+            settings.ngsi.notification_target,
+            lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")),
+        )
     stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
 
 

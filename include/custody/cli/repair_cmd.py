@@ -18,8 +18,8 @@ from custody.config import load_settings
 from custody.errors import CorruptionError
 from custody.maintenance.findings import damages
 from custody.maintenance.repair import RepairAction, RepairReport
-from custody.maintenance.repair import plan_repairs as look
-from custody.maintenance.repair import repair_repository as mend
+from custody.maintenance.repair import plan_repairs as plan_repairs
+from custody.maintenance.repair import repair_repository as run_repairs
 from custody.vfs import PosixFileSystem
 
 
@@ -63,7 +63,7 @@ def repair(repository: Path, consent: Consent, accept_loss: bool, deep: bool, as
         sys.exit(CorruptionError.exit_code)
 
 
-def _print(found: RepairReport, *, as_json: bool, accept_loss: bool, apply: bool) -> None:
+def _print(outcome: RepairReport, *, as_json: bool, accept_loss: bool, is_plan: bool) -> None:
     if as_json:
         left = outcome.before if outcome.after is None else outcome.after
         document = {

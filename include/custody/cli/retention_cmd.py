@@ -72,7 +72,7 @@ def apply(repository: Path, consent: Consent, as_json: bool) -> None:
         raise StorageError(report.plan.problem)
 
 
-def _print_plan(plan_shown: Plan, title: str) -> None:
+def _print_plan(plan_shown: RetentionPlan, title: str) -> None:
     rows = [
         (log.writer, log.path, log.why, log.events, time_text(log.last_event_time_ms), size_text(log.bytes))
         for log in plan_shown.expiring

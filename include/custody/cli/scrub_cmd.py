@@ -50,7 +50,7 @@ def scrub(repository: Path, bytes_max: int | None, whole: bool, as_json: bool) -
 
 def print_scrub(settings: Settings, scrub: ScrubState, *, as_json: bool) -> None:
     """Print how far the scrub is and what it knows; exit code 20 when that is damage."""
-    behind = is_behind(settings, scrub, SystemClock().now_ms())
+    behind = is_scrub_behind(settings, scrub, SystemClock().now_ms())
     findings = scrub.latest()
     if as_json:
         document: dict[str, Any] = {

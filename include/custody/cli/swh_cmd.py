@@ -133,8 +133,8 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     try:
         from custody.serving import checked_tokens
         from custody.serving import serve as serve_app
-        from custody.serving.swh_questions import Questions
-        from custody.serving.swh_rest import create_app
+        from custody.serving.published_database import PublishedDatabase
+        from custody.serving.swh_rest import swh_app
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
 
@@ -145,7 +145,7 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     settings = at.settings.model_copy(update={"swh": at.settings.swh.model_copy(update=overrides)})
     tokens = checked_tokens(settings.root, "swh", settings.swh)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    questions = Questions(settings, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
+    questions = PublishedDatabase(settings, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
     talk = stderr()
     with ExitStack() as open_:
         if settings.swh.grpc_port is not None:
@@ -155,7 +155,7 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
                 raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
             address = open_.enter_context(serving_rpc(questions, settings, tokens))
             talk.print(clean(f"custody: gRPC is answered at {address}"))
-        app = create_app(questions, settings, tokens)
+        app = swh_app(questions, settings, tokens)
         serve_app(
             app,
             settings.root,

@@ -100,16 +100,18 @@ def verify_all(
 
 
 def _check(
-    workspaces: list[Workspace], settings: Settings, level: Level, show: Progress, *, only_orphans: bool
-) -> Checked:
+    workspaces: list[Workspace], settings: Settings, level: Level, show: VerifyProgress, *, only_orphans: bool
+) -> VerificationReport:
     if only_orphans:
-        return Checked(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
+        return VerificationReport(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
     checked = verify_repository(workspaces, settings, PosixFileSystem(), level, show)
     checked.findings += check_destinations(settings, PosixFileSystem())
     return checked
 
 
-def _writer_document(workspace: Workspace, checked: Checked, attestation: Attestation | None) -> dict[str, Any]:
+def _writer_document(
+    workspace: Workspace, checked: VerificationReport, attestation: Attestation | None
+) -> dict[str, Any]:
     verification = checked.catalogs.get(workspace.writer, Verification())
     files = [] if verification.state is None else list(verification.state.files.values())
     counts = {
@@ -150,7 +152,7 @@ def _defect(item: Finding) -> dict[str, Any]:
 
 
 def _print_all(
-    workspaces: list[Workspace], checked: Checked, documents: list[dict[str, Any]], *, only_orphans: bool
+    workspaces: list[Workspace], checked: VerificationReport, documents: list[dict[str, Any]], *, only_orphans: bool
 ) -> None:
     writers = {workspace.writer for workspace in workspaces}
     findings = [item for item in checked.findings if item.writer is None or item.writer in writers]

@@ -35,6 +35,7 @@ from custody.index.number_columns import empty_stored, plain_column, sortable_co
 from custody.index.paged_file import PagedFileWriter, ShardFile
 from custody.index.terms import TermValues
 from custody.index.whoosh_writer import TOC_NAME, segment_name, toc_bytes
+from custody.model.columns import read_batch
 from custody.vfs import FileSystem, WritableFile
 
 SPILL_NAME = "taken.partial"

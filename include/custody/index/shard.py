@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from cachetools import LRUCache
 from whoosh import query
 
 from custody.errors import CorruptionError, NotFoundError, StorageError
@@ -239,7 +238,8 @@ class ShardCache:
 
     def __init__(self, fs: FileSystem, open_max: int = SHARDS_MAX) -> None:
         self._fs = fs
-        self._open: LRUCache[Path, OpenShard] = LRUCache(open_max)
+        self._open_max = open_max
+        self._open: OrderedDict[Path, OpenShard] = OrderedDict()
         self._lock = threading.Lock()
 
     def open(self, path: Path) -> OpenShard:
@@ -258,6 +258,8 @@ class ShardCache:
         opened = OpenShard(self._fs, path)
         with self._lock:
             self._open[path] = opened
+            while len(self._open) > self._open_max:
+                self._open.popitem(last=False)
         return opened
 
     def is_open(self, path: Path) -> bool:

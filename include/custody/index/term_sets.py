@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-from cachetools import LRUCache
 from whoosh import query
 
 Hashes = npt.NDArray[np.uint32]
@@ -60,7 +59,7 @@ class _AlternativesCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: LRUCache[int, tuple[query.Or, Alternatives]] = LRUCache(_QUESTIONS_KEPT)
+        self._found: OrderedDict[int, tuple[query.Or, Alternatives]] = OrderedDict()
 
     def __call__(self, question: query.Or) -> Alternatives:
         entry = self._found.get(id(question))

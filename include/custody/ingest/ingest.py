@@ -35,9 +35,9 @@ from custody.errors import FormatVersionError, InvalidInputError, NotFoundError,
 from custody.format.names import name_as_text
 from custody.ingest.dedup import Key, StoredAt, StoredKeys, key_of
 from custody.ingest.slots import SlotWriter
-from custody.ingest.source_locks import Turns
+from custody.ingest.source_locks import SourceLocks
 from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text
-from custody.ngsi.http_notification import Arrival, kept_arrival, told
+from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.read.reader import get_many
 from custody.workspace import Workspace
@@ -300,11 +300,13 @@ class Ingest:
         # Without any tombstone, an event that is not given out expired since it was looked up.
         return {key for key, writer in unread.items() if stones[writer]}
 
-    def _reject(self, tally: Tally, raw: bytes, place: Place, problem: EventProblem) -> None:
+    def _reject(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> None:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: EventProblem) -> Entry:
+    def _quarantine_piece(
+        self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem
+    ) -> QuarantineEntry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,

@@ -99,10 +99,10 @@ def _usable(fs: FileSystem, containers: Sequence[Path]) -> Sequence[Path]:
     Raises:
         StorageError: the first container is missing, on which the locks lie.
     """
-    away = unmounted_suspects(fs, containers)
-    if containers[0] in away:
-        raise StorageError(str(away[containers[0]]))
-    return [root for root in containers if root not in away]
+    missing = unmounted_suspects(fs, containers)
+    if containers[0] in missing:
+        raise StorageError(str(missing[containers[0]]))
+    return [root for root in containers if root not in missing]
 
 
 def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: float | None = None) -> SlotWriter:

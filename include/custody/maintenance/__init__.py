@@ -41,39 +41,3 @@ __all__ = [
     "remove_folder",
     "waiting_compactions",
 ]
-
-# Imported when they are used, so that a command loads what it needs and no more.
-_MODULES = {
-    "custody.maintenance.claim_refs": (
-        "References",
-        "all_references",
-        "in_journals",
-        "log_tables",
-        "references_of",
-    ),
-    "custody.maintenance.compaction": (
-        "Compacted",
-        "Unit",
-        "compact",
-        "run",
-        "waiting",
-    ),
-    "custody.maintenance.rewriting": (
-        "Rewriting",
-        "conditions_for",
-        "groups_on_disk",
-        "leftover_shards",
-        "open_file",
-        "planned",
-        "retire",
-    ),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-if not TYPE_CHECKING:  # a checker would take every name for one that is here
-
-    def __getattr__(name: str) -> object:
-        """Return a name of this room's modules."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)

@@ -95,7 +95,7 @@ def log_claims(log: EventLog) -> Iterator[pa.Table]:
 
 def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield some columns of all readable journals and kept logs; the checks of logs and journals report the others."""
-    for group in workspace.ownership.on_disk():
+    for group in workspace.groups_of_all_incarnations():
         for path in (*group.sealed, *group.open):
             try:
                 yield JournalFile.read(workspace.fs, path).table().select(columns)

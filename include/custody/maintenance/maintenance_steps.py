@@ -21,9 +21,10 @@ from custody.maintenance import compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scrub_unit
 from custody.maintenance.verification import CheckUnit
-from custody.rollover import Step, Unit, is_stale, rebuild_shard
+from custody.rollover import is_stale, rebuild_shard
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import Step, Unit, UnitReport, Workspace
+from custody.workspace import UnitReport, Workspace
+from custody.workspace.step import Step, Unit
 
 
 class MaintenanceUnit(Unit, frozen=True):
@@ -44,20 +45,7 @@ class MaintenanceReport(UnitReport, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
-class MaintenanceStep(Step):
-    """A step of the maintenance; its driver may save something in the end."""
-
-    unit_type: ClassVar[type[MaintenanceUnit]] = MaintenanceUnit
-    report_type: ClassVar[type[MaintenanceReport]] = MaintenanceReport
-
-    def finish(
-        self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
-    ) -> list[UnitReport]:
-        """Finish the step once all units were tried; return their reports for the run's history."""
-        return list(reports)
-
-
-class Compact(MaintenanceStep):
+class Compact(Step):
     """Erases forgotten events and joins small logs."""
 
     name = "compact"
@@ -78,7 +66,7 @@ class Compact(MaintenanceStep):
         )
 
 
-class Rebuild(MaintenanceStep):
+class Rebuild(Step):
     """Rebuilds shards that are gone, whose header is damaged, or that have other settings."""
 
     name = "rebuild"
@@ -103,7 +91,7 @@ class Rebuild(MaintenanceStep):
         return UnitReport(unit=str(unit), events=built.documents, bytes=built.size_bytes, note=built.path.name)
 
 
-class ScrubStep(MaintenanceStep):
+class ScrubStep(Step):
     """Verifies the check units that are due."""
 
     name = "scrub"

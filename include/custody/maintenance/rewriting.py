@@ -131,13 +131,13 @@ def open_event_log(workspace: Workspace, file: AddFile) -> EventLog:
 def erasable(stones: Sequence[AddTombstone], holds: Sequence[Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
     """Return which events of a table tombstones mean and no hold does: booleans, shape (rows,)."""
     hidden = pc.invert(visible(stones, table))
-    return pc.and_not(hidden, meant(holds, table)) if holds else hidden
+    return pc.and_not(hidden, matching_rows(holds, table)) if holds else hidden
 
 
 def holds_for(holds: Mapping[str, Condition], file: AddFile) -> list[Condition]:
     """Return the conditions of holds that may mean an event of a log."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-    return [condition for condition in holds.values() if may_mean(condition, *bounds)]
+    return [condition for condition in holds.values() if may_match(condition, *bounds)]
 
 
 def count_forgotten(

@@ -49,7 +49,7 @@ not allow, and empty ones, are not kept."""
 RECEIVED = "ngsi.received_ms"
 """The attribute of an event with its time of arrival by our clock, where the event's own time is the broker's."""
 _BLANKS = b" \t\r\n"
-_PLACE = Place(None, 0)
+_PLACE = InputPlace(None, 0)
 _MEDIA_TYPES = ("application/json", "application/ld+json")
 _STRICT = re.compile(r"application/json;\s*charset=utf-8", re.IGNORECASE)
 _NORMALIZED, _KEY_VALUES, _LEGACY = "normalized", "keyValues", "legacy"
@@ -190,13 +190,13 @@ def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
     """Return the events of a notification, one an entity; nothing is raised, whatever the bytes are."""
     judged = judge_body(arrival.headers, arrival.body, accepts)
     if isinstance(judged, Refusal):
-        problem = Problem(Severity.ERROR, judged.code, judged.message)
+        problem = EventProblem(Severity.ERROR, judged.code, judged.message)
         return Read((), _kept(arrival, [problem] if judged.code in KEPT_CODES else []), judged)
     events: list[Event] = []
-    problems: list[Problem] = []
-    arrived = Arrived(arrival.body.strip(_BLANKS), judged, url=arrival.url)
+    problems: list[EventProblem] = []
+    arrived = ArrivedNotification(arrival.body.strip(_BLANKS), judged, url=arrival.url)
     for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
-        outcome = item if isinstance(item, Problem) else validate_event(item, _PLACE, b"")
+        outcome = item if isinstance(item, EventProblem) else validate_event(item, _PLACE, b"")
         if isinstance(outcome, Accepted):
             events.append(with_arrival(outcome.event, arrival))
         else:
@@ -230,7 +230,7 @@ def kept_arrival(raw: bytes, url: str, received_ms: int) -> Arrival | None:
     return Arrival(body, headers, url, None, received_ms)
 
 
-def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
+def _kept(arrival: Arrival, problems: Sequence[EventProblem]) -> Sequence[Rejected]:
     raw = _raw(arrival) if problems else b""
     return [Rejected(_PLACE, problem, raw) for problem in problems]
 
@@ -281,7 +281,7 @@ def _named_format(headers: Mapping[str, str]) -> str | None:
 def _shown_format(notification: Notification) -> str:
     if any(entity.shape is Shape.KEY_VALUES for entity in notification.entities):
         return _KEY_VALUES
-    return _LEGACY if notification.version is Version.V1 else _NORMALIZED
+    return _LEGACY if notification.version is NgsiVersion.V1 else _NORMALIZED
 
 
 def _entity_refusal(notification: Notification) -> Refusal:

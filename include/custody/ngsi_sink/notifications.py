@@ -24,10 +24,10 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from custody.ngsi_sink.send_events import WRITER
 from custody.read.reader import get_many, tables_from
-from custody.read.results import Absence
+from custody.read.results import Absence, NewerColumns
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
-from custody.workspace import Workspace
+from custody.workspace import Workspace, look_undisturbed
 
 _DIGITS_MAX = 16
 Content = Callable[[Event], bytes]
@@ -152,28 +152,20 @@ class LiveNotifications:
         return get_many(self._repository.workspace(writer), event_ids, on_damage=self._damaged)
 
     def contents(self) -> Callable[[Event], bytes]:
-        """Return what reads the contents of some events; it raises as `custody.flow.content.ContentReader.of`."""
-        found = ContentReader(self._fs, self._repository.settings.store)
-        return lambda event: found.of(event).read()
+        """Return a function that reads the content of an event; it raises as `custody.flow.content.Contents.of`."""
+        contents = ContentReader(self._fs, self._repository.settings.store)
+        return lambda event: contents.of(event).read()
 
     def _damaged(self, damage: Damage) -> None:
-        if isinstance(damage, Absence):
+        if isinstance(damage, Absence | NewerColumns):
             return  # it lies behind the bound, so the sink does not read it
         self.passed_over.append(str(damage))
 
 
 def _bound(workspace: Workspace) -> int:
     """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
-    while True:
-        state = workspace.catalog.load()
-        waiting = [
-            group.first_event_id
-            for group in workspace.groups()
-            if not workspace.is_committed(state, group.first_event_id)
-        ]
-        # Events that became live while the journals were listed would be missed: both lists have to be of one moment.
-        if workspace.catalog.load().revision == state.revision:
-            return min([state.next_event_id, *waiting])
+    moment = look_undisturbed(workspace)
+    return min([moment.state.next_event_id, *(group.first_event_id for group in moment.waiting)])
 
 
 def _is_ours(table: pa.Table) -> pa.ChunkedArray:

@@ -16,7 +16,6 @@ import msgspec
 from custody.ngsi_sink import batch_file
 from custody.ngsi_sink.batch_file import DEFERRED
 from custody.ngsi_sink.batch_plan import NOT_WRITTEN
-from custody.ngsi_sink.sink_catalog import DEFERRED
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.quarantine.store import entry_key
 from custody.vfs import FileSystem
@@ -50,18 +49,8 @@ def show_entry(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> N
 
 def key_of_object(name: str, data: bytes) -> str:
     """Return the key of the entry that shows an object."""
-    code, _, raw, offset = _shown(name, data)
+    code, _, raw, offset = _entry_of(name, data)
     return entry_key(hashlib.sha256(raw).hexdigest(), code, name, None, offset)
-
-
-def _shown(name: str, data: bytes) -> tuple[str, str, bytes, int]:
-    """Return what an entry says: code, message, the piece, and the place in its file that it has."""
-    if name.startswith(f"{DEFERRED}/"):
-        batch = batch_file.decode(data, name)
-        [part] = batch.staged.parts
-        return NOT_WRITTEN, f"{part.path}: {batch.staged.problem}", bytes(batch.contents[0]), part.offset
-    aside = msgspec.json.decode(data, type=batch_file.Aside)
-    return aside.code, aside.message, data, 0
 
 
 def mark(fs: FileSystem, folder: Path, entry: QuarantineEntry) -> None:

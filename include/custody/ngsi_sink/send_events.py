@@ -43,8 +43,9 @@ def events_of(manifest: BatchManifest, uri: Callable[[str], str]) -> Iterator[Ev
     for part in manifest.parts:
         parents = list(dict.fromkeys(manifest.sources[source].flowfile_uuid for source in part.sources))
         for first in range(0, len(parents) if part.length else 0, _PARENTS_MAX):
-            rows = uuid_of_name("ngsi-rows", staged.id, str(part.place), str(first))
-            yield _event(staged, part, rows, parents[first : first + _PARENTS_MAX], uri(part.path))
+            # A name from the batch, not a random one: it is how a second try recognizes the events of the first.
+            rows = uuid_of_name("ngsi-rows", manifest.id, str(part.place), str(first))
+            yield _event(manifest, part, rows, parents[first : first + _PARENTS_MAX], uri(part.path))
 
 
 def append_missing(manifest: BatchManifest, journal: SendJournal, uri: Callable[[str], str], *, is_new: bool) -> int:

@@ -63,7 +63,7 @@ def snapshot(
 
 def next_event_id(workspace: Workspace) -> int:
     """Return one more than the greatest id that was given out, without reading what waits."""
-    state, waiting = of_one_moment(workspace, partial(count_pending, workspace.fs))
+    state, waiting = read_at_one_moment(workspace, lambda moment: count_pending(workspace.fs, moment.waiting))
     return max(state.next_event_id, waiting.next_event_id)
 
 

@@ -21,7 +21,7 @@ from custody.format.framing import Frame, frame, frames
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal import WriterContainers, lock_path, read_header
 from custody.journal.journal_file import KIND_HEADER, PREAMBLE, JournalHeader
-from custody.rollover import strays
+from custody.rollover import stray_journals
 from custody.workspace import Workspace
 
 _DIGEST_DIGITS = 8

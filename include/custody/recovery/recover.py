@@ -29,8 +29,6 @@ from custody.rollover import sweep_unit, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX
 from custody.workspace import (
     ROLLOVER_LEASE,
-    Step,
-    Unit,
     UnitReport,
     Workspace,
     discard,
@@ -39,6 +37,7 @@ from custody.workspace import (
     put_back,
     remove,
 )
+from custody.workspace.step import Step, Unit
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +72,7 @@ def recover(workspace: Workspace) -> RecoveryReport:
         SupersededError: another attempt took over.
     """
     leftovers = find_leftovers(workspace)
-    sealed: list[Sealed] = []
+    sealed: list[SealedJournal] = []
     # These are done once for all leftovers: under one lock, or with one look at the catalog.
     at_once: dict[LeftoverAction, Callable[[], object]] = {
         "seal": lambda: sealed.extend(seal_dead_journals(workspace)),
@@ -91,7 +90,7 @@ def recover(workspace: Workspace) -> RecoveryReport:
     )
 
 
-def seal_dead_journals(workspace: Workspace) -> list[Sealed]:
+def seal_dead_journals(workspace: Workspace) -> list[SealedJournal]:
     """Seal the journals of a dead writer, and remove its temporary files.
 
     Raises:
@@ -111,7 +110,7 @@ def seal_dead_journals(workspace: Workspace) -> list[Sealed]:
 
         def keep_ids() -> None:
             # Ids that were reserved may have been acknowledged in the bytes that are lost: none is given out again.
-            membership = Membership(fs, containers, workspace.writer)
+            membership = WriterContainers(fs, containers, workspace.writer)
             membership.raise_floor(membership.reserved)
 
         return seal_abandoned(fs, containers, workspace.writer, keep, keep_ids)
@@ -140,7 +139,7 @@ def _deal(workspace: Workspace, item: Leftover) -> None:
         discard(workspace, path)
     elif item.action == "put back":
         # A file gets its listed name as a second one; the name of the removal goes once that is durable.
-        put_back(workspace, path, path.with_name(name_before(path.name)))
+        put_back(workspace, path, path.with_name(name_before_removal(path.name)))
         remove(workspace.fs, path)
     elif item.action == "close":
         epoch = parse_epoch(path.name)

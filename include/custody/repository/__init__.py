@@ -33,8 +33,9 @@ __all__ = [
     "Notices",
     "Repository",
     "RepositoryStatus",
+    "RetentionPlan",
     "RetentionResult",
-    "Rewriting",
+    "RewritePlan",
     "SearchResult",
     "Session",
     "SlotWriter",
@@ -42,61 +43,3 @@ __all__ = [
     "StoredEvent",
     "WriterStatus",
 ]
-
-# Imported when they are used, so that a command loads what it needs and no more.
-_MODULES = {
-    "custody.flow": (
-        "Component",
-        "FlowFile",
-        "Session",
-    ),
-    "custody.flow.content": (
-        "Content",
-        "StoredContent",
-    ),
-    "custody.ingest.ingest": (
-        "FileReport",
-        "Ingest",
-    ),
-    "custody.ingest.slots": ("SlotWriter",),
-    "custody.maintenance": (
-        "Compacted",
-        "Rewriting",
-    ),
-    "custody.model": ("Acknowledged",),
-    "custody.read.results": (
-        "Events",
-        "EventStream",
-        "Notices",
-    ),
-    "custody.read.search": (
-        "SearchResult",
-        "StoredEvent",
-    ),
-    "custody.repository.repository": ("Repository",),
-    "custody.repository.retention_api": ("Retained",),
-    "custody.repository.soft_delete": (
-        "Forgotten",
-        "Meant",
-    ),
-    "custody.repository.status": (
-        "BudgetStatus",
-        "DiskStatus",
-        "RepositoryStatus",
-        "WriterStatus",
-    ),
-    "custody.retention": (
-        "Expiring",
-        "Hold",
-        "Plan",
-    ),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-if not TYPE_CHECKING:  # a checker would take every name for one that is here
-
-    def __getattr__(name: str) -> object:
-        """Return a name of this room's modules."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)

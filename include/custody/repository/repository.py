@@ -31,7 +31,7 @@ from custody.ingest.ingest import Ingest
 from custody.ingest.slots import SlotWriter, take_slot
 from custody.lease import Attempt
 from custody.lineage import Lineage, trace
-from custody.maintenance import Compacted, Rewriting, compact, planned
+from custody.maintenance import CompactionReport, RewritePlan, compact, plan_rewrites
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
 from custody.query import check_facets, parse_query, structured_query, time_bounds
@@ -46,7 +46,7 @@ from custody.repository.content_listing import CleanedContents, ListedClaim, cle
 from custody.repository.retention_api import RetentionResult, apply_retention
 from custody.repository.soft_delete import EventSelection, ForgetResult
 from custody.repository.status import RepositoryStatus, repository_status
-from custody.retention import Hold, Plan, add_hold, choose, release_hold, standing_holds
+from custody.retention import Hold, RetentionPlan, add_hold, choose_expired, release_hold, standing_holds
 from custody.rollover import is_stale, rebuild_shard
 from custody.swh import ProvenanceDatabase
 from custody.swh.publishing import database_catalog, database_folder, published_state
@@ -74,7 +74,7 @@ class Repository:
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
         # Shards stay open between searches, because opening one is expensive.
-        self._shards = Shards(self._fs, settings.query.open_shards_max)
+        self._shards = ShardCache(self._fs, settings.query.open_shards_max)
         self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
 
@@ -417,8 +417,6 @@ class Repository:
 
         Those that cannot be read are not counted, and the notices name what holds them: `forget` selects them too.
         """
-        from custody.repository import soft_delete
-
         notices = Notices(strict=False)
         counts = {item.writer: soft_delete.count_selected(item, selection, notices) for item in self._chosen(writer)}
         return Counts(counts, notices)
@@ -436,8 +434,6 @@ class Repository:
         Raises:
             LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
         """
-        from custody.maintenance import compact
-
         reports = []
         attempt = Attempt.new("custody-compact")
         for item in self._chosen(writer):
@@ -451,7 +447,7 @@ class Repository:
         """Return what interrupted work left, and what `recover` would do about it."""
         return [finding for workspace in self.workspaces() for finding in find_leftovers(workspace)]
 
-    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
+    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, RecoveryReport]:
         """Seal what dead writers left open, and remove what interrupted work left; return a report for each writer.
 
         With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.
@@ -462,9 +458,6 @@ class Repository:
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
-        from custody.recovery import adopt as adopt_journals
-        from custody.recovery import recover
-
         attempt = Attempt.new("custody-recover")
         done = {}
         for item in self.workspaces():
@@ -475,13 +468,13 @@ class Repository:
                 done[workspace.writer] = report
         return done
 
-    def compactions(self, writer: str | None = None) -> list[Rewriting]:
+    def compactions(self, writer: str | None = None) -> list[RewritePlan]:
         """Return what `compact` would write anew; the logs that tombstones may affect are read for it."""
-        return [unit for workspace in self._chosen(writer) for unit in planned(workspace)]
+        return [unit for workspace in self._chosen(writer) for unit in plan_rewrites(workspace)]
 
     def plan_retention(self) -> RetentionPlan:
         """Return what would expire now, why, and what is held; nothing is changed."""
-        return choose(self.settings, self._fs, self._clock, self.workspaces()).plan
+        return choose_expired(self.settings, self._fs, self._clock, self.workspaces()).plan
 
     def apply_retention(self) -> RetentionResult:
         """Expire what is too old or has no room, and delete what expired longer ago than the grace.
@@ -493,8 +486,6 @@ class Repository:
         Raises:
             ConflictError: another process changed a catalog meanwhile. Try again.
         """
-        from custody.repository.retention_api import apply_retention
-
         return apply_retention(self.settings, self._fs, self._clock)
 
     def hold(
@@ -527,8 +518,6 @@ class Repository:
         Raises:
             NotFoundError: there is no such hold.
         """
-        from custody.retention import release_hold
-
         return release_hold(self.workspaces(), name, reason, who)
 
     def clean_contents(self, *, apply: bool = False) -> CleanedContents:
@@ -557,8 +546,6 @@ class Repository:
                 `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
-        from custody.rollover import rebuild_shard
-
         missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
         if missing:
             raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")

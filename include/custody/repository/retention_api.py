@@ -6,7 +6,7 @@ import msgspec
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.retention import RETENTION_STEPS, Plan, choose, mark
+from custody.retention import RETENTION_STEPS, RetentionPlan, choose_expired, mark_expired
 from custody.vfs import FileSystem
 from custody.workspace import UnitReport, Workspace
 
@@ -34,8 +34,8 @@ def apply_retention(settings: Settings, fs: FileSystem, clock: Clock) -> Retenti
         ConflictError: a log was compacted, or a hold was made, in the meantime. Try again.
     """
     writers = [item.writer for item in Workspace.all(settings, fs)]
-    choice = choose(settings, fs, clock, [Workspace(settings, writer, fs, clock) for writer in writers])
-    mark(choice)
+    choice = choose_expired(settings, fs, clock, [Workspace(settings, writer, fs, clock) for writer in writers])
+    mark_expired(choice)
     done: dict[str, tuple[UnitReport, ...]] = {}
     for name in _AFTER_THE_MARK:
         step, workspaces = RETENTION_STEPS[name], [Workspace(settings, writer, fs, clock) for writer in writers]

@@ -17,8 +17,8 @@ from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_scrub_behind, read_scrub
 from custody.quarantine import Quarantine
 from custody.read.results import Notices, report_absent
-from custody.recovery import foreign_journals
-from custody.retention import measure, standing_holds, waiting_bytes
+from custody.recovery import list_foreign_journals
+from custody.retention import measure_disk, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.vfs import FileSystem
 from custody.workspace import Workspace, read_at_one_moment
@@ -185,7 +185,7 @@ def _budget(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace])
 
 
 def _writer_status(workspace: Workspace) -> WriterStatus:
-    state, waiting = of_one_moment(workspace, partial(count_pending, workspace.fs))
+    state, waiting = read_at_one_moment(workspace, lambda moment: count_pending(workspace.fs, moment.waiting))
     return WriterStatus(
         writer=workspace.writer,
         is_held=workspace.is_held(),

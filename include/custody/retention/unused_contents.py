@@ -20,7 +20,6 @@ from custody.format.names import ContentPaths
 from custody.maintenance import all_references, log_claims, open_event_log, references_in_journals, references_of
 from custody.retention.candidates import ExpiryCandidates
 from custody.retention.disk_usage import allocated_file_bytes
-from custody.rollover import is_live
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -125,7 +124,7 @@ def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock
         fs, writer = workspace.fs, workspace.writer
         kept_ms = int(settings.content.unused_minutes * _MINUTE_MS)
         # A live writer may still append to younger files than this, whatever the setting says.
-        if is_live(fs, settings, writer):
+        if workspace.is_held():
             kept_ms = max(kept_ms, _WRITTEN_MS)
         before = clock.now_ms() - kept_ms
         for resource in claims_on_disk(fs, settings.store, writer):

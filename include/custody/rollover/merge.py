@@ -154,7 +154,7 @@ def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:
 
 
 def _keep_evidence(workspace: Workspace, damage: JournalDamage) -> None:
-    """Put damaged bytes into the quarantine; bytes that are there already stay as they are."""
+    """Put damaged bytes into the quarantine; what a former attempt put there stays as it is."""
     keep_evidence(
         workspace.fs,
         workspace.settings.quarantine,
@@ -168,7 +168,7 @@ def _keep_evidence(workspace: Workspace, damage: JournalDamage) -> None:
     )
 
 
-def _said(damage: JournalDamage) -> str:
+def _damage_note(damage: JournalDamage) -> str:
     return f"damage kept in the quarantine: {damage.path} @{damage.offset}, {damage.length} bytes"
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from custody.catalog import Action, AddFile, AddShard, SourceRange, describe, kept_files
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
-from custody.index import BuiltShard, Indexed, build_shard, describe_shard
+from custody.index import BuiltShard, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
 from custody.workspace.removal import discard
@@ -204,7 +204,7 @@ def _tables_of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]
 def lost_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards whose folder does not exist, on containers that are there."""
     # A shard on a disk that is not mounted is not lost, and must not be built on the disk below.
-    missing = suspects(workspace.fs, workspace.settings.containers)
+    missing = unmounted_suspects(workspace.fs, workspace.settings.containers)
     for shard in workspace.catalog.load().shards.values():
         path = workspace.shard_path(shard)
         if not workspace.fs.exists(path) and not any(path.is_relative_to(root) for root in missing):

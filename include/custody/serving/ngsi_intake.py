@@ -1,7 +1,7 @@
-"""The intake of the receiver: one thread stores all notifications that wait, in one append.
+"""The intake of the NGSI receiver: notifications become acknowledged events, many with one sync.
 
-While it syncs, the next notifications queue, so the more come at once, the fewer syncs each of them costs. Contents are
-stored before the events that refer to them.
+Coroutines hand notifications to a group-commit queue, whose thread stores them in batches. Contents are stored before
+the events that speak of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ContentAppender(Protocol):
-    """A writer with a name, for events with contents."""
+    """What events with contents are appended to: a writer with a name."""
 
     @property
     def name(self) -> str:

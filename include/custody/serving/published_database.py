@@ -74,7 +74,7 @@ class PublishedDatabase:
         """
         return self.database().whereis(swhid)
 
-    def whereare(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
+    def whereis_many(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
         """Return where each of some objects was first, in their order.
 
         Raises:

@@ -55,7 +55,7 @@ class _Servicer:
             swhids = iter([Swhid.parse(text) for text in request.swhid])
             # A part at a time, so that a long list takes no more memory than a short one.
             while part := list(islice(swhids, self._questions_max)):
-                for place in self._database.whereare(part):
+                for place in self._database.whereis_many(part):
                     if place.is_known:
                         yield _result(place, request.mask)
         except CustodyError as error:

@@ -22,7 +22,7 @@ from custody.model import INT64_MAX
 from custody.serving import Tokens
 from custody.serving.http_requests import BodyRefusedError, ambiguous, bounded_body
 from custody.serving.published_database import PublishedDatabase
-from custody.swh.database import occurrence, where_first
+from custody.swh.database import occurrence_json, whereabouts_json
 from custody.swh.swhid import Swhid
 
 _BYTES_OF_A_QUESTION = 64
@@ -88,9 +88,9 @@ class _Routes:
 
     async def whereis(self, request: Request) -> object:
         swhid = Swhid.parse(request.path_params["swhid"])
-        return where_first(await asyncio.to_thread(self._database.whereis, swhid))
+        return whereabouts_json(await asyncio.to_thread(self._database.whereis, swhid))
 
-    async def whereis_many(self, request: Request) -> object:
+    async def whereare(self, request: Request) -> object:
         limit = self._options.questions_max * _BYTES_OF_A_QUESTION + _BYTES_OF_A_BODY
         body = await bounded_body(request, limit, self._options.body_seconds)
         try:
@@ -98,8 +98,8 @@ class _Routes:
         except msgspec.DecodeError as error:
             raise InvalidInputError(f'expected {{"swhids": [...]}}: {error}.') from None
         swhids = [Swhid.parse(text) for text in query.swhids]
-        places = await asyncio.to_thread(self._database.whereare, swhids)
-        return {"answers": [where_first(place) for place in places]}
+        places = await asyncio.to_thread(self._database.whereis_many, swhids)
+        return {"answers": [whereabouts_json(place) for place in places]}
 
     async def occurrences(self, request: Request) -> object:
         return await self._all_of(Swhid.parse(request.path_params["swhid"]), request)
@@ -119,7 +119,7 @@ class _Routes:
         answer = await asyncio.to_thread(self._database.occurrences, swhid, limit)
         return {
             "swhid": str(swhid),
-            "occurrences": [occurrence(place) for place in answer.oldest],
+            "occurrences": [occurrence_json(place) for place in answer.oldest],
             "is_complete": answer.is_complete,
         }
 
@@ -136,7 +136,7 @@ def swh_app(database: PublishedDatabase, settings: Settings, tokens: Tokens | No
     app.router.redirect_slashes = False
     routes = _Routes(database, settings, tokens)
     app.add_route("/whereis/{swhid}", routes.guarded(routes.whereis), methods=["GET"])
-    app.add_route("/whereare", routes.guarded(routes.whereis_many), methods=["POST"])
+    app.add_route("/whereare", routes.guarded(routes.whereare), methods=["POST"])
     app.add_route("/occurrences/{swhid}", routes.guarded(routes.occurrences), methods=["GET"])
     app.add_route("/events/{event_id}/occurrences", routes.guarded(routes.event), methods=["GET"])
     app.add_route("/health", _Routes(database, settings, None).guarded(routes.health), methods=["GET"])

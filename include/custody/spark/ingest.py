@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from custody.config import Settings
-from custody.errors import CustodyError
+from custody.errors import CustodyError, ExitCode
 from custody.landing import Interval, LandedFile
 from custody.repository import Repository
 from custody.repository.landing_ingest import ingest_landed, shares, waiting_files

@@ -22,14 +22,14 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded_error
-from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
-from custody.recovery import STEPS, Recover
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+from custody.recovery import STEPS
 from custody.retention import RETENTION_STEPS
-from custody.rollover import Step, Unit
 from custody.spark.environment import job_program, seconds_since_submit
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
-from custody.workspace import Step, StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
+from custody.workspace import StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
+from custody.workspace.step import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

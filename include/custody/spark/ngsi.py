@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from custody.errors import CustodyError
+from custody.errors import CustodyError, ExitCode
 from custody.landing import parse_instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters

@@ -142,5 +142,5 @@ def mmap_random(fs: FileSystem, path: Path) -> memoryview:
         StorageError: it cannot be read.
     """
     view = fs.view(path)
-    look_here_and_there(view)
+    advise_random_access(view)
     return view

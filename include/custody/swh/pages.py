@@ -14,6 +14,7 @@ to keep what one query touched would only push out what others share, and take f
 from __future__ import annotations
 
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,6 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from cachetools import LRUCache
 
 from custody.errors import CorruptionError
 from custody.eventlog.parquet_footer import MAGIC, TAIL_BYTES, cut_footer, footer_of, read_varint, skip_struct, varint

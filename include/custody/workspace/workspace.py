@@ -42,6 +42,7 @@ from custody.journal import (
     check_containers,
     groups,
     holds_group,
+    lock_path,
     missing_containers,
     read_header,
     unmounted_suspects,
@@ -52,117 +53,8 @@ from custody.lease import FencedFileSystem, Lease
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.unit_manifest import UnitManifest
 
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """A writer's groups, those of its own and those of other incarnations; a first event id may be in both."""
-
-    own: list[Group]
-    foreign: list[Group]
-
-
-class Ownership:
-    """Tells journals by the incarnation in their headers; one without is that of its container's state.
-
-    A journal's header never changes, so it is read once.
-    """
-
-    def __init__(self, fs: FileSystem, containers: Sequence[Path], writer: str, incarnations: Incarnations) -> None:
-        self._fs = fs
-        self._containers = containers
-        self._writer = writer
-        self._incarnations = incarnations
-        self._known: dict[Path, str] = {}
-
-    def on_disk(self, among: Collection[int] | None = None) -> list[Group]:
-        """Return the groups that are on disk, whosever they are; `among` names those that are looked for."""
-        return groups(self._fs, self._containers, self._writer, among)
-
-    def missing(self) -> list[MissingContainer]:
-        """Return the containers of the writer that are not there; one whose states cannot be read misses none."""
-        try:
-            states = writer_states(self._fs, self._containers, self._writer)
-        except (CorruptionError, FormatVersionError):
-            return []
-        claims = [] if states else self._incarnations.known()
-        if not claims:
-            return missing_containers(self._writer, states)
-        last = claims[-1]
-        host = "" if last.host == socket.gethostname() else last.host
-        return [
-            MissingContainer(self._writer, name, Path(place), host=host)
-            for name, place in sorted(last.containers.items())
-        ]
-
-    def groups(self, among: Collection[int] | None = None) -> Groups:
-        """Return the groups that are on disk, all or some, by first event id."""
-        found = self.on_disk(among)
-        claims = self._incarnations.known() if found else []
-        if not claims:
-            return Groups(found, [])
-        own, foreign = [], []
-        for group in found:
-            theirs = {path for path in (*group.sealed, *group.open) if not self._is_own(claims, group, path)}
-            if not theirs:
-                own.append(group)
-                continue
-            mine, other = _split(group, theirs)
-            own += [mine] if mine.sealed or mine.open else []
-            foreign.append(other)
-        return Groups(own, foreign)
-
-    def incarnation(self, path: Path) -> str:
-        """Return under which incarnation a journal was written, empty when nothing says so.
-
-        Raises:
-            StorageError: it is gone: sealed or swept in this moment.
-        """
-        found = self._known.get(path, "")
-        if not found:
-            header = read_header(self._fs, path)
-            found = header.incarnation if header is not None else ""
-            if not found:
-                return self._of_container(path)  # a state may change
-            self._known[path] = found
-        return found
-
-    def of_group(self, group: Group) -> str:
-        """Return under which incarnation a group was written, empty when nothing says so; raises as `incarnation`."""
-        return self.incarnation((*group.sealed, *group.open)[0])
-
-    def _is_own(self, claims: list[Claim], group: Group, path: Path) -> bool:
-        try:
-            incarnation = self.incarnation(path)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return True  # who reads it looks again
-        return holds_group(claims, incarnation, group.first_event_id)
-
-    def _of_container(self, path: Path) -> str:
-        """Return the incarnation of the container of a journal; by its identity, where its state names none."""
-        root = next(root for root in self._containers if path.is_relative_to(ContainerPaths(root, self._writer).home))
-        claims = self._incarnations.known()
-        try:
-            state = writer_states(self._fs, self._containers, self._writer).get(root)
-        except (CorruptionError, FormatVersionError):
-            return claims[-1].incarnation if claims else ""  # nobody can tell; the start of a writer says what is wrong
-        if state is None or state.incarnation:
-            return "" if state is None else state.incarnation
-        named = (claim.incarnation for claim in claims if not claim.containers.keys().isdisjoint(state.containers))
-        return next(named, "")
-
-
-def _split(group: Group, theirs: Collection[Path]) -> tuple[Group, Group]:
-    """Return the part of a group without some journals, and the part that consists of them."""
-    sealed = tuple(path for path in group.sealed if path in theirs)
-    opened = tuple(path for path in group.open if path in theirs)
-    mine = replace(
-        group,
-        sealed=tuple(path for path in group.sealed if path not in theirs),
-        open=tuple(path for path in group.open if path not in theirs),
-    )
-    return mine, replace(group, sealed=sealed, open=opened)
+ROLLOVER_LEASE = "rollover"
+"""The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +168,7 @@ class Workspace:
         return bool(self.groups_of_all_incarnations()) or not all(missing.host for missing in self.missing())
 
     def missing(self) -> list[MissingContainer]:
-        """Return the containers of the writer that are not there.
+        """Return the containers of the writer that are not there; none where the writer's states cannot be read.
 
         The states on the other containers name them; where there is no state, the claim of the writer's name does.
         """
@@ -288,10 +180,13 @@ class Workspace:
         # another machine: its containers are not missing then, only out of reach.
         claims = [] if states else self.incarnations.known()
         if not claims:
-            return missing_of(self.writer, states)
+            return missing_containers(self.writer, states)
         last = claims[-1]
         host = "" if last.host == socket.gethostname() else last.host
-        return [Missing(self.writer, name, Path(place), host=host) for name, place in sorted(last.containers.items())]
+        return [
+            MissingContainer(self.writer, name, Path(place), host=host)
+            for name, place in sorted(last.containers.items())
+        ]
 
     def require_containers(self) -> None:
         """Raise unless all containers of the writer are there, except those on another machine.
@@ -425,7 +320,7 @@ class Workspace:
             if error.errno != errno.ENOENT:
                 raise
             return True  # whoever reads the journal finds it gone, and looks again
-        return is_own(claims, incarnation, group.first_event_id)
+        return holds_group(claims, incarnation, group.first_event_id)
 
     def _incarnation_of_container(self, journal: Path) -> str:
         """Return the incarnation of a journal's container: by its state, else by the claim that names it."""

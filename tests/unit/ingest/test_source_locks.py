@@ -20,7 +20,7 @@ from custody.repository import Repository, SlotWriter
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.support import event, run_steps, unnumbered
-from tests.unit.capture.documents import document
+from tests.unit.capture.json_documents import document
 from tests.unit.ingest.test_ingest import write
 from tests.unit.ingest.test_slots import slotted
 

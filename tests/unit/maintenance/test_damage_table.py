@@ -13,7 +13,7 @@ from custody.landing import LandingLedger, LedgerEntry
 from custody.lease import Attempt
 from custody.maintenance.findings import FINDING_KINDS, Level
 from custody.maintenance.repair import ACTION_ORDER
-from custody.repository import Meant
+from custody.repository import EventSelection
 from custody.workspace import rollover_lease
 from tests.docs.pages import read, table
 from tests.support import event

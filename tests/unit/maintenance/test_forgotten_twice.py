@@ -14,7 +14,7 @@ from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import ConflictError
 from custody.maintenance.findings import damages
-from custody.repository import Meant
+from custody.repository import EventSelection
 from tests.unit.maintenance.damaged_samples import NOW_MS, STORE, Sample, flip
 from tests.unit.maintenance.sample_with_every_file import expire
 

@@ -71,10 +71,10 @@ def test_nothing_is_hidden_that_is_not_too_old_or_that_is_held(
 ) -> None:
     held = Condition(event_types=["SEND"], to_time_ms=NOW_MS - 9 * DAY_MS)
     table = table_of(events)
-    hidden = meant(AgePolicy(NOW_MS, age_max, rules).hiding([held]), table)
-    old = meant(AgePolicy(NOW_MS, age_max, rules).expired, table)
+    hidden = matching_rows(AgePolicy(NOW_MS, age_max, rules).hiding([held]), table)
+    old = matching_rows(AgePolicy(NOW_MS, age_max, rules).expired, table)
     assert not pc.any(pc.and_not(hidden, old)).as_py()
-    assert not pc.any(pc.and_(hidden, meant([held], table))).as_py()
+    assert not pc.any(pc.and_(hidden, matching_rows([held], table))).as_py()
     for stone in AgePolicy(NOW_MS, age_max, rules).hiding([held]):
         check_tombstone(stone)
 

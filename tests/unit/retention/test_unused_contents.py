@@ -13,7 +13,7 @@ from custody.config import Settings
 from custody.errors import NotFoundError
 from custody.flow.content import with_content
 from custody.model import Event
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.retention import measure_disk
 from custody.vfs import PosixFileSystem
 from tests.behaviour.retained import START_MS, ids, on_day, pass_of, repository_at

@@ -10,7 +10,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, FormatVersionError, StorageError
 from custody.repository import Repository
-from custody.rollover import GroupWatch, News, read_mark
+from custody.rollover import GroupWatch, WaitingGroups, read_mark
 from custody.vfs import FileSystem, PosixFileSystem
 from tests.support import FailingFileSystem, append, event, run_steps
 

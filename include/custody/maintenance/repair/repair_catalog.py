@@ -141,7 +141,7 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
     """List logs of lost transactions again, from their footers, with shards that the index step builds."""
     state = workspace.catalog.settle()
     ready = {path for path in paths if path not in state.files} - unpublished_logs(workspace)
-    scanned = scan(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
+    scanned = scan_footers(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
     files = [file for file in scanned.files if file.path in ready]
     if not files:
         return "nothing is left to do"

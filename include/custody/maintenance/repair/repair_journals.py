@@ -21,8 +21,7 @@ from custody.maintenance.verification.check_ids import lost_ranges, subtract_ran
 from custody.maintenance.verification.check_journals import read_journal, record_ranges
 from custody.recovery import seal_dead_journals
 from custody.rollover import STEPS
-from custody.rollover.steps import Step
-from custody.workspace import Workspace, rollover_lease
+from custody.workspace import Step, Workspace, rollover_lease
 
 
 def roll_over(workspace: Workspace, first_event_id: int) -> str:

@@ -82,7 +82,7 @@ def _readable_revision(workspace: Workspace) -> int | None:
 
 def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
     """Yield the second copies that are missing, cannot be read, or differ from every kept revision."""
-    forgotten = Forgotten(workspace.catalog.objects)
+    forgotten = SecondCopyStore(workspace.catalog.objects)
     copies = forgotten.read()
     for key, text in sorted(copies.unreadable.items()):
         yield _copy_finding(workspace, "forgotten-damaged", key, text, key)
@@ -101,9 +101,9 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
     yield from _lost(workspace, state, copies)
 
 
-def lost_copies(workspace: Workspace, state: CatalogState, copies: Copies) -> list[str]:
+def lost_copies(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> list[str]:
     """Return the ids of copies of which no kept revision knows; none when the history cannot be read."""
-    left = {name for name, copy in copies.found.items() if copy.revision >= state.floor} - names_in(state)
+    left = {name for name, copy in copies.by_id.items() if copy.revision >= state.floor} - copied_ids(state)
     if not left:
         return []
     try:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, CustodyError
-from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, Contents, claims_in
-from custody.flow.content.file import read_header
+from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, ContentReader, claims_in
+from custody.flow.content.claim_file import read_header
 from custody.maintenance.claim_refs import (
     ClaimReference,
     readable_tables,
@@ -52,7 +52,7 @@ class _Events(NamedTuple):
 
 def check_digests(workspace: Workspace) -> Iterator[Finding]:
     """Yield wrong statements of a writer's events; missing and damaged contents are reported by other checks."""
-    contents = Contents(workspace.fs, workspace.settings.store)
+    contents = ContentReader(workspace.fs, workspace.settings.store)
     said = _statements(workspace)
     wrong = []
     for statement in sorted(said, key=_place):

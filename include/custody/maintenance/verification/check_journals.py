@@ -81,7 +81,7 @@ def check_incarnations(workspace: Workspace, state: CatalogState | None) -> Iter
     for path in foreign:
         yield _foreign_journal(workspace, path, "was written under another incarnation of the writer's name")
     if state is not None:
-        for path in strays(workspace, state, workspace.groups()):
+        for path in stray_journals(workspace, state, workspace.groups()):
             yield _foreign_journal(workspace, path, "has events of a live group that no live log has")
 
 
