@@ -4,23 +4,33 @@
 part of it each day, and `repair` mends what they report (`findings`). The steps of a run are in `maintenance_steps`.
 """
 
-from custody.maintenance.claim_refs import (
-    ClaimReferences,
-    all_references,
-    log_claims,
-    references_in_journals,
-    references_of,
-)
-from custody.maintenance.compaction import CompactionReport, CompactionUnit, compact, compact_unit, waiting_compactions
-from custody.maintenance.rewriting import (
-    RewritePlan,
-    groups_on_disk,
-    hold_conditions,
-    leftover_shards,
-    open_event_log,
-    plan_rewrites,
-    remove_folder,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from custody.maintenance.claim_refs import (
+        ClaimReferences,
+        all_references,
+        log_claims,
+        references_in_journals,
+        references_of,
+    )
+    from custody.maintenance.compaction import (
+        CompactionReport,
+        CompactionUnit,
+        compact,
+        compact_unit,
+        waiting_compactions,
+    )
+    from custody.maintenance.rewriting import (
+        RewritePlan,
+        groups_on_disk,
+        hold_conditions,
+        leftover_shards,
+        open_event_log,
+        plan_rewrites,
+        remove_folder,
+    )
 
 __all__ = [
     "ClaimReferences",
@@ -41,3 +51,39 @@ __all__ = [
     "remove_folder",
     "waiting_compactions",
 ]
+
+# Imported when they are used, so that a command loads what it needs and no more.
+_MODULES = {
+    "custody.maintenance.claim_refs": (
+        "ClaimReferences",
+        "all_references",
+        "log_claims",
+        "references_in_journals",
+        "references_of",
+    ),
+    "custody.maintenance.compaction": (
+        "CompactionReport",
+        "CompactionUnit",
+        "compact",
+        "compact_unit",
+        "waiting_compactions",
+    ),
+    "custody.maintenance.rewriting": (
+        "RewritePlan",
+        "groups_on_disk",
+        "hold_conditions",
+        "leftover_shards",
+        "open_event_log",
+        "plan_rewrites",
+        "remove_folder",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is here
+
+    def __getattr__(name: str) -> object:
+        """Return a name of this room's modules."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)

@@ -1,18 +1,22 @@
 """Room `repository`: custody's Python API."""
 
-from custody.flow import Component, FlowFile, Session
-from custody.flow.content import Content, StoredContent
-from custody.ingest.ingest import FileReport, Ingest
-from custody.ingest.slots import SlotWriter
-from custody.maintenance import CompactionReport, RewritePlan
-from custody.model import Acknowledged
-from custody.read.results import Events, EventStream, Notices
-from custody.read.search import SearchResult, StoredEvent
-from custody.repository.repository import Repository
-from custody.repository.retention_api import RetentionResult
-from custody.repository.soft_delete import EventSelection, ForgetResult
-from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
-from custody.retention import Expiring, Hold, RetentionPlan
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from custody.flow import Component, FlowFile, Session
+    from custody.flow.content import Content, StoredContent
+    from custody.ingest.ingest import FileReport, Ingest
+    from custody.ingest.slots import SlotWriter
+    from custody.maintenance import CompactionReport, RewritePlan
+    from custody.model import Acknowledged
+    from custody.read.results import Events, EventStream, Notices
+    from custody.read.search import SearchResult, StoredEvent
+    from custody.repository.repository import Repository
+    from custody.repository.retention_api import RetentionResult
+    from custody.repository.soft_delete import EventSelection, ForgetResult
+    from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
+    from custody.retention import Expiring, Hold, RetentionPlan
 
 __all__ = [
     "Acknowledged",
@@ -43,3 +47,61 @@ __all__ = [
     "StoredEvent",
     "WriterStatus",
 ]
+
+# Imported when they are used, so that a command loads what it needs and no more.
+_MODULES = {
+    "custody.flow": (
+        "Component",
+        "FlowFile",
+        "Session",
+    ),
+    "custody.flow.content": (
+        "Content",
+        "StoredContent",
+    ),
+    "custody.ingest.ingest": (
+        "FileReport",
+        "Ingest",
+    ),
+    "custody.ingest.slots": ("SlotWriter",),
+    "custody.maintenance": (
+        "CompactionReport",
+        "RewritePlan",
+    ),
+    "custody.model": ("Acknowledged",),
+    "custody.read.results": (
+        "Events",
+        "EventStream",
+        "Notices",
+    ),
+    "custody.read.search": (
+        "SearchResult",
+        "StoredEvent",
+    ),
+    "custody.repository.repository": ("Repository",),
+    "custody.repository.retention_api": ("RetentionResult",),
+    "custody.repository.soft_delete": (
+        "EventSelection",
+        "ForgetResult",
+    ),
+    "custody.repository.status": (
+        "BudgetStatus",
+        "DiskStatus",
+        "RepositoryStatus",
+        "WriterStatus",
+    ),
+    "custody.retention": (
+        "Expiring",
+        "Hold",
+        "RetentionPlan",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is here
+
+    def __getattr__(name: str) -> object:
+        """Return a name of this room's modules."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)

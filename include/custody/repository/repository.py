@@ -23,15 +23,9 @@ from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings, root_of
 from custody.errors import ConfigurationError, NotFoundError, StorageError
-from custody.flow import Component, Session
-from custody.flow.content import Content, content_of, find_content
 from custody.format.names import COMPACT_LEASE
 from custody.index import BuiltShard, ShardCache
-from custody.ingest.ingest import Ingest
-from custody.ingest.slots import SlotWriter, take_slot
 from custody.lease import Attempt
-from custody.lineage import Lineage, trace
-from custody.maintenance import CompactionReport, RewritePlan, compact, plan_rewrites
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
 from custody.query import check_facets, parse_query, structured_query, time_bounds
@@ -39,19 +33,23 @@ from custody.read import reader
 from custody.read.results import Counts, Events, EventStream, Notices
 from custody.read.search import Page, SearchResult, count_facets, open_sources, search
 from custody.read.time_travel import AsOf
-from custody.recovery import Leftover, RecoveryReport, find_leftovers, recover
-from custody.recovery import adopt as adopt_journals
-from custody.repository import soft_delete
-from custody.repository.content_listing import CleanedContents, ListedClaim, clean_contents, list_claims
-from custody.repository.retention_api import RetentionResult, apply_retention
-from custody.repository.soft_delete import EventSelection, ForgetResult
-from custody.repository.status import RepositoryStatus, repository_status
-from custody.retention import Hold, RetentionPlan, add_hold, choose_expired, release_hold, standing_holds
-from custody.rollover import is_stale, rebuild_shard
-from custody.swh import ProvenanceDatabase
-from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace, leased, rollover_lease
+
+if TYPE_CHECKING:
+    from custody.flow import Component, Session
+    from custody.flow.content import Content
+    from custody.ingest.ingest import Ingest
+    from custody.ingest.slots import SlotWriter
+    from custody.lineage import Lineage
+    from custody.maintenance import CompactionReport, RewritePlan
+    from custody.recovery import Leftover, RecoveryReport
+    from custody.repository.content_listing import CleanedContents, ListedClaim
+    from custody.repository.retention_api import RetentionResult
+    from custody.repository.soft_delete import EventSelection, ForgetResult
+    from custody.repository.status import RepositoryStatus
+    from custody.retention import Hold, RetentionPlan
+    from custody.swh import ProvenanceDatabase
 
 if TYPE_CHECKING:
     from custody.read.sql import SqlResult
@@ -126,6 +124,8 @@ class Repository:
         Raises:
             LockedError: live processes hold all slots.
         """
+        from custody.ingest.slots import take_slot
+
         with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
             writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
             yield writer
@@ -133,6 +133,8 @@ class Repository:
     @contextmanager
     def ingest(self, *, wait_seconds: float | None = None) -> Iterator[Ingest]:
         """Hold the first free writer slot and ingest files; raises as `writer` does."""
+        from custody.ingest.ingest import Ingest
+
         with self.writer(wait_seconds=wait_seconds) as writer:
             yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
 
@@ -149,6 +151,8 @@ class Repository:
             LockedError: no writer is given and live processes hold all slots.
             BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
         """
+        from custody.flow import Session
+
         if writer is None:
             with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
                 yield session
@@ -341,6 +345,8 @@ class Repository:
         Raises:
             NotFoundError: no event mentions any of them.
         """
+        from custody.lineage import trace
+
         notices = Notices(strict=False)
         index_notices: dict[str, None] = {}
         attributes = self.settings.index.attributes
@@ -378,6 +384,8 @@ class Repository:
             NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
             CorruptionError: the file is there and does not hold the content as it was written.
         """
+        from custody.flow.content import content_of, find_content
+
         if isinstance(of, ContentClaim):
             return find_content(self._fs, self.settings.store, of)
         return content_of(self._fs, self.settings.store, of, previous=previous)
@@ -390,16 +398,23 @@ class Repository:
         Raises:
             NotFoundError: nothing was published by then.
         """
+        from custody.swh import ProvenanceDatabase
+        from custody.swh.publishing import database_catalog, database_folder, published_state
+
         state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
         return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
 
     def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
         """Yield the files of the content repository, of one writer or of all."""
+        from custody.repository.content_listing import list_claims
+
         for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
             yield from list_claims(self._fs, self.settings.store, name)
 
     def status(self) -> RepositoryStatus:
         """Return the status of everything, read from disk."""
+        from custody.repository.status import repository_status
+
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
     def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[ForgetResult]:
@@ -410,6 +425,8 @@ class Repository:
         Raises:
             InvalidInputError: no condition is given.
         """
+        from custody.repository import soft_delete
+
         return [soft_delete.forget(item, selection, reason) for item in self._chosen(writer)]
 
     def count_selected(self, selection: EventSelection, writer: str | None = None) -> Counts:
@@ -417,6 +434,8 @@ class Repository:
 
         Those that cannot be read are not counted, and the notices name what holds them: `forget` selects them too.
         """
+        from custody.repository import soft_delete
+
         notices = Notices(strict=False)
         counts = {item.writer: soft_delete.count_selected(item, selection, notices) for item in self._chosen(writer)}
         return Counts(counts, notices)
@@ -434,6 +453,8 @@ class Repository:
         Raises:
             LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
         """
+        from custody.maintenance import compact
+
         reports = []
         attempt = Attempt.new("custody-compact")
         for item in self._chosen(writer):
@@ -445,6 +466,8 @@ class Repository:
 
     def recoverable(self) -> list[Leftover]:
         """Return what interrupted work left, and what `recover` would do about it."""
+        from custody.recovery import find_leftovers
+
         return [finding for workspace in self.workspaces() for finding in find_leftovers(workspace)]
 
     def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, RecoveryReport]:
@@ -458,6 +481,9 @@ class Repository:
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
+        from custody.recovery import adopt as adopt_journals
+        from custody.recovery import recover
+
         attempt = Attempt.new("custody-recover")
         done = {}
         for item in self.workspaces():
@@ -470,10 +496,14 @@ class Repository:
 
     def compactions(self, writer: str | None = None) -> list[RewritePlan]:
         """Return what `compact` would write anew; the logs that tombstones may affect are read for it."""
+        from custody.maintenance import plan_rewrites
+
         return [unit for workspace in self._chosen(writer) for unit in plan_rewrites(workspace)]
 
     def plan_retention(self) -> RetentionPlan:
         """Return what would expire now, why, and what is held; nothing is changed."""
+        from custody.retention import choose_expired
+
         return choose_expired(self.settings, self._fs, self._clock, self.workspaces()).plan
 
     def apply_retention(self) -> RetentionResult:
@@ -486,6 +516,8 @@ class Repository:
         Raises:
             ConflictError: another process changed a catalog meanwhile. Try again.
         """
+        from custody.repository.retention_api import apply_retention
+
         return apply_retention(self.settings, self._fs, self._clock)
 
     def hold(
@@ -506,10 +538,14 @@ class Repository:
             InvalidInputError: no condition is given.
             ConflictError: another hold has this name.
         """
+        from custody.retention import add_hold
+
         add_hold(self._chosen(writer), name, selection.condition(event_types), reason, who)
 
     def holds(self) -> list[Hold]:
         """Return the holds that are in force, by name."""
+        from custody.retention import standing_holds
+
         return standing_holds(self.workspaces())
 
     def release(self, name: str, reason: str, who: str) -> list[str]:
@@ -518,6 +554,8 @@ class Repository:
         Raises:
             NotFoundError: there is no such hold.
         """
+        from custody.retention import release_hold
+
         return release_hold(self.workspaces(), name, reason, who)
 
     def clean_contents(self, *, apply: bool = False) -> CleanedContents:
@@ -528,6 +566,8 @@ class Repository:
         Raises:
             CorruptionError, NotFoundError: an event cannot be read, so that nobody knows what it refers to.
         """
+        from custody.repository.content_listing import clean_contents
+
         return clean_contents(self.workspaces(), self.settings, self._fs, self._clock, apply=apply)
 
     def rebuild_index(
@@ -546,6 +586,8 @@ class Repository:
                 `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
+        from custody.rollover import rebuild_shard
+
         missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
         if missing:
             raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
@@ -593,5 +635,7 @@ class Repository:
 
 def _shards_to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:
     """Return the live shards of a writer: all, those of some names, or of these the stale ones."""
+    from custody.rollover import is_stale
+
     shards = [shard for name, shard in workspace.catalog.load().shards.items() if not names or name in names]
     return [shard for shard in shards if not stale_only or is_stale(workspace, shard)]

@@ -3,8 +3,35 @@
 `check_units` lists the units, `verifier` checks them; a `check_*` module holds the checks of one kind of file.
 """
 
-from custody.maintenance.verification.check_units import CheckUnit, writer_check_units
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from custody.maintenance.verification.orphans import orphans
-from custody.maintenance.verification.verifier import VerificationReport, run_check, verify_repository
+
+if TYPE_CHECKING:
+    from custody.maintenance.verification.check_units import CheckUnit, writer_check_units
+    from custody.maintenance.verification.verifier import VerificationReport, run_check, verify_repository
 
 __all__ = ["CheckUnit", "VerificationReport", "orphans", "run_check", "verify_repository", "writer_check_units"]
+
+# Imported when they are used, so that a command loads what it needs and no more.
+_MODULES = {
+    "custody.maintenance.verification.check_units": (
+        "CheckUnit",
+        "writer_check_units",
+    ),
+    "custody.maintenance.verification.verifier": (
+        "VerificationReport",
+        "run_check",
+        "verify_repository",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is here
+
+    def __getattr__(name: str) -> object:
+        """Return a name of this room's modules."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)
