@@ -1,6 +1,5 @@
 """The catalog of a writer's database: transactions, states and checkpoints; it alone says what is live."""
 
-from custody.catalog.attest import Attestation, attest, compare, new_key, public_key, read_attestation
 from custody.catalog.catalog import Catalog, Difference, open_catalog, store_of
 from custody.catalog.chain import last_commit_ms
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
@@ -60,7 +59,6 @@ __all__ = [
     "AddMark",
     "AddShard",
     "AddTombstone",
-    "Attestation",
     "Attribute",
     "Catalog",
     "CatalogState",
@@ -95,10 +93,8 @@ __all__ = [
     "Upgrade",
     "Verification",
     "absorb",
-    "attest",
     "collect_garbage",
     "columns_needed",
-    "compare",
     "copied_entries",
     "copied_ids",
     "describe",
@@ -113,14 +109,11 @@ __all__ = [
     "matching_rows",
     "may_match",
     "merged_remnant",
-    "new_key",
     "open_catalog",
     "plan_prune",
     "plan_repair",
     "prune",
-    "public_key",
     "raise_floor",
-    "read_attestation",
     "readable_checkpoints",
     "rebuild",
     "rebuild_losses",
