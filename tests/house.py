@@ -279,7 +279,7 @@ def ways() -> dict[str, Way]:
 
 
 def _notification_to_file(root: Path) -> Way:
-    sink: Any = _first_module("tests.unit.ngsi_sink.persisting", "tests.unit.ngsi.persisting")
+    sink: Any = _first_module("tests.unit.ngsi_sink.sink_repository", "tests.unit.ngsi.persisting")
     body = sink.bench(1, entity=f"Bench-{MARK}")
     root.mkdir()
     repository = importlib.import_module("custody.repository").Repository(sink.settings(root))

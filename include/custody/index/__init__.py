@@ -1,25 +1,29 @@
 """Index shards over event logs, in Whoosh's format; never the truth, they can be rebuilt from the logs at any time."""
 
-from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
-from custody.index.builder import BuiltShard, build_shard
-from custody.index.fields import (
-    ATTRIBUTE_PREFIX,
-    IDENTIFIER_FIELDS,
-    NUMBER_FIELDS,
-    POINTER_COLUMN,
-    STANDARD_FIELDS,
-    TEXT_FIELD,
-    TIME_FIELDS,
-    IndexedFields,
-    identifier_fields,
-    is_numeric,
-    searched_fields,
-    whoosh_schema,
-)
-from custody.index.query_evaluator import QueryEvaluator
-from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
-from custody.index.term_sets import TermSet
-from custody.index.terms import TermValues, match_wildcard, term, words
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
+    from custody.index.builder import BuiltShard, build_shard
+    from custody.index.fields import (
+        ATTRIBUTE_PREFIX,
+        IDENTIFIER_FIELDS,
+        NUMBER_FIELDS,
+        POINTER_COLUMN,
+        STANDARD_FIELDS,
+        TEXT_FIELD,
+        TIME_FIELDS,
+        IndexedFields,
+        identifier_fields,
+        is_numeric,
+        searched_fields,
+        whoosh_schema,
+    )
+    from custody.index.query_evaluator import QueryEvaluator
+    from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
+    from custody.index.term_sets import TermSet
+    from custody.index.terms import TermValues, match_wildcard, term, words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
@@ -55,3 +59,58 @@ __all__ = [
     "whoosh_schema",
     "words",
 ]
+
+# Imported when they are used, so that a command loads what it needs and no more.
+_MODULES = {
+    "custody.index.arrays": (
+        "flags",
+        "integers",
+        "number_scalar",
+        "text_array",
+        "text_scalar",
+        "to_arrow",
+    ),
+    "custody.index.builder": (
+        "BuiltShard",
+        "build_shard",
+    ),
+    "custody.index.fields": (
+        "ATTRIBUTE_PREFIX",
+        "IDENTIFIER_FIELDS",
+        "NUMBER_FIELDS",
+        "POINTER_COLUMN",
+        "STANDARD_FIELDS",
+        "TEXT_FIELD",
+        "TIME_FIELDS",
+        "IndexedFields",
+        "identifier_fields",
+        "is_numeric",
+        "searched_fields",
+        "whoosh_schema",
+    ),
+    "custody.index.query_evaluator": ("QueryEvaluator",),
+    "custody.index.shard": (
+        "DAY",
+        "DAY_MS",
+        "OpenShard",
+        "ShardCache",
+        "day_name",
+        "describe_shard",
+    ),
+    "custody.index.term_sets": ("TermSet",),
+    "custody.index.terms": (
+        "TermValues",
+        "match_wildcard",
+        "term",
+        "words",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is here
+
+    def __getattr__(name: str) -> object:
+        """Return a name of this room's modules."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)

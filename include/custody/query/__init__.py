@@ -1,14 +1,18 @@
 """The query language, and the search over the shards that a catalog lists."""
 
-from custody.query.conditions import field_help
-from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
-from custody.query.parser import parse_query
-from custody.query.scan import Scan
-from custody.query.search import search_state
-from custody.query.shard_set import ALL_TIMES, IdRange, SearchHits, SearchStats, ShardSet, TimeBounds, time_bounds
-from custody.query.structured import structured_query
-from custody.query.syntax_tree import QueryError
-from custody.query.times import time_span
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from custody.query.conditions import field_help
+    from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
+    from custody.query.parser import parse_query
+    from custody.query.scan import Scan
+    from custody.query.search import search_state
+    from custody.query.shard_set import ALL_TIMES, IdRange, SearchHits, SearchStats, ShardSet, TimeBounds, time_bounds
+    from custody.query.structured import structured_query
+    from custody.query.syntax_tree import QueryError
+    from custody.query.times import time_span
 
 __all__ = [
     "ALL_TIMES",
@@ -30,3 +34,38 @@ __all__ = [
     "time_bounds",
     "time_span",
 ]
+
+# Imported when they are used, so that a command loads what it needs and no more.
+_MODULES = {
+    "custody.query.conditions": ("field_help",),
+    "custody.query.facets": (
+        "SEVERAL_VALUES",
+        "check_facets",
+        "facets_of",
+        "facets_of_table",
+    ),
+    "custody.query.parser": ("parse_query",),
+    "custody.query.scan": ("Scan",),
+    "custody.query.search": ("search_state",),
+    "custody.query.shard_set": (
+        "ALL_TIMES",
+        "IdRange",
+        "SearchHits",
+        "SearchStats",
+        "ShardSet",
+        "TimeBounds",
+        "time_bounds",
+    ),
+    "custody.query.structured": ("structured_query",),
+    "custody.query.syntax_tree": ("QueryError",),
+    "custody.query.times": ("time_span",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is here
+
+    def __getattr__(name: str) -> object:
+        """Return a name of this room's modules."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)

@@ -11,30 +11,31 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 import pyarrow as pa
-from whoosh import query
 
 from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings, root_of
 from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.format.names import COMPACT_LEASE
-from custody.index import BuiltShard, ShardCache
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
-from custody.query import check_facets, parse_query, structured_query, time_bounds
-from custody.read import reader
-from custody.read.results import Counts, Events, EventStream, Notices
-from custody.read.search import Page, SearchResult, count_facets, open_sources, search
-from custody.read.time_travel import AsOf
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace, leased, rollover_lease
+
+if TYPE_CHECKING:
+    from whoosh import query
+
+    from custody.index import BuiltShard, ShardCache
+    from custody.read.results import Counts, Events, EventStream
+    from custody.read.search import SearchResult
+    from custody.read.time_travel import AsOf
 
 if TYPE_CHECKING:
     from custody.flow import Component, Session
@@ -71,10 +72,15 @@ class Repository:
         self.settings = settings
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
-        # Shards stay open between searches, because opening one is expensive.
-        self._shards = ShardCache(self._fs, settings.query.open_shards_max)
         self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
+
+    @cached_property
+    def _shards(self) -> ShardCache:
+        # Shards stay open between searches, because opening one is expensive.
+        from custody.index import ShardCache
+
+        return ShardCache(self._fs, self.settings.query.open_shards_max)
 
     @classmethod
     def open(cls, root: str | Path) -> Self:
@@ -245,6 +251,9 @@ class Repository:
             CorruptionError: only if `strict`: an event is in a part of a file that is damaged. Otherwise it is left
                 out, and the notices name the part.
         """
+        from custody.read import reader
+        from custody.read.results import Events, Notices
+
         notices = Notices(strict=strict)
         events = reader.get_many(self.workspace(self._one_writer(writer)), event_ids, on_damage=notices)
         return Events(events, notices)
@@ -253,6 +262,9 @@ class Repository:
         self, first_event_id: int = 0, count: int = 1000, writer: str | None = None, *, strict: bool = False
     ) -> EventStream:
         """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
+        from custody.read import reader
+        from custody.read.results import EventStream, Notices
+
         notices = Notices(strict=strict)
         workspace = self.workspace(self._one_writer(writer))
         return EventStream(reader.tables_from(workspace, first_event_id, count, notices), notices)
@@ -264,6 +276,9 @@ class Repository:
 
         Times in ms since the epoch; notices and `strict` as in `get_many`.
         """
+        from custody.read import reader
+        from custody.read.results import EventStream, Notices
+
         notices = Notices(strict=strict)
         workspace = self.workspace(self._one_writer(writer))
         return EventStream(reader.tables_between(workspace, start_ms, end_ms, notices), notices)
@@ -304,6 +319,10 @@ class Repository:
             ConfigurationError: a revision is given, several writers have events and none is named.
             NotFoundError, PrunedError: there is no such revision, or it is not kept any more.
         """
+        from custody.query import time_bounds
+        from custody.read.results import Notices
+        from custody.read.search import Page, open_sources, search
+
         limit = self.settings.query.results_default if limit is None else limit
         question, page = self._question(text), Page(limit, offset, oldest_first, cursor)
         attributes, notices = self.settings.index.attributes, Notices(strict=False)
@@ -330,6 +349,10 @@ class Repository:
         Raises:
             InvalidInputError: the query cannot be read, or a field has no facets.
         """
+        from custody.query import check_facets, time_bounds
+        from custody.read.results import Notices
+        from custody.read.search import count_facets, open_sources
+
         attributes = self.settings.index.attributes
         check_facets(fields, attributes, self.settings.index.fields)
         question = self._question(text)
@@ -346,6 +369,8 @@ class Repository:
             NotFoundError: no event mentions any of them.
         """
         from custody.lineage import trace
+        from custody.read.results import Notices
+        from custody.read.search import Page, open_sources, search
 
         notices = Notices(strict=False)
         index_notices: dict[str, None] = {}
@@ -434,6 +459,7 @@ class Repository:
 
         Those that cannot be read are not counted, and the notices name what holds them: `forget` selects them too.
         """
+        from custody.read.results import Counts, Notices
         from custody.repository import soft_delete
 
         notices = Notices(strict=False)
@@ -603,6 +629,8 @@ class Repository:
                     yield workspace.writer, built
 
     def _question(self, text: str | dict[str, object]) -> query.Query:
+        from custody.query import parse_query, structured_query
+
         index, now_ms = self.settings.index, self._clock.now_ms()
         if isinstance(text, str):
             return parse_query(text, index.attributes, now_ms, index.fields)

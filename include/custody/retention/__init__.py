@@ -4,20 +4,24 @@
 `unused_contents` and `swh_builds` delete files afterwards. The steps of a pass are in `retention_steps`.
 """
 
-from custody.retention.candidates import HeldLog
-from custody.retention.disk_usage import DiskUse, measure_disk
-from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
-from custody.retention.planning import (
-    Expiring,
-    ExpiryChoice,
-    RetentionPlan,
-    choose_expired,
-    mark_expired,
-    waiting_bytes,
-)
-from custody.retention.retention_steps import RETENTION_STEPS
-from custody.retention.rules import Hiding
-from custody.retention.unused_contents import drop_unused, unused_claims
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from custody.retention.candidates import HeldLog
+    from custody.retention.disk_usage import DiskUse, measure_disk
+    from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
+    from custody.retention.planning import (
+        Expiring,
+        ExpiryChoice,
+        RetentionPlan,
+        choose_expired,
+        mark_expired,
+        waiting_bytes,
+    )
+    from custody.retention.retention_steps import RETENTION_STEPS
+    from custody.retention.rules import Hiding
+    from custody.retention.unused_contents import drop_unused, unused_claims
 
 __all__ = [
     "RETENTION_STEPS",
@@ -38,3 +42,41 @@ __all__ = [
     "unused_claims",
     "waiting_bytes",
 ]
+
+# Imported when they are used, so that a command loads what it needs and no more.
+_MODULES = {
+    "custody.retention.candidates": ("HeldLog",),
+    "custody.retention.disk_usage": (
+        "DiskUse",
+        "measure_disk",
+    ),
+    "custody.retention.holds": (
+        "Hold",
+        "add_hold",
+        "release_hold",
+        "standing_holds",
+    ),
+    "custody.retention.planning": (
+        "Expiring",
+        "ExpiryChoice",
+        "RetentionPlan",
+        "choose_expired",
+        "mark_expired",
+        "waiting_bytes",
+    ),
+    "custody.retention.retention_steps": ("RETENTION_STEPS",),
+    "custody.retention.rules": ("Hiding",),
+    "custody.retention.unused_contents": (
+        "drop_unused",
+        "unused_claims",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is here
+
+    def __getattr__(name: str) -> object:
+        """Return a name of this room's modules."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)

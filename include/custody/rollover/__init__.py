@@ -1,10 +1,16 @@
 """Room `rollover`: from sealed groups of journals to live event logs, one idempotent step after the other."""
 
-from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
-from custody.rollover.pending import Pending, pending
-from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard
-from custody.rollover.rollover_steps import STEPS
-from custody.rollover.sweeping import stray_journals, sweep_unit, swept_groups
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from custody.rollover.pending import pending
+
+if TYPE_CHECKING:
+    from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
+    from custody.rollover.pending import Pending
+    from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard
+    from custody.rollover.rollover_steps import STEPS
+    from custody.rollover.sweeping import stray_journals, sweep_unit, swept_groups
 
 __all__ = [
     "STEPS",
@@ -24,3 +30,37 @@ __all__ = [
     "sweep_unit",
     "swept_groups",
 ]
+
+# Imported when they are used, so that a command loads what it needs and no more.
+_MODULES = {
+    "custody.rollover.change_feed": (
+        "GroupWatch",
+        "NewLogs",
+        "WaitingGroups",
+        "WatchMark",
+        "new_logs_since",
+        "read_mark",
+    ),
+    "custody.rollover.pending": ("Pending",),
+    "custody.rollover.publish": (
+        "add_file",
+        "add_shard",
+        "is_stale",
+        "rebuild_shard",
+    ),
+    "custody.rollover.rollover_steps": ("STEPS",),
+    "custody.rollover.sweeping": (
+        "stray_journals",
+        "sweep_unit",
+        "swept_groups",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is here
+
+    def __getattr__(name: str) -> object:
+        """Return a name of this room's modules."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULE_OF[name]), name)
