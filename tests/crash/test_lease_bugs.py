@@ -35,7 +35,7 @@ def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
 def removed_at_once() -> AbstractContextManager[object]:
     # By its name: the package has a function that is called like the module.
     return patch.object(
-        import_module("custody.recovery.recover"), "discard", lambda workspace, path: remove(workspace.fs, path)
+        import_module("custody.recovery.recover_step"), "discard", lambda workspace, path: remove(workspace.fs, path)
     )
 
 

@@ -8,6 +8,7 @@ this round and the last one lie in one file that is replaced whole (docs/formats
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,10 +17,11 @@ from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.verification import CheckUnit, orphans, run_check, writer_check_units
-from custody.maintenance.verification.check_units import shared_check_units
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
+
+if TYPE_CHECKING:
+    from custody.maintenance.verification import CheckUnit
 
 PREAMBLE = b"CUSTSCR\x01"
 KIND_SCRUB = 1
@@ -118,6 +120,9 @@ def next_slice(
 
     A damaged scrub file begins a new round: it holds nothing that a walk does not find again.
     """
+    from custody.maintenance.verification import writer_check_units
+    from custody.maintenance.verification.check_units import shared_check_units
+
     try:
         scrub = read_scrub(settings, fs)
     except CorruptionError:
@@ -140,6 +145,8 @@ def next_slice(
 
 def scrub_unit(settings: Settings, fs: FileSystem, clock: Clock, piece: CheckUnit) -> list[Finding]:
     """Return the findings of one unit."""
+    from custody.maintenance.verification import run_check
+
     workspace = Workspace(settings, piece.writer, fs, clock) if piece.writer else None
     return run_check(workspace, piece, settings, fs, SCRUB_LEVEL)
 
@@ -160,6 +167,8 @@ def save_progress(
 
     Durability: on return it survives power loss.
     """
+    from custody.maintenance.verification import orphans
+
     try:
         scrub = read_scrub(settings, fs)
     except CorruptionError:
