@@ -47,6 +47,8 @@ def test_every_option_and_argument_is_documented_with_a_meaning(name: str) -> No
     shown = section(read("cli.md"), f"### {name}")
     for parameter in command.params:
         if isinstance(parameter, click.Option):
+            if parameter.hidden:
+                continue
             assert parameter.help, f"{name} {parameter.name} has no help text"
             assert all(option in shown for option in parameter.opts)
         else:

@@ -121,7 +121,7 @@ def test_the_forms_of_the_tables() -> None:
 
 def test_every_parameter_of_the_sink_is_in_the_table_or_named_below_it() -> None:
     rows = table(PAGE, "NGSIToHDFS | setting | default")
-    below = section(PAGE, "## Parameters").partition("What NGSIToHDFS does not have:")[2]
+    below = section(PAGE, "## Parameters").partition("Parameters that NGSIToHDFS does not have:")[2]
     own = {name for name in NgsiSection.model_fields if f"`{name}`" in below}
     for name, key, default in rows:
         assert SEED_NAMES.get(name, name) == key

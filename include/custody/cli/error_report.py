@@ -136,7 +136,7 @@ def _failure_of_custody(error: CustodyError) -> dict[str, Any]:
 
 def _query_error(error: Exception | None) -> QueryError | None:
     """Return an error of the query language as such; the language is not imported for other errors."""
-    tree = sys.modules.get("custody.query.tree")
+    tree = sys.modules.get("custody.query.syntax_tree")
     return error if tree is not None and isinstance(error, tree.QueryError) else None
 
 

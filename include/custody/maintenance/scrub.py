@@ -8,7 +8,6 @@ this round and the last one lie in one file that is replaced whole (docs/formats
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,11 +16,9 @@ from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
 from custody.maintenance.findings import Finding, Level
+from custody.maintenance.verification.check_units import CheckUnit
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
-
-if TYPE_CHECKING:
-    from custody.maintenance.verification import CheckUnit
 
 PREAMBLE = b"CUSTSCR\x01"
 KIND_SCRUB = 1

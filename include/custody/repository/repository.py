@@ -368,6 +368,8 @@ class Repository:
         Raises:
             NotFoundError: no event mentions any of them.
         """
+        from whoosh import query
+
         from custody.lineage import trace
         from custody.read.results import Notices
         from custody.read.search import Page, open_sources, search

@@ -16,7 +16,7 @@ from custody.lease import Attempt
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.scrub import scrub_once
 from custody.maintenance.verification import CheckUnit, run_check
-from custody.maintenance.verification.orphans import orphans
+from custody.maintenance.verification.check_orphans import orphans
 from custody.repository import EventSelection
 from custody.rollover import GroupWatch, WaitingGroups
 from custody.swh.build import Build, BuildDescription

@@ -6,9 +6,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from custody.maintenance.verification.orphans import orphans
-
 if TYPE_CHECKING:
+    from custody.maintenance.verification.check_orphans import orphans
     from custody.maintenance.verification.check_units import CheckUnit, writer_check_units
     from custody.maintenance.verification.verifier import VerificationReport, run_check, verify_repository
 
@@ -16,6 +15,7 @@ __all__ = ["CheckUnit", "VerificationReport", "orphans", "run_check", "verify_re
 
 # Imported when they are used, so that a command loads what it needs and no more.
 _MODULES = {
+    "custody.maintenance.verification.check_orphans": ("orphans",),
     "custody.maintenance.verification.check_units": (
         "CheckUnit",
         "writer_check_units",

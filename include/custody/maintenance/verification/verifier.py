@@ -28,6 +28,7 @@ from custody.maintenance.verification.check_journals import (
     check_states,
 )
 from custody.maintenance.verification.check_logs import check_log, check_shard, check_versions
+from custody.maintenance.verification.check_orphans import orphans
 from custody.maintenance.verification.check_records import check_builds, check_leases, check_quarantine, check_records
 from custody.maintenance.verification.check_units import (
     QUARANTINE,
@@ -36,7 +37,6 @@ from custody.maintenance.verification.check_units import (
     shared_check_units,
     writer_check_units,
 )
-from custody.maintenance.verification.orphans import orphans
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
