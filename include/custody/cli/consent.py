@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from custody.cli.error_report import SOME_WORK_FAILED
 from custody.cli.options import dry_run_option
+from custody.errors import ExitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Consent:
         # Asked on stderr, so that stdout has the data alone.
         if not click.confirm(question, err=True):
             click.echo("nothing was changed", err=True)
-            raise click.exceptions.Exit(SOME_WORK_FAILED)
+            raise click.exceptions.Exit(ExitCode.SOME_WORK_FAILED)
         return True
 
 

@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from custody.cli.groups import LazyGroup
-from custody.errors import CustodyError, StorageError
+from custody.errors import CustodyError, ExitCode, StorageError
 
 if TYPE_CHECKING:
     from custody.query import QueryError
-
-SOME_WORK_FAILED = 1
-USAGE = 2
-INTERRUPTED = 130
-"""128 and the number of SIGINT, as a shell says it of a program that the signal ended."""
-UNREAD = 141
-"""128 and the number of SIGPIPE: who read the output went away before its end."""
 
 _INTERRUPTED = "interrupted; what was done until then is kept."
 
@@ -86,9 +79,9 @@ def _run_reported(run: Callable[[], object], *, as_json: bool) -> int:
             _flush_stdout()
     except OutputUnread:
         _discard_stdout()
-        return UNREAD
+        return ExitCode.OUTPUT_UNREAD
     except (InterruptedByUser, click.Abort):
-        failure = _failure("Interrupted", "interrupted", _INTERRUPTED, "", INTERRUPTED)
+        failure = _failure("Interrupted", "interrupted", _INTERRUPTED, "", ExitCode.INTERRUPTED)
         _report(failure, None, as_json=as_json)
     except CustodyError as error:
         failure = _failure_of_custody(error)

@@ -13,10 +13,9 @@ from custody.capture import Format
 from custody.cli.options import json_option
 from custody.cli.output import clean, print_json, print_table, stderr
 from custody.config import EVENT_SUFFIXES
-from custody.errors import NotFoundError
+from custody.errors import ExitCode, NotFoundError
 from custody.repository import FileReport, Repository
 
-EXIT_REJECTED = 1
 AUTO = "auto"
 _PROBLEMS_SHOWN = 20
 _NAMES_SHOWN = 5
@@ -60,7 +59,7 @@ def ingest(
         print_table("", columns, [_row(report) for report in reports])
     _show_problems([problem for report in reports for problem in report.problems])
     if any(report.rejected for report in reports):
-        sys.exit(EXIT_REJECTED)
+        sys.exit(ExitCode.SOME_WORK_FAILED)
 
 
 def _expand(paths: Sequence[Path], *, is_deep: bool) -> list[Path]:

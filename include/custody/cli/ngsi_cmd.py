@@ -20,7 +20,7 @@ from custody.cli.options import json_option
 from custody.cli.output import clean, print_json, stderr, stdout
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import ConfigurationError, StorageError
+from custody.errors import ConfigurationError, ExitCode, StorageError
 from custody.repository import Repository
 from custody.serving.ngsi_intake import Intake
 from custody_conformance.case import EXPECT, Case, read_cases
@@ -100,7 +100,7 @@ def check(
             f"{checked - len(failed)} as expected, {len(failed)} not"
         )
     if failed:
-        sys.exit(1)
+        sys.exit(ExitCode.SOME_WORK_FAILED)
 
 
 @ngsi.command()

@@ -13,7 +13,7 @@ from custody.cli.consent import Consent, asks_first
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, stderr, time_text
-from custody.errors import InvalidInputError, NotFoundError
+from custody.errors import ExitCode, InvalidInputError, NotFoundError
 from custody.ngsi_sink.persist import resubmit_entry
 from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
 from custody.quarantine import QuarantineEntry
@@ -99,7 +99,7 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
     if marked:
         stderr().print(f"custody: {len(marked)} pieces are left to the next run of ngsi_to_hdfs")
     if any(report.rejected for report in reports):
-        sys.exit(1)
+        sys.exit(ExitCode.SOME_WORK_FAILED)
 
 
 @quarantine.command("remove")

@@ -9,13 +9,12 @@ import click
 import msgspec
 
 from custody.cli.consent import Consent, asks_first
-from custody.cli.error_report import SOME_WORK_FAILED
 from custody.cli.findings import deep_option, level_of
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, stderr
 from custody.clock import SystemClock
 from custody.config import load_settings
-from custody.errors import CorruptionError
+from custody.errors import CorruptionError, ExitCode
 from custody.maintenance.findings import damages
 from custody.maintenance.repair import RepairAction, RepairReport
 from custody.maintenance.repair import plan_repairs as plan_repairs
@@ -58,7 +57,7 @@ def repair(repository: Path, consent: Consent, accept_loss: bool, deep: bool, as
         outcome = run_repairs(settings, fs, clock, level, accept_loss=accept_loss, on_done=on_done)
         _print(outcome, as_json=as_json, accept_loss=accept_loss, is_plan=False)
     if any(action.error is not None for action in outcome.actions):
-        sys.exit(SOME_WORK_FAILED)
+        sys.exit(ExitCode.SOME_WORK_FAILED)
     if damages(outcome.before if outcome.after is None else outcome.after):
         sys.exit(CorruptionError.exit_code)
 
