@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from custody.cli.main import cli
-from custody.errors import InvalidInputError, NotFoundError
+from custody.errors import ExitCode, InvalidInputError, NotFoundError
 from custody.model import Event
 from custody.repository import EventSelection, Repository
 from tests.support import append, event, run_steps, write_samples
@@ -120,9 +120,11 @@ def test_a_tombstone_without_a_condition_is_refused(opened: Repository) -> None:
 def test_the_command_counts_first_and_forgets_when_told(opened: Repository) -> None:
     root = str(opened.settings.root)
     asked = ["-r", root, "forget", "--attribute", "customer=4711", "--reason", "request"]
-    counted = CliRunner().invoke(cli, [*asked, "--json"])
+    counted = CliRunner().invoke(cli, [*asked, "--dry-run", "--json"])
     assert json.loads(counted.output) == {"main": 4}
-    assert "without --yes" in CliRunner().invoke(cli, asked).output
+    without_consent = CliRunner().invoke(cli, asked)
+    assert without_consent.exit_code == ExitCode.USAGE
+    assert "--yes does it unasked" in without_consent.output
     assert len(list(Repository.open(root).events())) == 12
     done = CliRunner().invoke(cli, [*asked, "--yes", "--json"])
     assert done.exit_code == 0, done.output

@@ -266,9 +266,9 @@ def test_a_limit_that_holds_stand_against_is_reported_and_nothing_held_goes(root
     with pytest.raises(OSError, match="held by case-17"):
         check.run(Workspace(opened.settings, unit.writer, clock=opened._clock), unit)
     (root / "custody.toml").write_text("[retention]\nbytes_max = 1048576\n")
-    for command in ("plan", "apply"):
-        result = CliRunner().invoke(cli, ["-r", str(root), "retention", command])
-        assert result.exit_code == (17 if command == "apply" else 0)
+    for command, code in ((["plan"], 0), (["apply", "--yes"], 17)):
+        result = CliRunner().invoke(cli, ["-r", str(root), "retention", *command])
+        assert result.exit_code == code
         assert "expected at most 1048576 bytes" in result.stderr
 
 
@@ -387,7 +387,7 @@ def test_the_commands_show_the_plan_and_the_holds(root: Path) -> None:
     assert len(plan["expiring"]) == 3
     assert len(plan["held"]) == 2
     assert "case-17" in run("retention", "plan")
-    assert json.loads(run("retention", "apply", "--json"))["plan"]["expiring"] == plan["expiring"]
+    assert json.loads(run("retention", "apply", "--yes", "--json"))["plan"]["expiring"] == plan["expiring"]
     assert "catalog" in run("status")
     budget = json.loads(run("status", "--json"))["budget"]
     assert (budget["limit_bytes"], budget["holds"]) == (None, 1)
