@@ -7,13 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A source of the time."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch, UTC."""
         ...
 
 
+# The wall clock, because times are stored and shown; waits and deadlines use time.monotonic instead.
 class SystemClock:
     """The machine's wall clock."""
 

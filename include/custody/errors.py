@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """How a program ends; where an error of custody ended it, the code of the error's class (10 to 21) takes its place.
+    """The exit codes of programs; an error of custody that ends one gives the code of its class (10 to 21) instead.
 
     Part of the interface of the command line and of Spark jobs: add, never change.
     """
@@ -27,6 +27,7 @@ class ExitCode(IntEnum):
     """128 and the number of SIGPIPE: the reader of the output went away before its end."""
 
 
+# Invariant: no two classes share a `kind` or an `exit_code`. Scripts compare them: add, never change.
 class CustodyError(Exception):
     """Base of all errors that custody raises on purpose."""
 
@@ -44,7 +45,7 @@ class ConfigurationError(CustodyError, ValueError):
 
 
 class NotFoundError(CustodyError, LookupError):
-    """What was asked for does not exist."""
+    """The thing that was requested does not exist."""
 
     kind = "not-found"
     exit_code = 12
@@ -83,6 +84,7 @@ class ClosedError(CustodyError):
     hint = "Open the repository again: a command does so by itself when it is started again."
 
 
+# Also an OSError: whoever handles refusals of the system, and looks at `errno`, handles both alike.
 class StorageError(CustodyError, OSError):
     """The operating system refused a read or a write."""
 

@@ -84,6 +84,7 @@ def blocks_of(
     for piece in tables:
         if piece.num_rows == 0:
             continue
+        # Sizes are read from the buffers of a column, which has to be in one piece for that.
         table = piece.combine_chunks()
         sizes = measure(table)
         start = 0
@@ -98,6 +99,7 @@ def blocks_of(
         for first, rows in blocks[:-1]:
             yield table.slice(start + first, rows)
         first, rows = blocks[-1]
+        # The last block of a table may go on in the next one.
         pending = [table.slice(start + first, rows)]
         pending_bytes = int(sizes[start + first :].sum())
     if pending:
@@ -150,6 +152,7 @@ def _ends(array: pa.Array, path: str, shares: Mapping[str, float] | None) -> tup
 
 def _in_lists(bounds: Offsets, parts: Iterable[tuple[pa.Array, str]], shares: Mapping[str, float] | None) -> Ends:
     ends, each = _sum([_ends(values, path, shares) for values, path in parts])
+    # The bounds of a slice count from the beginning of the values, which are not sliced with it.
     fixed = bounds.astype(np.int64) * each
     return fixed if ends is None else ends[bounds] + fixed
 
@@ -167,6 +170,7 @@ def _added(sizes: Sizes) -> Ends:
 def _text_ends(array: pa.Array) -> Ends:
     """Return where each text begins, and where the last one ends: as they lie in memory, without a copy."""
     offsets: Ends = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    # Arrow may leave out the buffer's only entry when there is no text.
     return offsets if len(offsets) else np.zeros(1, np.int32)
 
 

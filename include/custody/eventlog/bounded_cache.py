@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """Keeps values whose costs (bytes, or 1 each) add up to at most `cost_max`; a value that costs more is not kept."""
+    """A cache of values whose costs (bytes, or 1 each) add up to at most `cost_max`; a larger value is not kept."""
 
     def __init__(self, cost_max: int) -> None:
         self.cost_max = cost_max

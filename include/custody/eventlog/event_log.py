@@ -128,6 +128,7 @@ class EventLog:
             if self._toc_sha256 in (None, hashlib.sha256(stored).digest()):
                 return TableOfContents.decode(stored, path)
         except (CorruptionError, FormatVersionError):
+            # The log holds the same table: the file beside it only saves a search for it.
             pass
         except StorageError as error:
             if error.errno != errno.ENOENT:
@@ -190,6 +191,7 @@ class EventLog:
                 on_damage(self._damage(number, problem))
                 continue
             whole.append(number)
+            # Compressed bytes: known without a look at the block, and in proportion to what decoding takes.
             held += int(self.toc.blocks[number]["length"])
             if held >= _TOGETHER_BYTES or len(whole) == _TOGETHER_BLOCKS:
                 yield from self._decoded(whole, columns, on_damage)
@@ -266,10 +268,12 @@ class EventLog:
         key = self._key(number)
         block = self._cache.get(key) if self._cache is not None else None
         if block is None:
+            # One request for exactly this block: the system's own read-ahead takes megabytes around each page.
             prefetch_pages(self.data, int(self.toc.blocks[number]["offset"]), int(self.toc.blocks[number]["length"]))
             found = list(self.tables([number], None, on_damage))
             block = found[0] if found else None
             if self._cache is not None and block is not None:
+                # The buffers as a whole: a slice keeps all of a buffer that it shows a part of.
                 self._cache.put(key, block, block.get_total_buffer_size())
         return block
 
@@ -281,6 +285,7 @@ class EventLog:
         # Checked before the Parquet library sees a byte of it: damaged headers of pages could end the process.
         if len(data) == length and zlib.crc32(data) == crc32:
             return None
+        # Bytes that were whole can be damaged later: the first look must not vouch for them any more.
         self._whole.discard(number)
         if len(data) != length:
             return f"expected {length} bytes @{start}, got {len(data)}"
@@ -288,6 +293,7 @@ class EventLog:
 
     def _damage(self, number: int, problem: str) -> Damage:
         blocks = self.toc.blocks
+        # The table has only the first id of a block: its last one lies before the next block's first.
         last = self.metadata.last_event_id if number + 1 == len(blocks) else blocks[number + 1]["first_event_id"] - 1
         return Damage(self.path, number, int(blocks[number]["first_event_id"]), int(last), problem)
 
@@ -305,11 +311,13 @@ class EventLog:
 
     def _decode(self, numbers: list[int], columns: Sequence[str] | None) -> pa.Table:
         schema = self.schema
+        # With a footer of these blocks alone: to parse that of all costs more than to decode one block.
         parquet = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(self.data)),
             metadata=pq.read_metadata(pa.BufferReader(self.toc.footer(numbers))),
             page_checksum_verification=True,
         )
+        # Columns that a newer custody added are not decoded.
         wanted = schema.names if columns is None and self.unknown_columns else columns
         held = None if wanted is None else [name for name in wanted if name in schema.names]
         table = parquet.read_row_groups(range(len(numbers)), columns=held)
@@ -332,6 +340,7 @@ def _rows(block: pa.Table, event_ids: npt.NDArray[np.int64]) -> pa.Table:
     inside = places < len(held)
     places = places[inside]
     places = places[held[places] == event_ids[inside]]
+    # Neighbouring rows are shown without a copy.
     if len(places) and places[-1] - places[0] + 1 == len(places):
         return block.slice(places[0], len(places))
     return block.take(places)

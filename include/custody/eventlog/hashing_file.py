@@ -16,7 +16,7 @@ _BUFFER_BYTES = 256 << 10
 
 
 class HashingSink:
-    """Hands bytes on to a file and hashes them on the way, so that the log is not read again.
+    """A sink that hands bytes on to a file and hashes them on the way, so that the log is not read again.
 
     The digest and the file are complete after `flush`.
     """

@@ -76,7 +76,7 @@ BLOOM_FILTERS: Mapping[str, Mapping[str, float]] = {"flowfile_uuid": {"ndv": 500
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How a log is written; sizes in bytes, `level` None for the codec's default."""
+    """Options of writing a log; sizes in bytes, `level` None for the codec's default."""
 
     block_bytes_max: int = 1 << 20
     compression: str = "zstd"
@@ -96,6 +96,7 @@ class LogOptions:
         }
 
 
+# The key, and the fields of LogMetadata, are part of the format: add, never change.
 METADATA_KEY = b"custody"
 _OVERHEAD_BYTES = 32 << 10  # of a block: dictionaries and heads of pages
 _READ_BYTES = 16 << 20
@@ -103,7 +104,7 @@ _TRANSACTION_NAMESPACE = uuid.UUID("0f0c7b0e-4c0b-4f3e-9a55-5b8c0a4c7d21")  # pa
 
 
 class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log says of itself in its footer."""
+    """The description of a log in its own footer."""
 
     writer: str
     database: str
@@ -148,6 +149,7 @@ def log_metadata(table: pa.Table, writer: str, database: str, groups: Sequence[i
     first_time = table.column("event_time").cast(pa.int64())[0].as_py()
     first = table.column("event_id")[0].as_py()
     groups = tuple(groups) or (first,)
+    # The day is that of the first event, also for a log that goes on after midnight.
     return LogMetadata(
         writer=writer,
         database=database,
@@ -198,19 +200,23 @@ def write_log(
                 file.sync()
                 size = file.tell()
                 break
+        # Not truncated and written again: a `WritableFile` only grows.
         fs.remove(partial)
+        # In proportion to the excess, but a sixteenth less at least, so that the loop ends.
         aim = min(aim * most // largest, aim - aim // 16)
     # The table comes first: a log that has its name is whole, with all that belongs to it.
     toc = contents.encode()
     toc_file = path.with_name(toc_path(path.name))
     if not fs.publish_if_absent(toc_file, toc) and fs.read(toc_file) != toc:
         raise _taken(toc_file)
+    # A link, not a rename: it takes nobody's place, so a live log is never replaced.
     published = fs.link(partial, path)
     # An earlier try of the same work may have published it: the bytes of a log depend on its events alone.
     is_same = published or _sha256(fs, path) == sink.sha256.digest()
     fs.remove(partial)
     if not is_same:
         raise _taken(path)
+    # Also for a log that was found: whoever published it may have died before its own sync.
     fs.sync_directory(path.parent)
     return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), len(contents.blocks))
 
@@ -225,8 +231,10 @@ def _write_blocks(sink: GuardedSink, schema: pa.Schema, blocks: Iterable[pa.Tabl
     with pq.ParquetWriter(sink, schema, metadata_collector=written, **options.parquet()) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=block.num_rows)
+        # The writer writes the footer when it is closed: kept back, until the table of contents precedes it.
         sink.hold()
     groups = [written[0].row_group(number) for number in range(written[0].num_row_groups)]
+    # A single event that is larger than a block cannot be cut any further, so it does not count.
     return max((group.total_byte_size for group in groups if group.num_rows > 1), default=0)
 
 

@@ -39,6 +39,7 @@ def footer_of(before: bytes, after: bytes, row_groups: Sequence[bytes], rows: in
     """Return a Parquet file without data, whose footer describes some blocks, of `rows` events, of another file."""
     count = len(row_groups)
     groups = _field(_LIST) + (bytes([count << 4 | _STRUCT]) if count < _LONG_LIST else b"\xfc" + varint(count))
+    # Shifted by one: Thrift spells signed numbers with the sign in the lowest bit.
     footer = b"".join((before, varint(rows << 1), groups, *row_groups, after))
     return b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))
 
@@ -59,6 +60,7 @@ def _cut(data: bytes) -> FooterParts:
     field = position = rows_start = rows_end = 0
     while True:
         kind, delta = data[position] & 15, data[position] >> 4
+        # With a delta of 0 the id of the field would be spelled out; fields as close as these never need that.
         if kind == _STOP or delta == 0:
             raise ValueError("expected a Parquet footer, got a struct without row groups")
         field += delta
@@ -128,6 +130,7 @@ def skip_struct(data: Buffer, position: int) -> int:
                 position += 1
             position += 1
         kind = head & 15
+        # The usual kinds are handled here, not by `_skip`: a footer has thousands of values.
         if kind > _BINARY:
             position = _skip(data, position, kind)
         elif kind == _BINARY and data[position] < 128:  # a short text, the usual case

@@ -48,7 +48,7 @@ class StagedSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a staging file holds, so that nobody has to read it for that; sizes in bytes, times in ms, UTC."""
+    """The description of a staging file, which saves reading it; sizes in bytes, times in ms, UTC."""
 
     first_event_id: int
     last_event_id: int
@@ -65,7 +65,7 @@ class StagedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StagingWriter:
-    """Writes one staging file, batch by batch, under the name it is given; the unit's folder is published as a whole.
+    """The writer of one staging file, batch by batch, under a given name; the unit's folder is published as a whole.
 
     Durability: after `finish` the content survives power loss.
     """
@@ -101,6 +101,7 @@ class StagingWriter:
     def finish(self) -> StagedLog:
         """Close the file; return its description. It holds at least one event."""
         self._file.write(_END)
+        # The content only: names become durable with the folder of the unit, which is published as a whole.
         self._file.sync()
         size = self._file.tell()
         self._file.close()
@@ -150,6 +151,7 @@ def read_staged(
         CorruptionError: a batch is not what was written; the message says where, and what to do.
     """
     schema = EVENT_SCHEMA
+    # The file begins with its own schema, which is needed only where it differs from the present one.
     if is_newer(schema_version) and log.batches:
         schema = pa.ipc.read_schema(pa.py_buffer(fs.view(path)[: log.batches[0].offset]))
     if fs.size(path) != log.file_bytes:
@@ -180,6 +182,7 @@ def _message(batch: pa.RecordBatch) -> pa.Buffer:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, EVENT_SCHEMA, options=_OPTIONS) as writer:
         writer.write_batch(batch)
+    # The file has the schema and the mark of the end once, around all of its batches.
     whole = stream.getvalue()
     return whole.slice(len(_HEAD), whole.size - len(_HEAD) - len(_END))
 
@@ -207,6 +210,7 @@ def source_bounds(batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
     of_node, ordinals = numbers(nodes.indices, np.int32), numbers(known.column("source_ordinal"), np.int64)
     bounds = np.iinfo(np.int64)
     low, high = np.full(len(names), bounds.max), np.full(len(names), bounds.min)
+    # By `at`: a node has many rows, of which plain indexing would count only the last.
     np.minimum.at(low, of_node, ordinals)
     np.maximum.at(high, of_node, ordinals)
     yield from zip(names, low.tolist(), high.tolist(), strict=True)

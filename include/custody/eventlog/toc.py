@@ -36,6 +36,7 @@ from custody.vfs import FileSystem, rfind
 PREAMBLE = b"CUSTTOC\x01"
 _HEAD = struct.Struct("<8sIIIQQ32s")
 _DIGEST_BYTES = 32
+# Part of the format: 56 bytes, little-endian on every machine. Add, never change.
 BLOCK = np.dtype(
     [
         ("offset", "<u8"),
@@ -48,6 +49,7 @@ BLOCK = np.dtype(
         ("description_bytes", "<u4"),
     ]
 )
+# Bounds the memory that a description may take when it is inflated.
 _DESCRIPTION_BYTES_MAX = 1 << 24
 
 
@@ -117,6 +119,7 @@ class TableOfContents:
             raise _damaged(path, start)
         blocks = np.frombuffer(bytes(view[_HEAD.size : shared]), BLOCK)
         end = descriptions + int(blocks["description_bytes"].sum(dtype=np.uint64))
+        # A file of its own ends with the digest; inside a log the guard and the footer follow.
         whole = len(view) == end + _DIGEST_BYTES or (start and len(view) > end + _DIGEST_BYTES)
         if not whole or hashlib.sha256(view[:end]).digest() != view[end : end + _DIGEST_BYTES]:
             raise _damaged(path, start)
@@ -151,11 +154,13 @@ def pack(descriptions: Iterable[bytes]) -> list[bytes]:
     dictionary = b""
     for description in descriptions:
         packed.append(_deflate(description, dictionary))
+        # The first one serves all others: any of them is inflated with only one more.
         dictionary = dictionary or description
     return packed
 
 
 def _deflate(data: bytes, dictionary: bytes) -> bytes:
+    # Raw, without zlib's own checksum: the table has one of all its bytes.
     deflater = zlib.compressobj(6, zlib.DEFLATED, -15, zdict=dictionary)
     return deflater.compress(data) + deflater.flush()
 
@@ -174,7 +179,7 @@ _CANDIDATES_MAX = 16  # the preamble may also stand in somebody's text
 
 
 class GuardedSink:
-    """Hands bytes on to a sink until `hold`; what comes then is Parquet's footer, which `finish` puts at the end."""
+    """A sink in front of another one; what comes after `hold` is Parquet's footer, which `finish` puts at the end."""
 
     def __init__(self, sink: HashingSink) -> None:
         self._sink = sink
@@ -210,7 +215,9 @@ class GuardedSink:
         start = len(held) - TAIL_BYTES - int.from_bytes(held[-TAIL_BYTES:-4], "little")
         self._sink.write(held[:start])  # Bloom filters, and whatever else precedes the footer
         self._sink.flush()
+        # The checksums of the blocks are taken from the file, so all of them have to be in it by now.
         toc = describe(held[start:-TAIL_BYTES], 0, fs.view(path))
+        # The offset has a fixed width, so the length of the table does not depend on it.
         toc = replace(toc, footer_offset=self._sink.tell() + len(toc.encode()) + GUARD_BYTES)
         self._sink.write(b"".join((toc.encode(), MARK, toc.footer_sha256, held[start:])))
         self._sink.flush()
@@ -263,6 +270,7 @@ def toc_within(log: memoryview, path: Path, sha256: bytes | None = None) -> Tabl
 
 
 def _copy(log: memoryview, path: Path) -> TableOfContents | None:
+    # From the end: the table is the last thing before the footer, and texts of events may hold the preamble too.
     start = rfind(log, PREAMBLE)
     for _ in range(_CANDIDATES_MAX):
         if start < len(MAGIC):
@@ -277,6 +285,7 @@ def _copy(log: memoryview, path: Path) -> TableOfContents | None:
 def _by_footer(log: memoryview, path: Path, sha256: bytes | None) -> TableOfContents:
     footer, offset = footer_of_log(log, path)
     guard = log[max(offset - GUARD_BYTES, 0) : offset]
+    # A footer whose own digest is lost counts only if the whole file is what the catalog says.
     if guard != MARK + hashlib.sha256(footer).digest() and hashlib.sha256(log).digest() != sha256:
         raise CorruptionError(
             f"{path} @{offset}: expected a footer with its checksum, or a table of contents, got neither of them whole."

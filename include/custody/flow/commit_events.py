@@ -51,6 +51,7 @@ class FlowFileRecord:
 
     def updates(self) -> dict[str, str | None]:
         """Return the attributes that differ from those at the start; None for one that is gone."""
+        # Only the difference counts: an attribute that was set and set back is no change.
         before = self.original.attributes if self.original else {}
         after = self.current.attributes
         changed: dict[str, str | None] = {k: v for k, v in after.items() if before.get(k) != v}
@@ -110,7 +111,7 @@ class Fork:
 
 @dataclass(slots=True)
 class SessionChanges:
-    """What a session did so far, before its commit."""
+    """The changes of a session so far, before its commit."""
 
     component: Component
     """Who reports."""
@@ -143,6 +144,7 @@ def events_at_commit(changes: SessionChanges, now_ms: int) -> list[Event]:
     events = [*_forks(changes), *_joins(changes), *_reported(changes)]
     events = list(_each_once([*events, *_automatic(changes, events, now_ms), *changes.terminated]))
     return [
+        # Frozen events were completed when they were reported.
         event if event.event_type in FROZEN else changes.records[event.flowfile_uuid].completed(event, now_ms)
         for event in events
     ]
@@ -151,6 +153,7 @@ def events_at_commit(changes: SessionChanges, now_ms: int) -> list[Event]:
 def _forks(changes: SessionChanges) -> Iterator[Event]:
     """Yield an event for each FlowFile that has children which stay."""
     for parent, fork in changes.forks.items():
+        # A child that was dropped here again never was, for others.
         children = tuple(child for child in fork.children if not _was_forgotten(changes.records[child]))
         if children:
             record = changes.records[parent]
@@ -173,6 +176,7 @@ def _reported(changes: SessionChanges) -> Iterator[Event]:
         for uuid in (event.flowfile_uuid, *event.parent_uuids, *event.child_uuids)
     }
     for event in changes.reported:
+        # One that was received or sent needs its DROP: otherwise it would seem to live on.
         is_end = event.event_type == EventType.DROP and changes.records[event.flowfile_uuid].is_new
         if not is_end or event.flowfile_uuid in mentioned:
             yield event
@@ -210,6 +214,7 @@ def _each_once(events: Iterable[Event]) -> Iterator[Event]:
         if event.event_type in FROZEN:
             yield event
             continue
+        # With details and alternate identifiers, which NiFi leaves out: it loses a second ADDINFO by that.
         key = (
             event.event_type,
             event.flowfile_uuid,

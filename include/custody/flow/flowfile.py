@@ -20,7 +20,7 @@ _OWN = (UUID, "alternate.identifier", "discard.reason", DIGEST_ATTRIBUTE)
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
-    """Who reports events, such as one task of a DAG or one processor of a flow."""
+    """The reporter of events, such as one task of a DAG or one processor of a flow."""
 
     id: str
     type: str
@@ -54,6 +54,7 @@ def new_flowfile(
     """Return a FlowFile that enters the flow now; it is named after its uuid unless an attribute says otherwise."""
     return FlowFile(
         uuid=uuid,
+        # The uuid comes last: an attribute of that name cannot replace it.
         attributes={"filename": uuid, "path": "./", **attributes, UUID: uuid},
         size=checked_size(size),
         entry_date=now_ms,
@@ -103,6 +104,7 @@ def checked_size(size: int) -> int:
     Raises:
         InvalidInputError: it is negative, too large, or no whole number.
     """
+    # By the exact type: Python's True is an int, and no size.
     if type(size) is not int or not 0 <= size <= INT64_MAX:
         raise InvalidInputError(f"size: expected 0 bytes or more, at most 2^63-1, got {size!r}.")
     return size

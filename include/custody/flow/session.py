@@ -51,7 +51,7 @@ _NOTHING_WRITTEN = (BackpressureError, ClosedError, InvalidInputError)
 
 
 class Appender(Protocol):
-    """What events are appended to: a writer with a name."""
+    """A writer with a name, to which events are appended."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Appender(Protocol):
 
 
 class SessionState(Enum):
-    """How far a session has come; the value completes the sentence "the session …"."""
+    """The state of a session; the value completes the sentence "the session …"."""
 
     OPEN = "is open"
     COMMITTED = "was committed"
@@ -77,7 +77,7 @@ class Session:
 
     As a context manager it is committed at the end of the block, and rolled back when the block raises.
 
-    Methods that make or change a FlowFile return its new value; an older value stands for the same FlowFile. Methods
+    Methods that make or change a FlowFile return its new value; an older value means the same FlowFile. Methods
     that report an event raise NotFoundError for a FlowFile that the session does not know or that has ended,
     InvalidInputError when the event lacks what its type needs, ClosedError when the session has ended. `duration_ms` is
     how long it took; when it is -1, the time since the session began to handle the FlowFile is taken.
@@ -223,13 +223,16 @@ class Session:
         if claim is not None:
             claim = msgspec.structs.replace(claim, offset=(claim.offset or 0) + offset, size=length)
         uuid = self._new_uuid()
+        # A part has other bytes, so the digest of the whole is not its own.
         attributes = source.attributes if length == source.size else of_other_content(source.attributes)
         attributes = {**attributes, "uuid": uuid}
         copy = msgspec.structs.replace(source, uuid=uuid, attributes=attributes, size=length, content_claim=claim)
         if length != source.size:
             return self._forked(record, copy)
+        # Before the copy is added: a refused event must leave no copy behind.
         event = self._draft(record, "CLONE", parent_uuids=(source.uuid,), child_uuids=(copy.uuid,))
         self._add(copy)
+        # Completed at once: a CLONE shows the parent as it is at this moment, not as of the commit.
         self._changes.reported.append(record.completed(event, self._now()))
         return copy
 
@@ -253,9 +256,11 @@ class Session:
         """
         record = self._record(flowfile)
         events = []
+        # Drafted before the change: an event that is refused must leave the FlowFile as it was.
         if details is not None or duration_ms >= 0:
             events.append(self._draft(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms))
         attributes = of_other_content(record.current.attributes) | given_attributes(digest_of(sha256))
+        # The digest of the old content goes with it: events must not state it of the new one.
         self._change(record, size=checked_size(size), content_claim=content_claim, attributes=attributes)
         record.has_new_content = True
         self._changes.reported += events
@@ -275,6 +280,7 @@ class Session:
         """
         record = self._record(flowfile)
         checked = checked_attributes(changes, can_remove=True)
+        # Drafted before the change, as in `modify_content`.
         events = [] if details is None else [self._draft(record, "ATTRIBUTES_MODIFIED", details=details)]
         self._change(record, attributes=with_changes(record.current.attributes, checked.items()))
         self._changes.reported += events
@@ -494,6 +500,7 @@ class Session:
         require_valid(events)
         try:
             ids = self._writer.append(events)
+        # The session stays open: the same events can be committed again.
         except _NOTHING_WRITTEN:
             raise
         except BaseException as error:
@@ -530,6 +537,7 @@ class Session:
             if self.state is SessionState.OPEN and kind is None:
                 self.commit()
         finally:
+            # Also after a commit that was refused: the block is over, nobody commits again.
             if self.state in (SessionState.OPEN, SessionState.UNKNOWN):
                 self.rollback()
 
@@ -553,6 +561,7 @@ class Session:
         return record
 
     def _records(self, flowfiles: Iterable[FlowFile]) -> list[FlowFileRecord]:
+        # A parent that is named twice counts once.
         records = {record.uuid: record for record in map(self._record, flowfiles)}
         if not records:
             raise InvalidInputError("parents: expected at least one FlowFile, got none.")
@@ -579,6 +588,7 @@ class Session:
         Raises:
             InvalidInputError: the message says why not.
         """
+        # Of a type that needs nothing: only the FlowFile's own values can make it fail.
         event = record.completed(record.draft("UNKNOWN", self.component, record.start_ms), record.start_ms)
         _require_valid_event(event, f"FlowFile {record.uuid!a}")
 
@@ -603,6 +613,7 @@ class Session:
             return None
         # At once and not with the commit: a rollback cannot call back what was sent.
         ids = self._writer.append([event])
+        # Others know of the FlowFile from now on: its DROP is stored, and it cannot expire any more.
         self._changes.already_stored.add(record.uuid)
         return ids.start
 

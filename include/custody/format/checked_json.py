@@ -10,6 +10,7 @@ import re
 
 import msgspec
 
+# Part of the format: readers look for these very bytes.
 _CHECKSUM = b',\n "checksum": "%b"\n}'
 _BEFORE, _BEHIND = _CHECKSUM.split(b"%b")
 _CHECKSUM_BYTES = len(_CHECKSUM % bytes(64))

@@ -22,6 +22,7 @@ import msgspec
 
 from custody.errors import CorruptionError, FormatVersionError
 
+# Marks and head are part of every format that is made of records: never change.
 MARK = b"\xc5\x7e\xa1\x1d"
 PART_MARK = b"\xc5\x7e\xa1\x1e"
 _ANY_MARK = re.compile(b"\xc5\x7e\xa1[\x1d\x1e]")
@@ -32,6 +33,7 @@ Document = TypeVar("Document", bound=msgspec.Struct)
 
 
 def _checksum(length: int, kind: int, *pieces: bytes | memoryview) -> int:
+    # Length and kind are covered too: a damaged head must not make other bytes pass for a record.
     checksum = zlib.crc32(struct.pack("<IB", length, kind))
     for piece in pieces:
         checksum = zlib.crc32(piece, checksum)
@@ -98,6 +100,7 @@ def misplaced_parts(data: bytes | memoryview, start: int = 0) -> Iterator[int]:
 
 def _next_whole_record(view: memoryview, start: int) -> Frame | None:
     """Return the first whole record that begins at `start` or behind it; a bad record's length cannot be trusted."""
+    # A mark alone proves nothing, payloads of Arrow hold any bytes: the checksum decides.
     for match in _ANY_MARK.finditer(view, start):
         record = whole_record(view, match.start())
         if record is not None:
@@ -110,6 +113,7 @@ def whole_record(view: memoryview, offset: int) -> Frame | None:
     if offset + HEAD_BYTES > len(view):
         return None
     mark, length, checksum, kind = _HEAD.unpack_from(view, offset)
+    # Before the checksum, which costs a pass over as many bytes as a foreign length says.
     if mark not in (MARK, PART_MARK):
         return None
     payload = view[offset + HEAD_BYTES : offset + HEAD_BYTES + length]
@@ -160,13 +164,14 @@ class DocumentFormat(Generic[Document]):
 
 _SECTOR_BYTES = 512
 """What a disk writes as one: of an append that was not synced each sector survives or not, a lost one is zeros."""
+# Each candidate costs a checksum of all bytes up to it, and foreign bytes may hold many marks.
 _ENDS_MAX = 16
 _ZERO_BYTES = re.compile(b"\0*")
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What lies behind the last whole record of a file that was appended to when its process died."""
+    """The bytes behind the last whole record of a file that was appended to when its process died."""
 
     damaged: int
     """Up to here lie records that are all there and not as they were written: a crash leaves no such thing."""
@@ -200,6 +205,8 @@ def _end_of_damaged(view: memoryview, offset: int) -> int | None:
     head: tuple[bytes, int, int, int] = _HEAD.unpack_from(view, offset)
     mark, length, checksum, kind = head
     begin, said = offset + HEAD_BYTES, offset + HEAD_BYTES + length
+    # Candidates for the end, as the length may be what is damaged: where the head says, at the next marks, at the last
+    # byte that is no zero, at the end of the file.
     marks = (match.start() for match in re.finditer(re.escape(MARK), view[begin:]))
     written = begin + len(bytes(view[begin:]).rstrip(b"\0"))
     for end in dict.fromkeys([said, *(begin + at for at in islice(marks, _ENDS_MAX)), written, len(view)]):
@@ -207,6 +214,7 @@ def _end_of_damaged(view: memoryview, offset: int) -> int | None:
         if end <= len(view) and checksum == _checksum(end - begin, kind, view[begin:end]):
             return end
     follows = bytes(view[said : said + len(MARK)])
+    # The next record begins there, or would begin: so the length is right, and something else is damaged.
     is_in_place = MARK.startswith(follows) or (said < len(view) and _is_zero(view[said:]))
     if mark == MARK and said <= len(view) and is_in_place and not _lacks_sector(view, offset, said):
         return said
@@ -223,6 +231,7 @@ def _is_cut_short(view: memoryview, offset: int) -> bool:
 
 def _lacks_sector(view: memoryview, start: int, stop: int) -> bool:
     """Whether a sector that begins in these bytes, or what there is of it, is nothing but zeros."""
+    # The sector in which the record begins also holds older, synced bytes: it is not among those that a crash can lose.
     first = -(-start // _SECTOR_BYTES) * _SECTOR_BYTES
     return any(_is_zero(view[at : at + _SECTOR_BYTES]) for at in range(first, stop, _SECTOR_BYTES))
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from custody.errors import ConfigurationError
 
+# Digits, prefixes and suffixes are part of the formats on disk: add, never change.
 EPOCH_DIGITS = 10
 ID_DIGITS = 20  # as many as the greatest unsigned 64-bit number has
 TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
@@ -34,6 +35,7 @@ SEALED_SUFFIX = ".sealed"
 
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+# Parsers match whole names: what a person or another program puts beside custody's files is passed over.
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
 _UNIT = re.compile(r"\d{20}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})(?:\.[0-9a-f]{16})?")
@@ -68,6 +70,7 @@ def check_name(kind: str, name: str) -> str:
     Raises:
         ConfigurationError: it is not 1 to 63 of a-z, 0-9, `_`, `-`, the first a letter or digit.
     """
+    # The name becomes a folder and a segment of keys: nothing in it may lead elsewhere.
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"{kind} {name!r}: expected 1 to 63 characters of a-z, 0-9, '_' or '-', starting with a letter or digit."
@@ -101,7 +104,7 @@ class JournalName:
 
 @dataclass(frozen=True, slots=True)
 class ContainerPaths:
-    """What one writer keeps on one container (one disk)."""
+    """The paths of one writer's files on one container (one disk)."""
 
     root: Path
     writer: str
@@ -134,7 +137,7 @@ class ContainerPaths:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePaths:
-    """What one writer keeps of one database on the store."""
+    """The paths of one writer's files of one database on the store."""
 
     root: Path
     writer: str
@@ -173,7 +176,7 @@ SECTIONS = 1024  # folders of a content container; part of no format: a reader t
 
 @dataclass(frozen=True, slots=True)
 class ContentPaths:
-    """Where one writer keeps contents on the store; a container may be a disk of its own, mounted there."""
+    """The paths of one writer's contents on the store; a container may be a disk of its own, mounted there."""
 
     root: Path
     writer: str

@@ -72,10 +72,13 @@ class ContainerHealth:
         can_recover = error.errno in RETRYABLE_ERRNOS
         failed = self._failed.get(root)
         if failed is not None:
+            # A later error can be worse than the first; a milder one proves nothing.
             failed.can_recover = failed.can_recover and can_recover
             return False
         now = time.monotonic()
         returned, pause = self._last_return.get(root, (0.0, 0.0))
+        # One that fails again soon after its return continues with longer pauses: a disk that is nearly full would come
+        # and go every second.
         is_relapse = pause > 0 and now - returned < _PAUSE_SECONDS_MAX
         pause = min(2 * pause, _PAUSE_SECONDS_MAX) if is_relapse else self._first_pause
         self._failed[root] = FailedContainer(error, can_recover, pause, now + pause)

@@ -26,8 +26,10 @@ from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
 from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_present
 from custody.model.columns import read_batch
 
+# Kinds of records are part of the format: add, never change.
 KIND_BATCH = 3
 KIND_ROWS = 4
+# A balance of what writing and reading cost (docs/design/008); readers take either kind, so it may change.
 ROWS_MAX = 32  # at most so many events are written as rows
 RECORD_BYTES = 32 << 20  # larger appends become several records, so that a reader's memory is bounded
 JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
@@ -99,12 +101,14 @@ def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
 
 def _batches(events: Sequence[Event]) -> Iterator[tuple[int, int, memoryview]]:
     """Yield (kind, events, body) of records of one batch each."""
+    # Without ids: these are taken later, under the writer's lock, and the head of the record gives them.
     batch = to_batch(events, 0).remove_column(0)
     yield from _batch_records(pa.RecordBatch.from_arrays(batch.columns, schema=JOURNAL_SCHEMA))
 
 
 def _batch_records(batch: pa.RecordBatch) -> Iterator[tuple[int, int, memoryview]]:
     if batch.nbytes > RECORD_BYTES and batch.num_rows > 1:
+        # Slices share the memory of the batch, and each is serialized with only the rows that it shows.
         middle = batch.num_rows // 2
         yield from _batch_records(batch.slice(0, middle))
         yield from _batch_records(batch.slice(middle))
@@ -165,10 +169,12 @@ def decode(records: Sequence[EventRecord]) -> pa.Table:
     batches = [record for record in records if record.kind == KIND_BATCH]
     tables = [EVENT_SCHEMA.empty_table()]
     tables += [_with_ids(part, _decode_rows) for part in _parts(rows)]
+    # Records of one file share one schema object: its identity is enough, no columns are compared.
     for _, same in groupby(batches, key=lambda record: id(record.schema)):
         tables.append(_with_ids(list(same), _decode_batches))
     table = pa.concat_tables(tables)
     firsts = [record.first_event_id for record in (*rows, *batches)]
+    # Rows were put before batches, so ids may be out of order; a sort copies everything and is rarely needed.
     return table if firsts == sorted(firsts) else table.sort_by("event_id")
 
 
@@ -192,6 +198,7 @@ def _with_ids(records: Sequence[EventRecord], read: Callable[[Sequence[EventReco
     ids = _event_ids(records)
     try:
         columns = read(records)
+    # Decoders fail in many ways; behind a right checksum all of them mean the same.
     except (msgspec.MsgspecError, pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise CorruptionError(f"{place}: expected records of events, got {error}.") from error
     if len(ids) != columns.num_rows:
@@ -214,6 +221,7 @@ def _event_ids(records: Sequence[EventRecord]) -> npt.NDArray[np.int64]:
     """Return the ids of all events of records, shape (events,)."""
     firsts = np.fromiter((record.first_event_id for record in records), np.int64, len(records))
     counts = np.fromiter((record.count for record in records), np.int64, len(records))
+    # Each record's first id minus the rows before it, repeated, plus the row's number: no loop over events.
     starts = np.cumsum(counts) - counts
     ids: npt.NDArray[np.int64] = np.repeat(firsts - starts, counts) + np.arange(counts.sum())
     return ids

@@ -28,6 +28,7 @@ class Group:
 
 def writers(fs: FileSystem, containers: Iterable[Path]) -> list[str]:
     """Return the names of all writers that ever had a journal here."""
+    # Other folders may lie on a disk, such as lost+found.
     return sorted({name for root in containers for name in fs.list(root) if fs.exists(root / name / "journals")})
 
 

@@ -23,6 +23,7 @@ from custody.format.names import INCARNATIONS, epoch_file, parse_epoch
 from custody.journal.writer_state import WriterContainers, WriterState
 from custody.store import ObjectStore
 
+# Part of the format, like the fields of `Claim`: add, never change.
 PREAMBLE = b"CUSTINC\x01"
 KIND_CLAIM = 1
 _ATTEMPTS = 100
@@ -60,7 +61,7 @@ decode_claim = _FORMAT.decode
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvidence:
-    """The evidence on containers of the incarnation that they belong to."""
+    """The evidence, found on containers, of the incarnation that they belong to."""
 
     states: Sequence[WriterState]
     """Of the containers of the settings."""
@@ -77,6 +78,7 @@ class ContainerEvidence:
         for state in self.states:
             if state.incarnation == claim.incarnation or not claim.containers.keys().isdisjoint(state.containers):
                 return True
+        # A state decides: nothing weaker may overrule one that names another incarnation.
         if self.states:
             return False
         # A state that was damaged and moved away by hand; where no disk is mounted the writer has no folder.
@@ -155,6 +157,8 @@ class Incarnations:
             ConfigurationError: the name belongs to other containers.
         """
         for _ in range(_ATTEMPTS):
+            # Only a name that nobody claimed is claimed here, hence number 1; who loses the race is told by the next
+            # `check`.
             found = found or self.check(known) or self._put(members, 1, 0, clock)
             if found is not None:
                 if members.incarnation != found.incarnation:
@@ -171,6 +175,7 @@ class Incarnations:
         # harmless.
         members.become(uuid.uuid4().hex)
         for _ in range(_ATTEMPTS):
+            # Read anew in each round: another process may have claimed the number in between.
             number = max((claim.number for claim in self.claims()), default=0) + 1
             found = self._put(members, number, first_event_id, clock)
             if found is not None:
@@ -202,6 +207,7 @@ class Incarnations:
             found = self._store.get(key)
         except NotFoundError:
             return None
+        # Durable before an event relies on it, also when the put that won was another process's.
         self._store.settle(key)
         return made if found == data else None
 

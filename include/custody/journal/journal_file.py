@@ -209,6 +209,7 @@ class JournalFile:
                 gaps.append(item)
             else:
                 self._accept(item, item.offset)
+        # A gap of no length: where the file ends, a sealed journal lacks its end record, an open one its head.
         if (self.end is None) if self._is_sealed else not (gaps or self._has_head):
             gaps.append(Gap(len(self._data), 0))
         self.damage = tuple(
@@ -232,6 +233,8 @@ class JournalFile:
         one can be missing; what is whole of it was not acknowledged either. A record that is all there, with other
         bytes in it, is damage. The head of a file was synced before the file got its name, so a gap there is damage.
         """
+        # A whole part proves nothing, it may be what a torn write left; only a record of its own shows that the writes
+        # before it were complete.
         last = max((at for at, item in enumerate(items) if isinstance(item, Frame) and not item.is_part), default=-1)
         gap = next((item for item in items[last + 1 :] if isinstance(item, Gap)), None)
         behind = items[last] if last >= 0 else None
@@ -259,6 +262,7 @@ class JournalFile:
         elif item.kind == KIND_END:
             self.end = msgspec.json.decode(item.payload, type=JournalEnd)
         else:
+            # Not passed over: events of an unknown kind would be missing without a word.
             raise FormatVersionError(
                 f"{self.path} @{offset}: expected a record of kind 1 to 6, got kind {item.kind}. "
                 "The file was written by a newer custody; use that one."

@@ -47,7 +47,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """How journals are written; times in ms or seconds as named, sizes in bytes."""
+    """Options of writing journals; times in ms or seconds as named, sizes in bytes."""
 
     journals: int = 16
     sync: SyncPolicy = SyncPolicy.ALWAYS
@@ -61,7 +61,7 @@ class JournalOptions:
 
 
 class JournalWriter:
-    """Appends events for one writer name, from any number of threads.
+    """The writer of one name's journals: appends events, from any number of threads.
 
     `_lock` guards what may change. `_sealing` is held by the thread that seals, for as long as a disk takes; it is
     never taken by one that holds `_lock`.
@@ -101,6 +101,7 @@ class JournalWriter:
         self._options = options or JournalOptions()
         self._incarnations = incarnations
         self._keep_cut = keep_cut
+        # Reentrant: `_take_out` is called with the lock, when ids are reserved, and without it.
         self._lock = RLock()
         self._sealing = Lock()
         self._group: OpenGroup | None = None
@@ -155,6 +156,7 @@ class JournalWriter:
             if self._incarnations is not None:
                 self.begin(self._incarnations.claim(members, evidence, self._clock, claim).first_event_id)
             self._count_pending()
+        # Nobody else can let the lock go: the caller never gets the object.
         except BaseException:
             self._held.close()
             raise
@@ -216,6 +218,8 @@ class JournalWriter:
             self._seal_or_sync_when_due()
         except (OSError, CustodyError) as error:
             with self._lock:
+                # A full or read-only disk is tried again by a later tick; after anything else the writer takes no more
+                # events.
                 if not (isinstance(error, OSError) and self._health.can_recover):
                     self._broken = self._broken or f"failed to seal ({error})"
 
@@ -231,6 +235,7 @@ class JournalWriter:
             self.seal()
             self._salvage()
         finally:
+            # Last: once the lock is free, another process takes open journals for abandoned ones and seals them.
             self._held.close()
 
     def __enter__(self) -> Self:
@@ -244,9 +249,11 @@ class JournalWriter:
     def _append(self, prepared: PreparedEvents) -> range:
         if not prepared.count:
             return range(self._next_event_id, self._next_event_id)
+        # Without the lock: this may sleep for seconds.
         self._wait_for_rollover()
         with self._lock:
             self._refuse_if_broken()
+            # Before ids are taken: an append that is refused here uses none.
             self._refuse_without_container()
             group = self._group or self._open_group()
             ids = range(self._next_event_id, self._next_event_id + prepared.count)
@@ -258,17 +265,21 @@ class JournalWriter:
             # Under the lock, like the choice of the group: a seal waits for all appends that entered, and no other.
             file = group.enter()
         try:
+            # Framed here, outside of the lock, which so covers no work that grows with the events.
             file.append(JournalAppend(prepared.records(ids.start), ids.start, len(ids)))
         except OSError as error:
+            # Not retried on another container: the events may be on this disk all the same, and would be stored twice.
             self._take_out(file.path, error)
             raise
         finally:
             group.leave()
+        # The thread that fills a group pays for its seal; the others go on in the next group meanwhile.
         if group.bytes >= self._options.seal_bytes:
             self._seal(group)
         return ids
 
     def _open_group(self) -> OpenGroup:
+        # Once a group, not once an append: appends must not depend on the store's answers.
         self._refuse_if_superseded()
         header = JournalHeader(
             writer=self._writer,
@@ -313,6 +324,7 @@ class JournalWriter:
                 self._take_out(file.path, error)
             self._left_open += group.left_open
             self._count_pending()
+        # While a container works, journals that failed wait in `_left_open` for `_salvage` or the next start.
         if failures and not self._health.working:
             raise failures[0][1]
         return sealed
@@ -324,6 +336,7 @@ class JournalWriter:
             due = self._last_sync + self._options.sync_interval_ms / 1000
             if self._clock.now_ms() - group.opened_ms >= self._options.seal_ms:
                 self._seal(group)
+            # A tick early rather than late: no event may wait for its sync longer than the interval.
             elif self._options.sync is SyncPolicy.INTERVAL and time.monotonic() + self.tick_seconds > due:
                 for file, error in group.sync():
                     self._take_out(file.path, error)
@@ -370,6 +383,7 @@ class JournalWriter:
 
     def _salvage(self) -> None:
         """Seal what failures left open on containers that work again."""
+        # `_sealing` guards `_left_open`, which seals extend.
         with self._sealing:
             for file in list(self._left_open):
                 if any(file.path.is_relative_to(root) for root in self._health.working):
@@ -382,6 +396,7 @@ class JournalWriter:
 
     def _count_pending(self) -> None:
         """Count the bytes of sealed journals that wait for the rollover."""
+        # Names and sizes alone: this runs at every seal, and again and again while an append is held back.
         total = 0
         for root in self._health.working:
             try:
@@ -401,6 +416,7 @@ class JournalWriter:
         """
         bytes_max = self._options.waiting_bytes_max
         deadline = time.monotonic() + self._options.backpressure_seconds
+        # As of the last count: the usual append compares two numbers and touches no disk.
         while self._pending_bytes > bytes_max:
             self._refuse_if_broken()
             self._count_pending()  # the rollover may have run since
@@ -478,6 +494,7 @@ def least_free_id(
         for path in group.sealed:
             end = read_end(fs, path)
             uncertain = uncertain or end is None
+            # Known from the name alone, also where a journal cannot be read.
             least = max(least, group.first_event_id)
             if end is not None and end.last_event_id is not None:
                 least = max(least, end.last_event_id + 1)
@@ -491,6 +508,7 @@ def _groups_of_all(fs: FileSystem, containers: Sequence[Path], writer: str) -> I
     """Yield the groups of each container, one that lies on several with its part on each."""
     for root in containers:
         state = ContainerPaths(root, writer).state  # written by now, and not at the place where a disk is mounted
+        # Looked at before the listing and after it: a disk that goes away in between shows an empty folder.
         was_there = fs.exists(state)
         of_container = groups(fs, (root,), writer)
         if not (was_there and fs.exists(state)):

@@ -36,8 +36,10 @@ class MergeReader:
         for path in (path for group in groups for path in group.sealed):
             journal = JournalFile.read(fs, path)
             if journal.header is not None:
+                # Before anything is merged: a log of the present schema would drop columns of a newer custody.
                 require_keeping(journal.header.schema_version, path)
             self._journals.append(journal)
+            # The check touched every page of the file; without this, memory would grow with the number of journals.
             self._journals[-1].release_memory()
         records = [record for journal in self._journals for record in journal.records]
         self._records = sorted(records, key=lambda record: record.first_event_id)

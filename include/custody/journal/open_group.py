@@ -21,6 +21,7 @@ from custody.journal.sealing import KeepCut, cut_durably, discard_cut, finish
 from custody.vfs import FileSystem, WritableFile, temporary
 from custody.vfs.group_commit import GroupCommitQueue
 
+# What one write and one sync cover at most: so much can a torn write, and its copy in the quarantine, hold.
 _UNIT_BYTES_MAX = 256 << 20
 SLOW_SECONDS = 5.0
 """A write that takes longer is told to the log."""
@@ -28,7 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class SyncPolicy(StrEnum):
-    """What an acknowledgement promises."""
+    """The promise of an acknowledgement."""
 
     ALWAYS = "always"
     """The events survive power loss."""
@@ -96,6 +97,7 @@ class GroupCommitFile:
         file = self._queue.run_exclusively(self._take_file)
         if file is None:
             return None
+        # Left open: an end record would vouch for bytes that nobody knows.
         if self.error is not None:
             file.close()
             return None
@@ -126,6 +128,7 @@ class GroupCommitFile:
             if cut:
                 keep_cut(self.path, self._acknowledged_bytes, cut, "what a failed write left, never acknowledged")
         if fs.exists(self.path) and self._end.events == 0:
+            # Nothing of it was acknowledged, and a start would seal what a failed write left.
             fs.remove(self.path)
         if fs.exists(self.path):
             cut_durably(fs, self.path, self._acknowledged_bytes)
@@ -174,8 +177,10 @@ class GroupCommitFile:
     def _create(self) -> WritableFile:
         """Make the file: its header is durable before it has its name, and the name before the first record."""
         partial = temporary(self.path)
+        # Before the call: a create that fails may have left the file.
         self._was_created = True
         file = self._fs.create(partial)
+        # From here on `close` finds the descriptor, also when the header cannot be written.
         self._file = file
         write_header(file, self._header)
         file.sync()
@@ -263,6 +268,7 @@ class OpenGroup:
     def sync(self) -> list[tuple[GroupCommitFile, OSError]]:
         """Make durable what was appended; return the files that failed."""
         failed: list[tuple[GroupCommitFile, OSError]] = []
+        # A copy: appends may add files meanwhile.
         for file in list(self._files):
             try:
                 file.sync()
@@ -273,6 +279,7 @@ class OpenGroup:
     def close(self) -> tuple[list[Path], list[tuple[GroupCommitFile, OSError]]]:
         """Wait for the appends that run, then seal every file; return the sealed journals and the files that failed."""
         with self._changed:
+            # No append enters any more: the writer has taken the group away under its own lock.
             while self._running:
                 self._changed.wait()
         sealed: list[Path] = []

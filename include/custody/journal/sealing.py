@@ -66,6 +66,8 @@ def finish(fs: FileSystem, path: Path, file: WritableFile, end: JournalEnd | Non
     """
     try:
         if end is not None:
+            # The end record is durable before the name changes. A crash in between leaves an open journal with an end
+            # record, which the next start only renames.
             file.write(end_record(end))
         file.sync()
     finally:
@@ -78,6 +80,7 @@ def _seal(fs: FileSystem, path: Path) -> Path:
     if name is None or name.sealed:
         raise ValueError(f"{path} is not an open journal")
     target = path.with_name(str(JournalName(name.first_event_id, name.number, sealed=True)))
+    # A rename would replace it without a word; the writer's lock is held, so nobody makes it in between.
     if fs.exists(target):
         raise CorruptionError(
             f"{path}: expected to be sealed as {target.name}, which exists. "
@@ -101,7 +104,7 @@ def seal_abandoned(
     intact records are rolled over, and the rest is reported then.
 
     `keep_cut` is called before anything is cut or removed that a journal held. `on_uncertain` is called before a
-    journal is sealed that may have lost ids which were told: sealed, it does not show that any more, so that what is
+    journal is sealed that may have lost ids which callers got: sealed, it does not show that any more, so that what is
     known of ids has to be durable by then.
     """
     containers = tuple(containers)
@@ -152,13 +155,15 @@ def _remove_unnamed(fs: FileSystem, containers: Iterable[Path], writer: str) -> 
     for root in containers:
         folder = ContainerPaths(root, writer).journals
         for name in fs.list(folder):
+            # A journal gets its name before its first event: nothing here was acknowledged, and the lock is held, so
+            # nobody writes it now.
             if name.endswith(TEMPORARY_SUFFIX):
                 fs.remove(folder / name)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingEvents:
-    """What some groups hold; of a sealed journal what it held when it was sealed, whatever was damaged since."""
+    """The number of events in some groups; a sealed journal counts as it was sealed, whatever was damaged since."""
 
     events: int
     next_event_id: int
@@ -172,6 +177,7 @@ def count_pending(fs: FileSystem, groups: Iterable[Group]) -> PendingEvents:
         StorageError: a journal is gone: it was sealed or swept in this moment.
     """
     paths = [path for group in groups for path in (*group.sealed, *group.open)]
+    # Read as a whole: journals that are still open, and sealed ones that lost their end.
     ends = [read_end(fs, path) or JournalFile.read(fs, path).counted() for path in paths]
     last = max((end.last_event_id for end in ends if end.last_event_id is not None), default=-1)
     return PendingEvents(sum(end.events for end in ends), last + 1)

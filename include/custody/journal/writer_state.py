@@ -21,8 +21,10 @@ from custody.format.names import ContainerPaths
 from custody.journal.groups import writers
 from custody.vfs import FileSystem
 
+# Part of the format, like the fields of `WriterState`: add, never change.
 PREAMBLE = b"CUSTWST\x01"
 KIND_STATE = 1
+# One durable write a container for a million ids; a start that has to go on at the bound leaves out about as many.
 RESERVED_IDS = 1 << 20
 
 
@@ -95,6 +97,7 @@ def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Pa
         except CorruptionError as error:
             damaged[root] = error
         except StorageError as error:
+            # Absent: a new container, or a mount point without its disk. The states of the others tell which.
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
     for root, failure in damaged.items():
@@ -228,6 +231,8 @@ class WriterContainers:
                 self._write(root, self.containers)
             except OSError as error:
                 self.reserved = reserved
+                # No id of the block may be used while one container does not know it; those written already know a
+                # higher bound, which does no harm.
                 failed(root, error)
                 raise
 

@@ -41,6 +41,7 @@ from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 
 _LOGGER = logging.getLogger("custody.lease")
+# Part of the format, like the fields of `Holder`: add, never change.
 PREAMBLE = b"CUSTLSE\x01"
 KIND_HOLDER = 1
 _POLL_SECONDS = 0.25
@@ -63,7 +64,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """What an epoch's file says."""
+    """The holder of a lease, as the file of its epoch names it."""
 
     lease: str
     writer: str
@@ -119,19 +120,23 @@ def is_gone(process: Process, here: Process) -> bool | None:
     """Whether a process has ended; None when this one, on another machine, cannot know."""
     if process.host != here.host:
         return None
+    # Numbers of processes mean nothing under another kernel or in another namespace.
     if process.boot != here.boot:
         # The same machine after another start; another container on it has a kernel in common and is not seen.
         return True if process.boot.partition(" ")[0] != here.boot.partition(" ")[0] else None
     started = _started(process.pid)
+    # The system gives out numbers again: with another start time it is another process.
     return started is None or (process.started != 0 and started != process.started)
 
 
 def _started(pid: int) -> int | None:
     """Return when a process started, None when there is none that runs, 0 where the system does not tell."""
     try:
+        # The command's name is in parentheses and may hold blanks and parentheses itself: hence the last one.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None if Path("/proc/self/stat").exists() else _runs(pid)
+    # A zombie still has its number, but does nothing any more.
     return None if fields[0] in "ZX" else int(fields[_START_TIME])
 
 
@@ -197,7 +202,7 @@ class Lease:
 
     @property
     def name(self) -> str:
-        """Which lease it is of."""
+        """The name of the lease."""
         return self.folder.name
 
     def is_current(self) -> bool:
@@ -223,6 +228,8 @@ class Lease:
         After a lease that was not clean, the leftovers of the holder before are still there, unless this one
         `recovered` them: without that the lease stays unclean, so that recovery hears of it.
         """
+        # If another attempt takes over right after the check, the record lies beside an older epoch, where nobody
+        # looks.
         if self.is_current():
             # By put-if-absent: the first word on how an epoch ended stays.
             done = not failed and (self.clean or recovered)
@@ -258,6 +265,7 @@ def read_holder(fs: FileSystem, path: Path) -> Holder | None:
     """Return who an epoch's file names; None when it is damaged, of another version, or gone."""
     try:
         return Holder.decode(fs.read(path), path)
+    # Who the holder is only decides how long to wait for it: an unreadable file must not stop the next attempt.
     except (CorruptionError, FormatVersionError, StorageError):
         return None
 
@@ -305,6 +313,7 @@ def take(
     deadline = time.monotonic() + wait_seconds
     while True:
         current = lease_status(fs, folder)
+        # `take_over` comes first: `_is_free` raises where a later try of the task holds the lease.
         if current is None or take_over or _is_free(fs, current, attempt, clock.now_ms(), dead_seconds):
             lease = _try_next(fs, folder, writer, attempt, clock, current, floor)
             if lease is not None:
@@ -339,6 +348,7 @@ def _try_next(
     floor: int,
 ) -> Lease | None:
     """Make the next epoch; None when another attempt was faster."""
+    # Above the floor too: the catalog knows the epochs of commits, also when files of the folder were lost.
     epoch = max(current.epoch if current else 0, floor) + 1
     record = Holder(
         lease=folder.name,
@@ -354,6 +364,7 @@ def _try_next(
     # greatest epoch holds the lease.
     if _greatest(fs, folder) != epoch:
         return None
+    # Not synced: an old epoch that a power loss brings back is below the greatest one and does no harm.
     for name in fs.list(folder):
         number = parse_epoch(name.partition(".")[0])
         if number is not None and number <= epoch - _EPOCHS_KEPT:
@@ -393,6 +404,7 @@ class Heartbeat:
             for lease in self._leases:
                 try:
                     lease.beat(self._clock.now_ms())
+                # Work goes on without a heartbeat: the epoch, not the heartbeat, decides who publishes.
                 except CustodyError as error:
                     _LOGGER.warning("no sign of life could be left: %s", error)
 
@@ -412,6 +424,7 @@ class FencedFileSystem(WrappingFileSystem):
 
     def rename(self, source: Path, target: Path) -> None:
         """Move a file or a folder, if the lease stands."""
+        # Before the effect, never after it: what others see cannot be taken back.
         self._lease.check()
         self.inner.rename(source, target)
 

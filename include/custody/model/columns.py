@@ -20,6 +20,7 @@ READER_VERSION = 1
 """The least schema version whose readers may read what is written now: they pass over columns that were added since."""
 
 _TIME = pa.timestamp("ms", tz="UTC")
+# Names of inner fields are stored in files too, and encodings are chosen by them: part of the schema.
 _UUIDS = pa.list_(pa.field("element", pa.string(), nullable=False))
 _ATTRIBUTES = pa.map_(pa.string(), pa.string())
 _CLAIM = pa.struct(
@@ -32,6 +33,7 @@ _CLAIM = pa.struct(
     ]
 )
 
+# Part of every format that holds events: any change of it is a new SCHEMA_VERSION.
 EVENT_SCHEMA = pa.schema(
     [
         pa.field("event_id", pa.int64(), nullable=False),
@@ -87,6 +89,7 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
     # Field by field: Event declares its fields in the order of the schema, a test holds the two together.
     rows = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * len(EVENT_SCHEMA)
     columns = [_array(field, values) for field, values in zip(EVENT_SCHEMA, rows, strict=True)]
+    # Events carry no ids before they are appended.
     columns[0] = pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())
     return pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)
 

@@ -39,7 +39,7 @@ class EventType(StrEnum):
 
 
 class ContentClaim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the content of a FlowFile lies in a content repository."""
+    """The place of a FlowFile's content in a content repository."""
 
     container: str | None = None
     section: str | None = None
@@ -48,9 +48,11 @@ class ContentClaim(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int | None = None
 
 
+# Rows of journals leave out fields that have their default: a default is part of the format, never change one.
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One provenance event."""
 
+    # Invariant: in the order of EVENT_SCHEMA, by which `to_batch` puts values into columns.
     event_id: int = UNASSIGNED
     event_type: str
     event_time: int

@@ -46,8 +46,11 @@ def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     try:
         present = to_present(table, _SCHEMA.names)
         batch = present.combine_chunks().to_batches()
+        # A table without rows has no batch.
         whole = batch[0] if batch else pa.RecordBatch.from_pylist([], schema=_SCHEMA)
         whole = pa.RecordBatch.from_arrays(whole.columns, schema=_SCHEMA)
+        # Foreign columns may hold texts that are no UTF-8 and offsets that lead astray; later steps read the buffers as
+        # they are.
         whole.validate(full=True)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInputError(f"columns: expected values of the event schema, got {error}. {_NOTHING}") from error
@@ -83,9 +86,11 @@ def _wrong(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.Array]]:
     """Yield (column, what was expected, which rows break that), each array of shape (events,)."""
     for field in _SCHEMA:
         column = batch.column(field.name)
+        # Nulls come first: the comparisons below give null for them, which would count as right.
         if not field.nullable and column.null_count:
             yield field.name, "a value", column.is_null()
         if pa.types.is_list(field.type) and column.values.null_count:
+            # The values of a list column are flat: each null is traced back to its row.
             parents = pc.list_parent_indices(column).filter(pc.list_flatten(column).is_null())
             yield field.name, "no null in a list", pc.is_in(pa.array(range(len(column))), parents.cast(pa.int64()))
     for name in TEXTS_NEEDED:

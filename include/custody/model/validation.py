@@ -32,6 +32,7 @@ class _Claim(msgspec.Struct):
 
 
 def _checked_type(kind: Any) -> Any:  # noqa: ANN401 - a type annotation, whatever it is
+    # Python's numbers have no bounds, the columns hold 64 bits.
     named = {
         int: _INT64,
         int | None: _INT64 | None,
@@ -40,6 +41,7 @@ def _checked_type(kind: Any) -> Any:  # noqa: ANN401 - a type annotation, whatev
     return named.get(kind, kind)
 
 
+# The fields of Event with tighter types: msgspec checks all of them in one call.
 _CHECKED = msgspec.defstruct(
     "_Checked", [(field.name, _checked_type(field.type)) for field in msgspec.structs.fields(Event)]
 )
@@ -93,6 +95,7 @@ def require_text(**texts: str | None) -> None:
 def text_problems(event: Event) -> Iterator[str]:
     """Yield what keeps the texts of an event from being stored; the usual event costs a microsecond."""
     try:
+        # One pass over all texts in C; only an event that fails is searched text by text.
         _ENCODER.encode(event)
     except (UnicodeEncodeError, OverflowError, TypeError):  # what is no text is refused elsewhere
         for field in event.__struct_fields__:
@@ -130,7 +133,7 @@ _NEED_RELATIVES = {EventType.FORK, EventType.JOIN, EventType.CLONE}
 
 
 class Severity(StrEnum):
-    """What a problem means for the event."""
+    """The weight of a problem: an error rejects the event, a warning keeps it."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -31,6 +31,7 @@ def schema_of(version: int, where: object, reader_version: int = SCHEMA_VERSION)
     Raises:
         FormatVersionError: a version that this code cannot read.
     """
+    # A newer version that only added columns; `reader_version` is its writer's promise of that.
     if is_newer(version) and reader_version <= SCHEMA_VERSION:
         return EVENT_SCHEMA
     schema = SCHEMAS.get(version)
@@ -96,6 +97,7 @@ def to_present(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Tabl
     """Return the events of any known version with the columns of the present one, or with some of them."""
     fields = [field for field in EVENT_SCHEMA if columns is None or field.name in columns]
     held = table.schema.names
+    # The usual case: nothing is copied.
     if held == [field.name for field in fields] and all(map(_is_same, table.schema, fields)):
         return table if table.schema.metadata is None else table.replace_schema_metadata()
     arrays = [

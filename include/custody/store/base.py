@@ -15,6 +15,7 @@ from typing import Protocol
 
 from custody.errors import InvalidInputError
 
+# No segment begins with a dot: `..` cannot be one, nor can hidden files.
 _SEGMENT = r"[A-Za-z0-9_=][A-Za-z0-9._=+-]{0,254}"
 _KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
 _KEY_LENGTH_MAX = 1024

@@ -48,6 +48,7 @@ class LocalStore:
             try:
                 contents.append(self.get(key))
             except NotFoundError:
+                # By contract: the first that is absent ends the run, whatever lies behind it.
                 break
         return contents
 
@@ -58,6 +59,7 @@ class LocalStore:
             view = self._fs.view(path)
         except StorageError as error:
             raise _absent(error, path) from error
+        # The file is mapped: only the pages of this part are read.
         first = max(len(view) + start, 0) if start < 0 else start
         return bytes(view[first : first + length])
 
@@ -112,6 +114,7 @@ class LocalStore:
     def move(self, source: str, target: str) -> None:
         """Rename a file and sync both folders."""
         old, new = self._path(source), self._path(target)
+        # The new folder first: an object must not be moved into one that a power loss takes.
         self._make_durable(new.parent)
         self._fs.rename(old, new)
         self._fs.sync_directory(new.parent)
@@ -159,6 +162,7 @@ class LocalStore:
 
     def _make_durable(self, folder: Path) -> None:
         """Make a folder; below one that is known to be durable only its own name is left to sync."""
+        # `drop_folder` may have removed it since, so that it is looked at again.
         if folder.parent in self._durable and self._fs.exists(folder.parent):
             self._fs.add_directory(folder)
             self._fs.sync_directory(folder.parent)
@@ -185,6 +189,7 @@ class LocalStore:
         for name in names:
             if f"{name}/" < after and not after.startswith(f"{name}/"):
                 continue  # as a folder and as a file it lies before
+            # By convention only files have a dot in their names, which saves a look at each of them.
             is_folder = "." not in name.rpartition("/")[2] and self._fs.is_directory(Path(f"{self._root_text}/{name}"))
             entries.append(f"{name}/" if is_folder else name)
         for entry in sorted(entries):

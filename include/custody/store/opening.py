@@ -28,6 +28,7 @@ def open_store(location: str, fs: FileSystem, root: Path, *, can_put_if_absent: 
     if is_local(location):
         return LocalStore(fs, root / local_folder(location))
     parts = urlsplit(location)
+    # URLs of abfs have the container's name before an @, no credentials.
     if "@" in parts.netloc and parts.scheme not in ("abfs", "abfss"):
         raise ConfigurationError("store: expected no credentials in the URL. Put them into the environment.")
     if parts.scheme != "memory" and (parts.scheme not in _REMOTE or not parts.netloc):

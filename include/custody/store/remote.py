@@ -26,6 +26,7 @@ def open_remote(url: str, *, can_put_if_absent: bool) -> RemoteStore:
         ConfigurationError: the environment does not fit the URL.
     """
     if url.startswith("memory://"):
+        # By URL: all who open it in this process share one store.
         return RemoteStore(_MEMORY.setdefault(url, MemoryStore()), url, can_put_if_absent=can_put_if_absent)
     try:
         return RemoteStore(from_url(url), url, can_put_if_absent=can_put_if_absent)
@@ -46,6 +47,7 @@ class RemoteStore:
         self._client = client
         self._url = url.rstrip("/")
         self.can_put_if_absent = can_put_if_absent
+        # A move is a copy, and a copy is a new object with a time of its own.
         self.keeps_times = False
         self.is_remote = not isinstance(client, MemoryStore)
 
@@ -62,6 +64,7 @@ class RemoteStore:
         """Return the contents of the leading keys that exist; over a network several are requested at a time."""
         if len(keys) < 2 or not self.is_remote:
             return list(_until_none(map(self._get_or_none, keys)))
+        # Over a network the time goes into waiting, so threads read side by side; the order of the keys is kept.
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(keys))) as threads:
             return list(_until_none(threads.map(self._get_or_none, keys)))
 
@@ -86,6 +89,7 @@ class RemoteStore:
         """Yield the objects below a prefix, sorted by key."""
         check_prefix(prefix)
         with self._reported("list", prefix):
+            # Read to the end here: errors of later pages become custody's only inside this block.
             objects = [
                 ObjectInfo(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
                 for chunk in obstore.list(self._client, prefix or None, offset=after or None)
@@ -108,10 +112,12 @@ class RemoteStore:
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """Write an object with `If-None-Match: *`, or plainly where the service has no such thing."""
         if not self.can_put_if_absent:
+            # Who won a race is not known then: callers that depend on it read the object back.
             self.put(key, data)
             return True
         try:
             with self._reported("write", key):
+                # In one request: the condition holds for a single put only.
                 obstore.put(self._client, check_key(key), data, mode="create", use_multipart=False)
         except _TakenError:
             return False
@@ -157,6 +163,7 @@ class RemoteStore:
         """Turn an error of obstore in the block into one of custody."""
         try:
             yield
+        # Of `check_key`: a ValueError too, but no refusal of the store.
         except InvalidInputError:
             raise
         except FileNotFoundError as error:

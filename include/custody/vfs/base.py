@@ -210,6 +210,7 @@ _HINTS = {
 def storage_error(action: str, path: Path, error: OSError) -> StorageError:
     """Return an error that says what was attempted, on which path, and what the system answered, with its errno."""
     failure = StorageError(f"cannot {action} {path}: {error.strerror or error}.{_HINTS.get(error.errno or 0, '')}")
+    # Handlers tell a full or read-only disk from a broken one by it.
     failure.errno = error.errno
     return failure
 
@@ -225,6 +226,7 @@ def reported(action: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        # It is an OSError too, and names its own path already.
         if isinstance(error, StorageError):
             raise
         raise storage_error(action, path, error) from error

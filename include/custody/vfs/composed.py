@@ -11,6 +11,7 @@ from pathlib import Path
 from custody.errors import StorageError
 from custody.vfs.base import WritableFile
 
+# Part of the formats on disk: nobody reads what has it, and a start or recovery removes what a crash left.
 TEMPORARY_SUFFIX = ".partial"
 
 
@@ -80,11 +81,14 @@ class ComposedOperations(ABC):
             self._sync_name_of_found(folder)
             return
         self.make_directory(folder.parent)
+        # Two processes may get here at once: a folder that exists is fine, and each of them syncs its name.
         self.add_directory(folder)
         self.sync_directory(folder.parent)
 
     def remove_tree(self, folder: Path) -> None:
         """Remove a folder with all in it; an absent one is fine."""
+        # Not durable by itself: whoever needs the removal to survive a power loss syncs the parent. Can be repeated
+        # from any point, as absent names are fine.
         for name in self.list(folder):
             path = folder / name
             if self.is_directory(path):
@@ -112,6 +116,7 @@ class ComposedOperations(ABC):
         try:
             published = self.link(partial, path)
         finally:
+            # A crash before this leaves a second name of the same file, with the suffix that nobody looks at.
             self.remove(partial)
         # Also for the loser: it goes on to build on the winner's file, whose own sync may never come.
         self.sync_directory(path.parent)
@@ -132,6 +137,7 @@ class ComposedOperations(ABC):
                 file.write(data)
                 file.sync()
         except BaseException:
+            # At once: on a full disk the rest would take the room that the next try needs.
             self.remove(partial)
             raise
         return partial

@@ -26,7 +26,7 @@ EFFECTS = SYNCS | WRITES
 
 @dataclass
 class Fault:
-    """Which operations fail, and how."""
+    """A fault: the operations that fail, and how they fail."""
 
     kinds: frozenset[str] = EFFECTS
     """Names of primitives, or `write` and `sync` of a file."""
@@ -182,6 +182,7 @@ class FaultyFileSystem(WrappingFileSystem):
         return Space(self.free_bytes, self.free_bytes, False)
 
     def _struck(self, kind: str, path: Path) -> Fault | None:
+        # Each fault counts what it matches, also behind the first that strikes.
         struck = [fault for fault in self.faults if fault.strikes(kind, path)]
         for fault in struck:
             time.sleep(fault.delay_seconds)

@@ -35,7 +35,7 @@ class _Entry(Generic[Item]):
 
 
 class GroupCommitQueue(Generic[Item]):
-    """Hands queued items to `commit`, in the order in which they came, one batch at a time.
+    """A queue that hands its items to `commit`, in the order in which they came, one batch at a time.
 
     Args:
         name: what is written to, for messages.
@@ -61,6 +61,8 @@ class GroupCommitQueue(Generic[Item]):
         self._batch_length = batch_length
         self._size_max = size_max
         self._is_poisoned_by_failure = is_poisoned_by_failure
+        # One condition for callers, the thread and `close`: each commit wakes all of them, and each looks whether it is
+        # meant.
         self._changed = Condition()
         self._queue: list[_Entry[Item]] = []
         self._batch: list[_Entry[Item]] = []
@@ -97,6 +99,8 @@ class GroupCommitQueue(Generic[Item]):
                     if self._is_busy:
                         self._changed.wait()
                     else:
+                        # Whoever finds no commit under way leads the next one, which may hold only entries queued
+                        # before its own.
                         self._lead_for(entry)
             except BaseException:
                 # An interrupted caller leaves nobody to lead the commit of its item: `close` would wait for ever.
@@ -104,6 +108,7 @@ class GroupCommitQueue(Generic[Item]):
                     self._queue.remove(entry)
                     self._changed.notify_all()
                 raise
+        # Only callers that waited get here: the leader's own failure was raised by `_lead_for`.
         if entry.error is not None:
             raise self._shared_failure(entry.error)
 
@@ -118,6 +123,7 @@ class GroupCommitQueue(Generic[Item]):
             self._refuse_if_closed()
             if self._size_max is not None and self.size >= self._size_max:
                 raise Full
+            # Started with the first item: callers of `put` lead commits themselves and need no thread.
             if self._thread is None:
                 self._thread = Thread(target=self._work, name=f"custody-{self._name}", daemon=True)
                 self._thread.start()
@@ -134,6 +140,7 @@ class GroupCommitQueue(Generic[Item]):
     def close(self, reason: str) -> None:
         """Refuse further items with this reason, and return once all that was queued is committed."""
         with self._changed:
+            # Nothing that was queued is dropped: the callers that wait, or the thread, commit it.
             self._close_reason = reason
             self._changed.notify_all()
             while self._is_busy or self._queue:

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+# Python's own madvise belongs to its mappings, which keep a descriptor each; libc's takes the address of Arrow's.
 _LIBC = ctypes.CDLL(None)
 _RFIND_BYTES = 1 << 20
 # By identity, so that only mappings of files get advice: MADV_DONTNEED on any other memory would lose its content.
@@ -33,6 +34,7 @@ def map_file(path: Path) -> memoryview:
         if size == 0:
             return memoryview(b"")  # nothing cannot be mapped
         first = file.read_buffer(1)  # a larger one would be read ahead as a whole
+    # Arrow has mapped the whole file, of which `first` shows one byte; as the base it keeps the mapping alive.
     whole = pa.foreign_buffer(first.address, size, base=first)
     _MAPPED[id(whole)] = whole
     return memoryview(whole).cast("B")
@@ -45,6 +47,7 @@ def prefetch_pages(view: memoryview, start: int, length: int) -> None:
     cloud machines. Pages in memory already cost nothing. A view that is not mapped is left alone.
     """
     if start < len(view):
+        # The system takes advice for whole pages only; the mapping itself begins at one.
         begin = start - start % mmap.PAGESIZE
         _advise(view, "MADV_WILLNEED", begin, min(start + length, len(view)) - begin)
 
@@ -73,6 +76,7 @@ def rfind(view: memoryview, wanted: bytes, end: int | None = None) -> int:
             return start + found
         if start == 0:
             break
+        # The pieces overlap by one byte less than is wanted: an occurrence may lie across their border.
         stop = start + len(wanted) - 1
     return -1
 
@@ -87,4 +91,5 @@ def _advise(view: memoryview, name: str, start: int = 0, length: int | None = No
 
 def _mapped(view: memoryview) -> pa.Buffer | None:
     found = _MAPPED.get(id(view.obj))
+    # An id can be given out again, so the object itself is compared.
     return found if view.obj is found else None

@@ -79,7 +79,7 @@ Node: TypeAlias = FileNode | FolderNode
 
 
 class Tree:
-    """Finds nodes by their absolute path; raises StorageError as a system would."""
+    """A tree of nodes, found by absolute path; raises StorageError as a system would."""
 
     def __init__(self, root: FolderNode) -> None:
         self.root = root
@@ -128,6 +128,7 @@ class Tree:
             raise refusal("replace", target, errno.ENOTEMPTY)
 
 
+# The sector of a disk and the usual block of a file system: each survives or is lost as a whole.
 _BLOCK_BYTES = (512, 4096)
 
 
@@ -136,7 +137,7 @@ class InjectedCrash(BaseException):
 
 
 class CrashMode(Enum):
-    """Which unsynced changes survive."""
+    """The kind of a crash: it decides which unsynced changes survive."""
 
     ALL_KEPT = "all kept"
     """The process was killed: the page cache survives, all the same nothing of it is durable."""
@@ -161,6 +162,7 @@ class _Survivors:
         self._random = random
         self._block_bytes = random.choice(_BLOCK_BYTES)
         self._copies: dict[Node, Node] = {}
+        # A rename between two folders survives in both of them or in neither, as on file systems with a journal.
         self._moves: dict[object, bool] = {}
 
     def of(self, node: Node) -> Node:
@@ -174,6 +176,7 @@ class _Survivors:
         self._copies[node] = made
         if self._mode is CrashMode.ALL_KEPT:
             made.names = {name: self.of(child) for name, child in node.names.items()}
+            # What was not durable stays so: a power loss after the kill may still take it.
             made.durable = {name: self.of(child) for name, child in node.durable.items()}
             made.changes = [
                 NameChange(change.move, change.removed, change.added, change.node and self.of(change.node))
@@ -204,6 +207,8 @@ class _Survivors:
         return self._blocks(durable, seen)
 
     def _blocks(self, durable: bytes, seen: bytes) -> bytes:
+        # The length survives or not apart from the blocks: a file may have its new length with zeros in place of lost
+        # blocks.
         length = len(seen)
         if self._coin():
             length = self._random.randint(min(len(durable), length), max(len(durable), length))
@@ -340,6 +345,7 @@ class MemoryFileSystem(ComposedOperations):
                     self._dead = True
                     if node is not None:
                         node.interrupted = data
+            # Also every later operation: handlers that run on the way out of a dead process must leave no trace.
             if self._dead:
                 raise InjectedCrash(f"operation {len(self.operations)}: {kind} {path}")
             yield
@@ -416,6 +422,7 @@ class MemoryFileSystem(ComposedOperations):
                 raise refusal("rename", source, errno.ENOENT)
             old, new = self._tree.parent("rename", source), self._tree.parent("rename", target)
             if self._tree.find(target) is node:
+                # Nothing changes on the disk then, so no change of names is recorded.
                 return  # two names of one file: the system leaves both
             self._tree.check_replaceable(node, target)
             move = object()

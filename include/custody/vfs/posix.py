@@ -52,11 +52,14 @@ class PosixFile:
 
     def write(self, data: bytes) -> int:
         """Append all of `data`, even if the system takes it in parts."""
+        # As bytes, whatever the items of a buffer that pyarrow hands in.
         view = memoryview(data).cast("B")
         with reported("write", self._path):
             done = 0
             while done < len(view):
                 done += os.write(self._descriptor, view[done:])
+        # Counted only when all of it is written: after a failure the file may be longer than `tell` says, and must not
+        # be used any more.
         self._length += len(view)
         return len(view)
 
@@ -98,6 +101,7 @@ class PosixFileSystem(ComposedOperations):
     def create(self, path: Path) -> PosixFile:
         """Make a new file for appending; raises if the name exists."""
         with reported("create", path):
+            # O_EXCL: two attempts can never write into one file.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return PosixFile(path, os.open(path, flags, 0o640))
 
@@ -124,6 +128,7 @@ class PosixFileSystem(ComposedOperations):
     def is_directory(self, path: Path) -> bool:
         """Whether the name is a folder itself, not a link to one."""
         try:
+            # By lstat: `remove_tree` must not follow a link out of its folder.
             return stat.S_ISDIR(path.lstat().st_mode)
         except OSError:
             return False
@@ -158,6 +163,7 @@ class PosixFileSystem(ComposedOperations):
             disk = os.statvfs(folder)
         except OSError:
             return None
+        # By f_bavail, not f_bfree: what is reserved for root cannot be written by this user.
         is_read_only = bool(disk.f_flag & os.ST_RDONLY)
         return Space(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, is_read_only)
 
@@ -175,12 +181,14 @@ class PosixFileSystem(ComposedOperations):
             try:
                 os.mkdir(folder, 0o750)
             except FileExistsError:
+                # Another process may have made it just now; a file of that name is an error.
                 if not folder.is_dir():
                     raise
 
     def rename(self, source: Path, target: Path) -> None:
         """Move atomically within a file system; a folder's target must be absent or empty."""
         with reported(f"rename to {target} the file", source):
+            # The system refuses to replace a folder that holds files: a unit that another attempt published stays.
             os.rename(source, target)
 
     def remove(self, path: Path) -> None:
@@ -220,6 +228,7 @@ class PosixFileSystem(ComposedOperations):
 
     def _sync(self, path: Path, flags: int) -> None:
         with reported("sync", path):
+            # A read-only descriptor is enough: the sync covers what the page cache holds of the file, whoever wrote it.
             descriptor = os.open(path, flags | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
@@ -230,6 +239,8 @@ class PosixFileSystem(ComposedOperations):
     def lock(self, path: Path) -> Iterator[None]:
         """Hold `path` locked; the file names the holder and stays behind, unlocked, when the context ends."""
         with reported("open the lock", path):
+            # The kernel drops the lock when the holder dies, so that none outlives its process; O_CLOEXEC keeps
+            # programs that the holder starts from holding it on.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             if not _acquire(descriptor, _LOCK_PATIENCE_SECONDS):
@@ -240,6 +251,7 @@ class PosixFileSystem(ComposedOperations):
             # The file stays behind: if it were removed, a second process could lock a new file of that name while the
             # first still holds the old one.
             os.ftruncate(descriptor, 0)
+            # Not synced: the number serves messages only, the lock is the kernel's.
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
             yield
         finally:
@@ -249,6 +261,7 @@ class PosixFileSystem(ComposedOperations):
         """Whether a live process holds `path` locked; an absent file is not locked."""
         with reported("open the lock", path):
             try:
+                # Opened for reading: the check makes no file and needs no right to write.
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return False

@@ -16,7 +16,7 @@ from custody.vfs.composed import ComposedOperations
 
 
 class WrappingFile:
-    """Hands everything on to another file."""
+    """A file that hands every call on to another file."""
 
     def __init__(self, inner: WritableFile, path: Path) -> None:
         self.inner = inner
@@ -59,8 +59,9 @@ class WrappingFile:
         self.close()
 
 
+# Invariant: only primitives are handed on. Composed operations of `inner` would pass by what a subclass changes.
 class WrappingFileSystem(ComposedOperations):
-    """Hands every primitive on to `inner`."""
+    """A file system that hands every primitive on to `inner`."""
 
     def __init__(self, inner: Primitives) -> None:
         self.inner = inner

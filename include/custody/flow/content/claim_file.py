@@ -53,6 +53,7 @@ class ResourceClaim:
         """Return the file that the three fields of a claim name, None unless they are custody's."""
         if not container.startswith(CLAIM_SCHEME) or not is_section(section) or not is_claim(identifier):
             return None
+        # Claims come from outside too: what is no plain name must not become a path.
         writer, _, name = container.removeprefix(CLAIM_SCHEME).partition("/")
         return cls(writer, name, section, identifier) if is_name(writer) and is_name(name) else None
 
@@ -101,15 +102,17 @@ FORMAT_VERSION = PREAMBLE[7]
 KIND_HEADER = 1
 KIND_CONTENT = 2
 KIND_ERASED = 3
+# Each record carries the size that it was written with, so that another one may be chosen for new contents.
 CHUNK_BYTES = 256 << 10
 """What one CRC-32 covers, and what is read at once."""
 NONCE_BYTES = 16
+# Part of the format: nonce, offset, length, then digest and bytes a chunk, or the time of the erasure.
 _CONTENT = struct.Struct("<16sQQ32sI")
 _ERASED = struct.Struct("<16sQQQ")
 
 
 class ClaimHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Which resource claim a file is."""
+    """The header of a file of contents: its resource claim, and the nonce of its records."""
 
     writer: str
     container: str
@@ -128,7 +131,7 @@ class ClaimHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ContentRecord:
-    """What is known of one content; offset and length in bytes."""
+    """The record of one content: its place, digest and checksums; offset and length in bytes."""
 
     offset: int
     length: int
@@ -172,6 +175,7 @@ class ContentRecord:
         at = self.offset + (offset - self.offset) // self.chunk_bytes * self.chunk_bytes
         while at < end:
             stop = min(at + self.chunk_bytes, self.end)
+            # Of a file that was cut this is shorter, and its checksum wrong.
             chunk = data[at:stop]
             expected = self.checksums[(at - self.offset) // self.chunk_bytes]
             found = zlib.crc32(chunk)
@@ -185,7 +189,7 @@ class ContentRecord:
 
 
 class Digest:
-    """Counts and checks a content while it streams by."""
+    """The length, digest and checksums of a content, added up while it streams by."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
@@ -244,7 +248,7 @@ def read_header(data: memoryview, path: Path) -> tuple[ClaimHeader, int]:
 
 
 def record_at(data: memoryview, key: bytes, offset: int, length: int) -> ContentRecord | None:
-    """Return the record that stands behind a content of this place and length, None if there is none."""
+    """Return the record behind a content of this place and length, None if there is none."""
     record = _decoded(whole_record(data, offset + length), key)
     return record if record is not None and (record.offset, record.length) == (offset, length) else None
 
@@ -259,6 +263,7 @@ def scan(data: memoryview, key: bytes, start: int) -> Iterator[ContentRecord | G
     for match in re.finditer(re.escape(key), data[start:]):
         found = whole_record(data, start + match.start() - HEAD_BYTES)
         record = _decoded(found, key)
+        # A record lies right behind its content: one that overlaps, or that was copied to another place, is none.
         if found is None or record is None or record.offset < at or record.end != found.offset:
             continue
         if record.offset > at:

@@ -86,9 +86,9 @@ class _Kept:
 
 
 class ContentReader:
-    """Finds contents that are read one after the other; the files that were needed last stay mapped.
+    """A finder of contents that are read one after the other; the files that were needed last stay mapped.
 
-    For as long as one piece of work takes: a content that is erased meanwhile may still be given out.
+    Make one for each piece of work: a content that is erased meanwhile may still be given out.
     """
 
     def __init__(self, fs: FileSystem, store: Path) -> None:
@@ -108,6 +108,7 @@ class ContentReader:
             raise NotFoundError("the content has no claim; there is nothing to read here.")
         name = claim.container, claim.section, claim.identifier
         offset, size = claim.offset or 0, claim.size or 0
+        # Taken out and put in again, so that the order of the dictionary is the order of use.
         kept = self._files.pop(name, None)
         # Behind the end of what was mapped, a file may have grown.
         found = None if kept is None or offset + size >= len(kept.data) else _record(kept, offset, size)
@@ -140,6 +141,7 @@ class ContentReader:
         path = resource.path(self._store)
         data = _view(self._fs, path)
         header, start = read_header(data, path)
+        # A file that was copied over another one would give out other contents under its name.
         if ResourceClaim(header.writer, header.container, header.section, header.identifier) != resource:
             raise CorruptionError(f"{path} @0: expected the resource claim {resource}, got another one in its place.")
         return _Kept(resource, path, data, header, start)
@@ -185,6 +187,7 @@ def _view(fs: FileSystem, path: Path) -> memoryview:
 
 def _record(kept: _Kept, offset: int, size: int) -> ContentRecord | None:
     """Return the record of the content that holds these bytes."""
+    # The record of a whole content lies right behind it; only a part of a content needs the scan.
     found = record_at(kept.data, kept.header.key, offset, size)
     if found is not None:
         return found

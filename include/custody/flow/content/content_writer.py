@@ -35,7 +35,7 @@ _CLOSED = "the content writer is closed. Open the repository's writer again."
 
 @dataclass(frozen=True, slots=True)
 class ContentOptions:
-    """How contents are written; sizes in bytes."""
+    """Options of writing contents; sizes in bytes."""
 
     containers: tuple[str, ...] = ("1",)
     claim_bytes: int = 1 << 20
@@ -114,7 +114,7 @@ class _Append:
 
 
 class ClaimAppender:
-    """Appends small contents to the one open resource claim of a container, with group commit.
+    """The one open resource claim of a container, to which small contents are appended with group commit.
 
     A file that failed is never written again: what the disk holds of it is unknown, and the next contents go to a new
     one.
@@ -129,6 +129,8 @@ class ClaimAppender:
         self._create = create
         self._claim_bytes = claim_bytes
         self._open: OpenClaim | None = None
+        # Not poisoned by a failure: the next commit goes to a new file. What was acknowledged in the old one was
+        # synced.
         self._queue: GroupCommitQueue[_Append] = GroupCommitQueue(f"content container {container!r}", self._commit)
 
     def append(self, contents: Sequence[tuple[bytes, Digest]]) -> list[StoredContent]:
@@ -184,7 +186,7 @@ class ClaimAppender:
 
 
 class ContentWriter:
-    """Stores contents under one writer name, whose lock the caller holds; any number of threads may use it.
+    """The writer of contents under one writer name, whose lock the caller holds; any number of threads may use it.
 
     No file is made before the first content.
     """
@@ -249,6 +251,7 @@ class ContentWriter:
 
     def close(self) -> None:
         """End; contents under way are finished first."""
+        # First, so that no content enters behind the last one.
         self._is_closed = True
         for appender in self._appenders.values():
             appender.close()
@@ -278,6 +281,7 @@ class ContentWriter:
         for name in self._order():
             try:
                 return self._appenders[name].append(contents)
+            # Tried elsewhere, unlike events: a content has no id that could be given out twice.
             except OSError as error:
                 failure = error
                 self._pass_over(name)
@@ -293,6 +297,7 @@ class ContentWriter:
             shift = next(self._turns) % len(names)
             turned = names[shift:] + names[:shift]
             now = time.monotonic()
+            # All of them, those that refused last: when every container refused, each is tried all the same.
             return sorted(turned, key=lambda name: self._retry_at.get(name, 0.0) > now)
 
     def _pass_over(self, name: str) -> None:
@@ -358,6 +363,7 @@ class ContentStream:
         if self._claim is None:
             self._stored = self._writer.put_small(bytes(self._held), self._digest)
             return self._stored
+        # The record comes last: length and digest of a stream are known at its end.
         record = self._digest.record(self._start)
         self._claim.write(record.encode(self._claim.key))
         self._claim.acknowledge()
@@ -378,6 +384,7 @@ class ContentStream:
 
 def _flush(claim: OpenClaim, buffer: list[bytes]) -> None:
     if buffer:
+        # One write and one sync for all contents of the batch.
         claim.write(b"".join(buffer))
         claim.acknowledge()
 
