@@ -25,6 +25,7 @@ from custody.catalog.codec import digest
 from custody.clock import Clock
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, CustodyError, InvalidInputError
 
+# Part of the format and of the signed bytes: a change of fields needs a new number.
 FORMAT = "custody-attestation/1"
 
 
@@ -46,12 +47,13 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
     def signed_bytes(self) -> bytes:
         """Return what is signed: everything but the signature, as JSON with sorted keys."""
         fields = {name: value for name, value in msgspec.to_builtins(self).items() if name != "signature"}
+        # The order has to be fixed: the verifier encodes the fields anew and compares the signature with these bytes.
         return msgspec.json.encode(fields, order="deterministic")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What an attestation says of a catalog: what is proven by it, and what contradicts it."""
+    """The result of comparing a catalog with an attestation: what is proven, what is not, and what contradicts it."""
 
     proven: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ def attest(catalog: Catalog, pem: bytes, clock: Clock) -> Attestation:
         ConfigurationError: the key is no Ed25519 key.
         ConflictError: the catalog is empty.
     """
+    # Settled first: a head that a power loss takes away would look like a transaction that somebody removed.
     key, state = _load(pem), catalog.settle()
     if state.revision < 0:
         raise ConflictError(f"{catalog.objects}: the catalog is empty, there is nothing to attest.")
@@ -109,6 +112,7 @@ def read_attestation(data: bytes, where: object, trusted_key: str | None = None)
         raise InvalidInputError(
             f"{where}: expected the format {FORMAT}, got {attestation.format}. Use a newer custody."
         )
+    # An attestation names its own key, so without a trusted one anybody's signature is right.
     if trusted_key is not None and attestation.public_key != trusted_key:
         raise CorruptionError(f"{where}: expected a signature of the key {trusted_key}, got {attestation.public_key}.")
     try:
@@ -134,6 +138,7 @@ def compare(catalog: Catalog, attestation: Attestation) -> Comparison:
     if state.revision < attestation.revision:
         message = f"the newest transactions are lost: {named} was attested, the newest is {state.revision}."
         return Comparison(defects=(message,))
+    # Pruned on purpose, which the chain itself says: no defect, but no proof either.
     if attestation.revision < state.floor:
         return Comparison(
             proven=(

@@ -52,7 +52,9 @@ from custody.format.names import parse_event_log
 from custody.store import ObjectInfo, ObjectStore, open_store
 from custody.vfs import FileSystem
 
+# Each lost race means that another writer committed, so the log moves on; the bound only ends a hopeless try.
 _COMMIT_ATTEMPTS = 100
+# Keeps the log that opening has to follow small beside the checkpoint; one below 1 MiB is not worth a checkpoint.
 _LOG_FRACTION = 0.5
 _LOG_BYTES_MIN = 1 << 20
 _READ_BACK_ATTEMPTS = 5
@@ -63,7 +65,7 @@ _random = SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What became live and what ceased to be between two revisions."""
+    """The difference between two revisions: files and shards that became live, and those that ceased to be."""
 
     added: Mapping[str, AddFile]
     removed: Mapping[str, AddFile]
@@ -110,6 +112,8 @@ class Catalog:
             CorruptionError: an object is damaged, missing, or does not follow from its predecessor.
             FormatVersionError: a newer custody wrote something that this one does not know.
         """
+        # Only the first load looks for a lost tail, which needs a listing; names of later revisions are derived, so a
+        # refresh lists nothing.
         if self._opened:
             return self._refresh()
         opened = self.chain.open()
@@ -196,6 +200,8 @@ class Catalog:
             FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
         _check_actions(actions)
+        # One id for all tries of this commit: it tells this attempt's object from another's when the outcome of a put
+        # is unknown.
         attempt_id = (attempt or uuid.uuid4()).bytes
         # Each turn starts from the newest durable state: actions that still apply there are tried again on top of it.
         for number in range(_COMMIT_ATTEMPTS):
@@ -212,6 +218,8 @@ class Catalog:
                 after = self._after(state, transaction, data)
                 self._check_ids(state, after, actions)
             except CustodyError:
+                # An earlier try may have written copies for a transaction that will never be; without the undo a repair
+                # would restore them. In the first try none is written yet.
                 if number and self.copies is not None:
                     self.copies.undo(actions)
                 raise
@@ -228,6 +236,8 @@ class Catalog:
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
                 if self.copies is not None:
+                    # After the transaction: a crash before leaves a copy of what was taken back, which garbage
+                    # collection removes.
                     self.copies.let_go(state, actions)
                 return after
             # The loser has synced the winner's object too, so it is as ready for the next revision as the winner.
@@ -248,6 +258,8 @@ class Catalog:
             if state.revision <= self._settled_revision:
                 return state
             try:
+                # One sync covers all: every process settles its predecessor before it commits, so only the newest may
+                # be unsynced.
                 self._store.settle(self.objects.key(state.revision, state.uuid))
             except StorageError:
                 if self.chain.stands(state) or self.load().revision == state.revision:
@@ -293,8 +305,11 @@ class Catalog:
             raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
         while True:
             if self.copies is not None:
+                # An older release commits without second copies; each checkpoint makes up for what it left out.
                 self.copies.keep(state, ())
                 self.copies.complete(state)
+            # Looked at before and after: a checkpoint may also replace a lost transaction, and then its absence proves
+            # nothing about a pruning.
             was_in_place = self.chain.stands(state)
             try:
                 checkpoint = write_checkpoint(self.objects, state)
@@ -358,6 +373,7 @@ class Catalog:
         except (CorruptionError, StorageError, NotFoundError) as error:
             self._forget()
             floor = self.load().floor
+            # At or above the floor nothing was pruned on purpose: there the error is real damage.
             if revision >= floor or isinstance(error, PrunedError):
                 raise
             raise PrunedError(
@@ -377,6 +393,7 @@ class Catalog:
         self, state: CatalogState, actions: Sequence[Action], next_event_id: int, attempt: bytes
     ) -> Transaction:
         first = state.revision < 0
+        # The kind of names is chosen at revision 0 for good: readers derive the next key from it.
         random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
         catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
         name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
@@ -385,10 +402,12 @@ class Catalog:
             uuid=name,
             previous_uuid=b"" if first else state.uuid.bytes,
             previous_digest=state.digest,
+            # Rises even when the clock was set back: searches by time rely on the order.
             commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
             encoding=Transaction.DELTA,
             catalog_id=catalog_id,
             attempt_id=attempt,
+            # Never goes down, so that no event id is given out twice.
             next_event_id=max(state.next_event_id, next_event_id),
             naming=Transaction.RANDOM if random else Transaction.DERIVED,
             epoch=self.epoch or 0,
@@ -441,6 +460,7 @@ class Catalog:
         try:
             return put_object(self._store, key, data)
         except StorageError as error:
+            # Only a local disk has folders that another process may drop between making them and using them.
             if self._store.is_remote or error.errno != errno.ENOENT:
                 raise
             if state.revision >= 0 and not self.chain.stands(state):
@@ -477,6 +497,7 @@ class Catalog:
                 raise self._pruned_since(key, after.revision)
         elif following == after.digest:
             return False
+        # It is safe to delete: the chain does not lead here, so no reader can have taken it for a revision.
         self._store.delete(key)
         self._store.drop_folder(self.objects.folder(after.revision))
         self._forget()

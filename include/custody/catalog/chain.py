@@ -17,6 +17,7 @@ from custody.catalog.transaction_pb2 import Transaction
 from custody.catalog.wellformed import check_delta, check_full, check_hint
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StorageError
 
+# Bounds how many objects one turn holds in memory.
 _WIDTH_MAX = 64
 _OPEN_ATTEMPTS = 5
 
@@ -67,6 +68,7 @@ class Chain:
                 if now == seen:
                     raise
                 seen = now
+        # The last try raises whatever it finds, as others change the catalog faster than it can be read.
         return self._followed(self.newest_checkpoint())
 
     def newest_checkpoint(self, up_to: int | None = None) -> Checkpointed:
@@ -93,6 +95,7 @@ class Chain:
             data = self._store.get(item.key)
             message = decode(data, where)
             check_full(message, where)
+            # A whole checkpoint under another's name, such as a file copied by hand, is as useless as a damaged one.
             if message.revision != item.revision or message.uuid != item.uuid.bytes:
                 raise CorruptionError(f"{where}: expected the checkpoint of its name, got revision {message.revision}.")
             # A checkpoint's previous_digest is the digest of the transaction that it stands beside.
@@ -214,6 +217,7 @@ class Chain:
         Raises:
             CorruptionError: one is damaged or missing, or does not follow.
         """
+        # Only the links are checked here, not the actions: history that is only read needs no state.
         draft = Draft(EMPTY)
         if start:
             state = self.at(start)
@@ -252,6 +256,7 @@ class Chain:
         key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
         try:
             checkpoint = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
+            # The hint may be of another catalog: revision 0 has one key for all catalogs of a writer and database.
             if checkpoint is None or checkpoint.state.catalog_id.bytes != hinted.catalog_id:
                 return None
             return self._followed(checkpoint)
@@ -263,6 +268,7 @@ class Chain:
         while True:
             state, more = self.follow(state)
             size += more
+            # Others may commit between the last fetch and the check; then the loop follows them and checks again.
             if self.check_end(state):
                 return OpenedChain(state, start, size)
 
@@ -300,6 +306,7 @@ class Chain:
         """Return the keys of the next revisions: names are derived, so that several can be read at once."""
         if draft.revision < 0:
             return self._first_key()
+        # Random names cannot be derived, so each revision costs a listing of its folder and is read one by one.
         if draft.naming == Transaction.RANDOM:
             return self._random_key(draft.revision + 1)
         keys = []
@@ -338,7 +345,7 @@ class Chain:
         return [item.key for item in transactions]
 
     def _check_own(self, state: CatalogState) -> None:
-        """Raise ForkError when another transaction than a checkpoint's own stands beside it."""
+        """Raise ForkError when another transaction than a checkpoint's own lies beside it."""
         own = self.objects.key(state.revision, state.uuid)
         try:
             data = self._store.get(own)
@@ -401,6 +408,7 @@ def last_commit_ms(objects: CatalogObjects) -> int | None:
 
     For a catalog that cannot be opened: each object is trusted for its own checksum, none for its place in the chain.
     """
+    # Newest first: the first object that can be read gives the answer, so a long catalog is not read as a whole.
     for item in reversed(list(objects.list())):
         where = objects.store.locate(item.key)
         try:

@@ -15,11 +15,13 @@ from custody.catalog.transaction_pb2 import Transaction
 from custody.errors import CorruptionError, CustodyError
 from custody.store import ObjectInfo
 
+# Others may write hints at the same time; a hint that is still old after so many tries costs readers a listing only.
 _HINT_ATTEMPTS = 10
 
 
 def checkpoint_message(state: CatalogState) -> Transaction:
     """Return what a checkpoint of a state says; equal states give equal messages."""
+    # Sorted, so that two processes that write the checkpoint of one revision write the same bytes.
     paths = sorted(state.files)
     return Transaction(
         revision=state.revision,
@@ -54,6 +56,7 @@ def write_checkpoint(objects: CatalogObjects, state: CatalogState) -> ObjectInfo
         store.put(key, data)  # nobody can read the damaged one that is there, so nothing is lost by replacing it
     # Read back before the hint names it: later prunings may leave this checkpoint as the only start.
     read_back = store.get(key)
+    # A whole checkpoint that was there already is kept, and may have other bytes for the same state.
     if read_back != data:
         decode(read_back, store.locate(key))
         if not _is_whole(objects, key, state):
@@ -73,6 +76,7 @@ def write_newest_hint(objects: CatalogObjects, chain: Chain, state: CatalogState
     """
     for _ in range(_HINT_ATTEMPTS):
         newest = _newest_behind(objects, chain, -1 if state is None else state.revision)
+        # Looked up in each turn: a hint that another process wrote meanwhile must not be moved back.
         if newest is not None:
             state = newest
         if state is None or _is_hinted(chain, state):
@@ -90,6 +94,7 @@ def write_hint(objects: CatalogObjects, state: CatalogState) -> None:
 
 def remove_checkpoint(objects: CatalogObjects, state: CatalogState) -> None:
     """Delete the checkpoint of a state that is none of the catalog's any more, and its table of statistics."""
+    # The table first: a crash in between leaves a checkpoint without a table, which readers can do without.
     objects.store.delete(table_key(objects, state))
     objects.store.delete(objects.key(state.revision, state.uuid, checkpoint=True))
     objects.store.drop_folder(objects.folder(state.revision))

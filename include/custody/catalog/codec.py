@@ -11,6 +11,7 @@ from custody.catalog.state import FEATURES_READ
 from custody.catalog.transaction_pb2 import Transaction
 from custody.errors import CorruptionError, FormatVersionError
 
+# On disk: seven letters and the version. Part of the format: a new version gets a new last byte.
 PREAMBLE = b"CUSTCAT\x01"
 _LENGTH = struct.Struct("<Q")
 _DIGEST_BYTES = 32
@@ -38,12 +39,14 @@ def decode(data: bytes, path: object) -> Transaction:
         FormatVersionError: the object is of another version, or needs a feature that this code does not know.
         CorruptionError: its checksum or its length is wrong.
     """
+    # The version before the checksum: a newer version may end in another way, and must not look like damage.
     if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{path} @7: expected catalog object version 1, got {data[7:8]!r}.")
     start = len(PREAMBLE) + _LENGTH.size
     body = memoryview(data)[:-_DIGEST_BYTES]
     if len(body) < start or not data.startswith(PREAMBLE) or hashlib.sha256(body).digest() != data[-_DIGEST_BYTES:]:
         raise CorruptionError(f"{path} @0: expected a catalog object with its checksum, got other bytes.")
+    # Checked although the digest is right: it proves only that nothing changed, not that the writer was right.
     (length,) = _LENGTH.unpack_from(body, len(PREAMBLE))
     if len(body) - start != length:
         raise CorruptionError(f"{path} @{start}: expected {length} bytes of message, got {len(body) - start}.")

@@ -22,6 +22,7 @@ from custody.format.names import is_name
 from custody.model import require_text
 from custody.store import ObjectStore
 
+# Each thread waits for the store most of the time; more would only open more connections.
 _PARALLEL = 16
 
 
@@ -39,6 +40,7 @@ class FederatedState:
             absorb.writer: absorb
             for state in self.states.values()
             for absorb in state.absorbed.values()
+            # The absorbed catalog may be gone by now, or be of another database: then there is nothing to pass over.
             if absorb.database == self.database and absorb.writer in self.states
         }
 
@@ -73,6 +75,7 @@ class Federation:
         # Each load waits for the store, and the writers are independent of each other.
         with ThreadPoolExecutor(max(1, min(_PARALLEL, len(names)))) as threads:
             states = list(threads.map(lambda name: self._catalogs[name].load(), names))
+        # A folder with a valid name may have no catalog yet: its state is empty.
         states_by_writer = {name: state for name, state in zip(names, states, strict=True) if state.revision >= 0}
         return FederatedState(self._database, states_by_writer)
 
@@ -89,12 +92,13 @@ def seal(catalog: Catalog, reason: str) -> CatalogState:
 
 
 def absorb(into: Catalog, sealed: Catalog, actions: Sequence[Action], *, next_event_id: int = 0) -> CatalogState:
-    """Commit files that hold the events of a sealed catalog, and that they stand for its files.
+    """Commit files that hold the events of a sealed catalog, and record that they replace its files.
 
     Raises:
         ConflictError: the other catalog is not sealed, or was absorbed already.
     """
     state = sealed.load()
+    # A sealed catalog cannot change any more, so the state that is read here is still its end when the commit lands.
     if state.seal is None:
         raise ConflictError(f"{sealed.objects}: is not sealed, its writer may go on. Seal it first.")
     entry = Absorb(

@@ -17,6 +17,7 @@ FOOTER_BYTES_MAX = 64 << 10
 """A compressed footer that is longer is left out: the file has it."""
 _FOOTER_BYTES_READ_MAX = 1 << 30
 """No footer of so few compressed bytes is longer; what says so is damaged."""
+# Every reader of the catalog loads these; what is larger stays in the file.
 _BLOOM_BYTES_MAX = 64 << 10
 _BOUND_BYTES_MAX = 256
 _INTEGER_MAX = (1 << 63) - 1
@@ -74,6 +75,7 @@ def stored_footer(file: AddFile) -> pq.FileMetaData | None:
     """Return the metadata that a file's entry carries, None when it carries none."""
     if not file.footer:
         return None
+    # The length is a claim of the catalog: a damaged one must not make the decompressor allocate it.
     if file.footer_bytes > _FOOTER_BYTES_READ_MAX:
         raise CorruptionError(
             f"{file.path}: footer_bytes: expected at most {_FOOTER_BYTES_READ_MAX}, got {file.footer_bytes}."
@@ -101,6 +103,7 @@ def _column(metadata: pq.FileMetaData, number: int, get_range: GetRange) -> Colu
     chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
     chunk_statistics = [chunk.statistics for chunk in chunks if chunk.is_stats_set and chunk.statistics is not None]
     blooms = _blooms(chunks, get_range)
+    # One row group without statistics may hold any value, so the file as a whole has no bounds.
     if len(chunk_statistics) != len(chunks) or not all(each.has_null_count for each in chunk_statistics):
         return ColumnStatistics(column=chunks[0].path_in_schema, blooms=blooms) if blooms else None
     bounded = [each for each in chunk_statistics if each.has_min_max]
@@ -116,6 +119,7 @@ def _column(metadata: pq.FileMetaData, number: int, get_range: GetRange) -> Colu
     if bounds is None:
         return statistics
     low, high = bounds
+    # A long bound is left out, not cut: a cut maximum would lie below values of the file.
     if len(str(low)) + len(str(high)) <= _BOUND_BYTES_MAX:
         statistics.minimum.CopyFrom(value_of(low))
         statistics.maximum.CopyFrom(value_of(high))

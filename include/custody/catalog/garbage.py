@@ -23,7 +23,9 @@ from custody.format.names import TIME_DIGITS, parse_event_log
 from custody.store import ObjectInfo
 
 HOUR_MS = 3_600_000
+# A file is written first and listed later: a younger one may still wait for its commit.
 OLDER_THAN_MS = 24 * HOUR_MS
+# For this long a file that is needed after all can be brought back.
 TRASH_KEPT_MS = 7 * 24 * HOUR_MS
 _READ_ATTEMPTS = 5
 
@@ -65,6 +67,7 @@ def collect_garbage(
     objects, now = catalog.objects, clock.now_ms()
     # Data before the catalog: a file that is committed in between is then in the catalog that is loaded second.
     data = list(objects.store.list(f"{objects.home}data/"))
+    # The trash is listed before this run moves anything, so no file is deleted in the run that moved it.
     trash = list(objects.store.list(f"{objects.home}trash/"))
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
     run.empty_trash(trash, now - trash_kept_ms, limit)
@@ -104,6 +107,7 @@ class _ListedPaths:
         self._catalog = catalog
         self.paths: set[str] = set()
         self._seen = -1
+        # From the floor on, not the newest state only: earlier revisions are readable too and need their files.
         state = catalog.load()
         if state.revision >= 0:
             self._add(catalog.at(state.floor).files.values())
@@ -116,6 +120,7 @@ class _ListedPaths:
             return
         try:
             self._follow(max(self._seen, state.floor))
+        # The revisions in between are gone, and so is the need for their files; only the live ones count.
         except PrunedError:
             self._seen = state.revision
         self._add(state.files.values())
@@ -155,9 +160,12 @@ class _Run:
         report = self.report
         for info in trash:
             moved, _, path = info.key.removeprefix(f"{self._objects.home}trash/").partition("/")
+            # Only names that custody itself gives are touched: anything else may belong to a user.
             if not moved.isdigit() or parse_event_log(path) is None:
                 report.unknown.append(info.key.removeprefix(self._objects.home))
             elif self._is_listed(path):
+                # A run that ended between the move and the second look leaves a listed file here. One whose place is
+                # taken again stays until the path is listed no more.
                 if self._store.head(self._objects.home + path) is None:
                     report.restored.append(path)
                     self._put_back(info.key, path)
@@ -208,6 +216,7 @@ class _Run:
             self._put_back(target, path)
             self.report.restored.append(path)
             return False
+        # Object stores give a moved object a new time, so there the check would take every file for young.
         if self._store.keeps_times and self._was_written_anew(target):
             self._put_back(target, path)  # written between the look and the move; its commit is yet to come
             self.report.young.append(path)
@@ -220,6 +229,8 @@ class _Run:
 
     def _is_listed(self, path: str) -> bool:
         """Whether a revision lists a file, by the newest state."""
+        # A known path needs no refresh: at worst its revision was pruned meanwhile, and the file stays until the next
+        # run.
         if path not in self._listed.paths:
             self._listed.refresh()
         return path in self._listed.paths
@@ -233,6 +244,8 @@ class _Run:
             data = self._store.get(key)
         except NotFoundError:
             return  # another run was quicker
+        # Copied, then deleted: a move would overwrite what a writer has just put in the place. A crash in between
+        # leaves both, which is harmless.
         self._store.put_if_absent(target, data)
         if self._store.head(target) is not None:
             self._store.delete(key)

@@ -18,6 +18,7 @@ from custody.format.names import check_name, parse_revision, parse_transaction, 
 from custody.store import ObjectStore
 
 _FIRST_NAMESPACE = UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11")  # part of the format: names revision 0
+# Part of the format: readers of every release look under this name first.
 HINT = "newest-checkpoint"
 
 
@@ -80,6 +81,7 @@ class CatalogObjects:
         for key in keys:
             folder, _, name = key.removeprefix(self.prefix).partition("/")
             revision, parsed = parse_revision(folder), parse_transaction(name)
+            # Foreign names are passed over here: partial files of a crash, tables of statistics, the hint.
             if revision is not None and parsed is not None:
                 yield CatalogObject(revision, parsed[0], parsed[1], key)
 
@@ -93,6 +95,7 @@ def uuid_text(uuid: bytes) -> str:
 def derived(namespace: bytes, name: str) -> bytes:
     """Return the 16 bytes of the uuid of version 5, as RFC 9562 makes it."""
     uuid = bytearray(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:16])
+    # Version and variant bits, as RFC 9562 sets them. Names on disk follow from this: it must never change.
     uuid[6] = uuid[6] & 0x0F | 0x50
     uuid[8] = uuid[8] & 0x3F | 0x80
     return bytes(uuid)

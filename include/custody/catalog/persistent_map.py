@@ -18,11 +18,12 @@ from custody.catalog.transaction_pb2 import AddFile
 from custody.catalog.wellformed import read_file_entry
 
 V = TypeVar("V")
+# A small base is not merged in every commit: copying so few changes costs little.
 _LAYER_MIN = 256
 
 
 class Removed:
-    """Stands in a layer for a key of the base that is there no more."""
+    """A mark in a layer: its key of the base was removed."""
 
 
 REMOVED: Final = Removed()
@@ -36,6 +37,7 @@ class PersistentMap(Mapping[str, V], Generic[V]):
     def __init__(self, base: dict[str, V] | None = None) -> None:
         self._base: dict[str, V] = {} if base is None else base
         self._layer: dict[str, V | Removed] = {}
+        # Invariant: `_length` counts the live keys of base and layer together; counting them anew would walk the base.
         self._length = len(self._base)
 
     def changed(self, changes: Mapping[str, V | Removed]) -> PersistentMap[V]:
@@ -48,6 +50,7 @@ class PersistentMap(Mapping[str, V], Generic[V]):
         )  # True counts 1
         changed._base = self._base
         changed._layer = {**self._layer, **changes}
+        # Near the square root both costs meet: copying the layer in each commit, and the base once in so many.
         if len(changed._layer) > max(_LAYER_MIN, 2 * int(len(self._base) ** 0.5)):
             changed._merge()
         return changed
@@ -56,6 +59,7 @@ class PersistentMap(Mapping[str, V], Generic[V]):
         return PersistentMap()
 
     def _merge(self) -> None:
+        # A new dict: other maps, held by readers of earlier states, share the old one.
         merged = dict(self._base)
         for key, value in self._layer.items():
             if isinstance(value, Removed):
@@ -150,6 +154,7 @@ class FileMap(PersistentMap[AddFile]):
         value: AddFile | bytes = super().__getitem__(path)
         if isinstance(value, bytes):
             return value
+        # The footer of a file is in its transaction and its table of statistics; a checkpoint stays small without it.
         if value.footer:
             slim = AddFile()
             slim.CopyFrom(value)
@@ -172,6 +177,7 @@ class FileMap(PersistentMap[AddFile]):
             if isinstance(value, AddFile) and value.first_event_id <= last and first <= value.last_event_id:
                 yield value
         paths, firsts, reach = self._by_id()
+        # Downwards from the last file that begins in time: once no file up to here reaches `first`, none before does.
         position = int(np.searchsorted(firsts, np.uint64(last), side="right")) - 1
         while position >= 0 and reach[position] >= first:
             path = paths[position]
@@ -195,5 +201,7 @@ class FileMap(PersistentMap[AddFile]):
         value: AddFile | bytes = self._base[path]
         if isinstance(value, bytes):
             value = read_file_entry(path, value, self._where)
+            # The one write into a shared base. It is safe: it replaces bytes by their own meaning, and two threads
+            # store equal values.
             self._base[path] = value
         return value

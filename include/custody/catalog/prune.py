@@ -23,7 +23,7 @@ CHECKPOINTS_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What pruning would do: the floor after it, and the keys that go, oldest first."""
+    """The plan of a pruning: the floor after it, and the keys to delete, oldest first."""
 
     floor: int
     keys: tuple[str, ...]
@@ -44,6 +44,7 @@ def plan_prune(catalog: Catalog, before: int, checkpoints_kept: int = CHECKPOINT
     readable = readable_checkpoints(catalog)
     # Newer checkpoints stay as well, so that damage to one of them does not cost the history that is kept.
     candidates = [revision for revision in readable[checkpoints_kept:] if revision <= before]
+    # The floor never goes down: what lies below may be deleted already.
     floor = max([state.floor, *candidates])
     reason = ""
     if floor < before:
@@ -55,7 +56,7 @@ def plan_prune(catalog: Catalog, before: int, checkpoints_kept: int = CHECKPOINT
 
 
 def left_below_floor(catalog: Catalog) -> PrunePlan:
-    """Return what still has to be deleted below the floor that stands."""
+    """Return what still has to be deleted below the floor that is committed."""
     floor = catalog.load().floor
     return PrunePlan(floor, _keys_below(catalog, floor) if floor else ())
 
@@ -66,6 +67,7 @@ def prune(catalog: Catalog, before: int) -> PrunePlan:
     Durability: on return the floor survives power loss, and so do the deletions.
     """
     plan = plan_prune(catalog, before)
+    # The floor before the deletions: a crash in between leaves old revisions that the next run deletes.
     raise_floor(catalog, plan)
     drop_revisions(catalog, plan)
     return plan
@@ -78,6 +80,7 @@ def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
     """
     try:
         if plan.floor > catalog.load().floor:
+            # The transactions that would prove the checkpoint go; its digest in the chain takes their place.
             checkpoint = checkpoint_digest(catalog.objects, catalog.at(plan.floor))
             catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=checkpoint))])
     except (NotFoundError, CommitConflictError):
@@ -91,6 +94,8 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
     catalog.settle()  # the floor has to be durable before the first revision below it goes
     store = catalog.objects.store
     folder = ""
+    # Oldest first: `Catalog._was_overtaken` concludes from a predecessor that is there that nothing behind it was
+    # pruned.
     for key in plan.keys:
         if store.head(key) is None:
             continue  # it is gone already, or it is a folder that somebody put there

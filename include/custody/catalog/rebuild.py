@@ -42,8 +42,10 @@ from custody.format.names import (
     toc_path,
 )
 
+# Part of the format: an interrupted rebuild is found again by this name.
 REPLACED_PREFIX = "transactions-replaced-"
 KINDS = ("tombstones", "holds", "marks", "losses")
+# Part of the format of event logs: the key of custody's metadata in the Parquet footer.
 METADATA_KEY = b"custody"
 
 
@@ -105,6 +107,7 @@ class Salvaged:
             for kind in KINDS:
                 for name in [name for name in self.actions[kind] if self._of.get((kind, name)) == of]:
                     del self.actions[kind][name]
+            # A later checkpoint spells out the whole state, so what an unreadable object before it said is in it.
             self.unread.clear()
         for action in message.actions:
             entry = _said(action)
@@ -137,6 +140,7 @@ def salvage(objects: CatalogObjects) -> Salvaged:
                 salvaged.follow(decode(objects.store.get(key), key), key)
             except (CorruptionError, StorageError, NotFoundError):
                 salvaged.unread.append(key)
+    # Last, and only for ids that are missing: what an object of the catalog says counts more than a copy.
     salvaged.copies = SecondCopyStore(objects).read()
     for name, copy in salvaged.copies.by_id.items():
         kind = "tombstones" if copy.action.HasField("add_tombstone") else "marks"
@@ -171,6 +175,7 @@ def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: It
         if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
             continue
         try:
+            # One unreadable log must not cost the others: it is named in the result, and the scan goes on.
             file, revision, attempt = _described(objects, path, info.size_bytes, hashes=hashes)
         except CustodyError as error:
             scanned.skipped.append(str(error))
@@ -180,6 +185,7 @@ def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: It
             scanned.transactions[path] = revision
         if attempt is not None:
             scanned.attempts[path] = attempt
+    # The wider file first among equals: `_drop_covered` keeps it and drops the narrower ones behind it.
     scanned.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
     _drop_covered(scanned)
     return scanned
@@ -213,6 +219,7 @@ def rebuild(
     catalog that is not complete; run it again.
     """
     salvaged = Salvaged() if salvaged is None else salvaged
+    # The old objects give up their names first: the new revision 0 has the same fixed name as the old one.
     aside = set_aside(catalog.objects, clock, "replaced")
     fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
     fresh.copies = catalog.copies
@@ -220,6 +227,7 @@ def rebuild(
     # In the order of their revisions where footers tell it, so that the new history resembles the old one.
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
+    # With the first transaction: from the first revision of the new catalog on, forgotten events stay hidden.
     extra = [Action(note=note), *salvaged.all()]
     state = fresh.load()
     for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
@@ -288,7 +296,7 @@ def set_aside(objects: CatalogObjects, clock: Clock, why: str, from_revision: in
 def wipe(objects: CatalogObjects, confirm: str) -> int:
     """Delete a catalog for good and return how many objects went; data files, second copies and foreign files stay.
 
-    Only who asks for it by name calls this: `confirm` names the catalog, as `<writer>/<database>`.
+    Call it only on a user's explicit request: `confirm` names the catalog, as `<writer>/<database>`.
 
     Raises:
         InvalidInputError: another catalog, or none, is named.
@@ -298,6 +306,7 @@ def wipe(objects: CatalogObjects, confirm: str) -> int:
         raise InvalidInputError(f"{objects}: to delete this catalog name it: {named}. Got {confirm!r}.")
     tables = {f"{item.key.removesuffix('.ckpt')}.statistics.parquet" for item in objects.list() if item.is_checkpoint}
     keys = [*(item.key for item in objects.list()), *tables]
+    # The hint first: it must not name a revision that is gone, which would read as a lost tail.
     objects.store.delete(objects.hint)
     # The newest first: what is left after a crash is a whole catalog, only shorter.
     for key in sorted(keys, reverse=True):
@@ -381,6 +390,7 @@ def _sources(footer: pq.FileMetaData, load: Callable[[], bytes]) -> list[SourceR
     for number in range(footer.num_row_groups):
         node = footer.row_group(number).column(names["source_node"]).statistics
         ordinal = footer.row_group(number).column(names["source_ordinal"]).statistics
+        # Bounds of ordinals belong to one node only where the row group has no other; else only the events tell.
         if node is None or ordinal is None or (node.has_min_max and node.min != node.max):
             return _sources_of_events(load())
         if node.has_min_max and ordinal.has_min_max:

@@ -1,6 +1,6 @@
 """Remnants: tombstones whose events were erased, reduced to the sources' own numbers and to whole groups.
 
-An ingest looks here before it stores an event, so that a forgotten one does not come back. Nothing of an event's
+An ingest checks them before it stores an event, so that a forgotten one does not come back. Nothing of an event's
 content is kept.
 """
 
@@ -56,6 +56,8 @@ def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[i
         for keys in stone.erased:
             if keys.node == node:
                 firsts, lasts = _bounds(keys)
+                # Runs are sorted and disjoint, so the last one that begins at or before a number is the only one that
+                # can hold it.
                 places = np.searchsorted(firsts, candidates, side="right") - 1
                 erased.update(candidates[(places >= 0) & (candidates <= lasts[places])].tolist())
     return erased
@@ -64,6 +66,7 @@ def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[i
 def live_groups(state: CatalogState) -> frozenset[int]:
     """Return the journal groups that count as live: those whose events live files hold, were erased, or expired."""
     held = {group for file in state.files.values() for group in file.groups}
+    # A group without live events still counts, or its journals would be rolled over again and the events come back.
     held.update(*(mark.groups for mark in state.marks.values()))
     return frozenset(held.union(*(stone.erased_groups for stone in state.tombstones.values() if is_remnant(stone))))
 
@@ -71,6 +74,7 @@ def live_groups(state: CatalogState) -> frozenset[int]:
 def _bounds(keys: SourceKeys) -> tuple[_Numbers, _Numbers]:
     """Return the first and the last number of each run, each of shape (runs,)."""
     firsts = np.array(keys.firsts, np.int64)
+    # In 64 bits: a count may exceed the signed range, and the sum then wraps into the right last number.
     return firsts, firsts + (np.array(keys.counts, np.uint64) - np.uint64(1)).astype(np.int64)
 
 

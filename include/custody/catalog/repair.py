@@ -34,14 +34,16 @@ from custody.clock import Clock
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.format.names import LEASES, parse_revision
 
+# On disk: repairs of all releases have to lock the same name.
 _LOCK = "catalog-repair"
+# A damaged number may claim a billion revisions; naming them would fill memory and the note.
 _LOST_MAX = 10_000
 """So many revisions without any object are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would do."""
+    """The plan of a repair: the last good state, what is lost, and what is taken over."""
 
     good: CatalogState
     """The last state that can be read without a repair."""
@@ -79,6 +81,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     broken = (*_broken_checkpoints(catalog, [item.key for item in items if item.is_checkpoint]), *foreign)
     present = {item.revision for item in items}
     newest = good.revision if is_whole else max(present, default=-1)
+    # Empty folders and the hint are traces of lost transactions: without them a lost tail would go unnoticed.
     newest = max(newest, _traced(newest, folders), -1 if is_whole else _hinted(catalog, good))
     if newest <= good.revision:
         return RepairPlan(good, newest, (), (), (), (), good.next_event_id, broken)
@@ -104,8 +107,10 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
                 skipped.append(f"revision {revision}: {error}")
             else:
                 taken.append(action)
+            # Also when the removal does not apply: the file was meant to go, so its footer must not bring it back.
             if action.HasField("remove_file"):
                 removed.add(action.remove_file.path)
+    # After the readable transactions: these say what was taken back, and such copies are not restored.
     copies = SecondCopyStore(catalog.objects).read()
     again = restore_copies(draft, copies.behind(good.revision, _let_go_by(taken)))
     unlisted = _from_footers(catalog, draft, good, removed | again.expired)
@@ -137,11 +142,12 @@ def repair(
     repair mends; every object that is replaced was copied aside before.
 
     Raises:
-        LockedError: another repair of this catalog goes on.
+        LockedError: another repair of this catalog is running.
         ConflictError: somebody wrote what was to be replaced.
         ForkError: a checkpoint contradicts what lies beside it, and nothing tells which of them is right.
         FormatVersionError: a newer custody wrote here.
     """
+    # Held from plan to checkpoint: a second repair would plan on objects that the first one is replacing.
     with catalog.objects.store.exclusive(f"{catalog.objects.home}{LEASES}/{_LOCK}"):
         return _repaired(catalog, clock, containers, leave_out)
 
@@ -162,7 +168,7 @@ class RestoredCopies:
 def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
     """Apply copies to a draft that lacks what they say.
 
-    What expired is not let go again while a hold stands: nobody knows whether it was made before.
+    Nothing that expired is removed again while a hold exists: nobody knows whether the hold was made before.
     """
     restored = RestoredCopies()
     for copy in copies:
@@ -172,6 +178,7 @@ def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies
             continue
         actions = [copy.action]
         if copy.action.HasField("add_mark"):
+            # Removals before the mark, as in the transaction that is lost: a mark alone would leave the files live.
             again = _removals(state, copy.action.add_mark)
             if again and state.holds:
                 restored.more.append(_held(state, copy.action.add_mark))
@@ -195,6 +202,7 @@ def _repaired(
     objects = catalog.objects
     for key in plan.checkpoints:
         _set_aside(objects, key, aside_prefix(objects, clock, "damaged") + key.rpartition("/")[2])
+    # A new object: the old one may hold a state that was read from what is replaced here.
     fresh = Catalog(objects.store, objects.writer, objects.database, clock)
     fresh.copies = catalog.copies
     if plan.newest > plan.good.revision >= 0:
@@ -242,6 +250,7 @@ def _replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str
     for other_key, content in old.items():
         store.put(target + other_key.removeprefix(objects.prefix), content)
     if key in old:
+        # Whoever wrote the key since it was copied wins: overwriting would lose a transaction that was never copied.
         is_free = store.get(key) == old[key]
         if is_free:
             store.put(key, data)
@@ -261,6 +270,7 @@ def _set_aside(objects: CatalogObjects, key: str, target: str) -> None:
     seen = objects.store.get(key)
     objects.store.move(key, target)
     moved = objects.store.get(target)
+    # The move takes whatever lies there now. A whole checkpoint that was written in between has to go back.
     if moved != seen:
         objects.store.put_if_absent(key, moved)
 
@@ -385,6 +395,7 @@ class _Names:
 
 def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: set[str]) -> list[AddFile]:
     """Return the event logs in the store that nothing readable knows; the lost revisions may have added them."""
+    # Files that were ever added in the kept history are left out: they are live, or were removed on purpose.
     known = set(good.files) | set(draft.state().files) | removed
     try:
         for transaction in catalog.chain.transactions(good.floor, good.revision) if good.revision >= 0 else ():
@@ -395,6 +406,8 @@ def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: s
     return [
         file
         for file in scan_footers(catalog.objects, hashes=True, leave_out=known).files
+        # Older ids belong to logs that the good state lists, or let go; what the lost revisions added anew lies behind
+        # them.
         if file.first_event_id >= ends
     ]
 

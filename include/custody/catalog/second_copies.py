@@ -1,6 +1,6 @@
 """Second copies of tombstones and marks, kept beside the catalog: one object each, in a folder of their own.
 
-A tombstone, or the mark of what expired, stands in one transaction. Were that lost, a repair would bring back what
+A tombstone, or the mark of what expired, is in one transaction only. Were that lost, a repair would bring back what
 somebody wanted gone. So its copy is written before the transaction is, and no damage to one file takes both. The
 object `since` names the first revision that has copies: a lost transaction from then on that has no copy hid nothing.
 
@@ -22,6 +22,7 @@ from custody.catalog.transaction_pb2 import Action, AddMark, AddTombstone, Trans
 from custody.errors import CustodyError, NotFoundError
 from custody.format.names import FORGOTTEN
 
+# Part of the format: the name in the folder of copies; copies themselves end in `.kept`.
 SINCE = "since"
 _COPY = re.compile(r"([0-9a-f]{32})\.kept")
 
@@ -81,6 +82,8 @@ class SecondCopyStore:
         # The first time in the life of this object only: afterwards every commit has written its own copies.
         if not self._is_kept:
             if self._store.head(self.prefix + SINCE) is None:
+                # Copies before `since`: a crash in between leaves them complete but unclaimed, never claimed and
+                # missing.
                 self.complete(state)
                 self._store.put_if_absent(self.prefix + SINCE, _encoded(state, state.revision + 1, []))
             self._is_kept = True
@@ -95,6 +98,7 @@ class SecondCopyStore:
         entries = dict(_narrowing(state.other_actions()))
         if not entries:
             return 0
+        # Unreadable copies are not in `by_id`, so they are written anew.
         copies = self.read().by_id
         missing = [name for name in sorted(entries) if name not in copies]
         for name in missing:
@@ -133,6 +137,7 @@ class SecondCopyStore:
         known_ids, gone = set(known), []
         for name, copy in self.read().by_id.items():
             created_ms = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
+            # A young copy may belong to a commit that is under way: its transaction is written after it.
             if name not in known_ids and created_ms < before_ms:
                 self._store.delete(copy.key)
                 gone.append(copy.key)

@@ -88,7 +88,7 @@ FEATURES_READ: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class CatalogState:
-    """What is live at `revision`; times in ms since the epoch, UTC."""
+    """The state of a catalog at `revision`: what is live; times in ms since the epoch, UTC."""
 
     catalog_id: UUID
     revision: int
@@ -135,6 +135,7 @@ class CatalogState:
 
     def other_actions(self) -> list[Action]:
         """Return what gives this state without its files."""
+        # A fixed order: equal states have to give checkpoints of equal bytes.
         actions = [Action(add_shard=self.shards[name]) for name in sorted(self.shards)]
         actions += [Action(add_tombstone=self.tombstones[name]) for name in sorted(self.tombstones)]
         actions += [Action(absorb=self.absorbed[name]) for name in sorted(self.absorbed)]
@@ -192,10 +193,14 @@ class Draft:
         first = self.revision < 0
         if transaction.encoding == Transaction.FULL:
             files = FileMap.undecoded(list(transaction.live_paths), list(transaction.live_files), where)
+            # A checkpoint starts from nothing: its actions spell out the whole state. Files stay undecoded until they
+            # are looked at.
             self._base = replace(EMPTY, files=files)
         if first or transaction.encoding == Transaction.FULL:
             self.naming = transaction.naming
         self.apply(transaction.actions)
+        # The floor has to lie before the transaction that sets it: else nothing that is kept would say that it was
+        # pruned.
         if self._prune is not None and self._prune.floor >= transaction.revision:
             reason = f"is not before revision {transaction.revision}, which says so"
             raise NotApplicableError(Conflict("prune up to", f"revision {self._prune.floor}", reason))
@@ -205,6 +210,7 @@ class Draft:
         self.digest = digest
         self.commit_time_ms = transaction.commit_time_ms
         self._next_event_id = max(self._next_event_id, transaction.next_event_id)
+        # Processes without an epoch write 0, which must not lift the fence for an older process.
         self._epoch = max(self._epoch, transaction.epoch)
         if transaction.writer_features or transaction.reader_features:
             self._upgrade(transaction.reader_features, transaction.writer_features)
@@ -213,6 +219,7 @@ class Draft:
         """Apply actions in their order; raises as `follow` does."""
         for action in actions:
             apply = _APPLY.get(action.WhichOneof("kind") or "")
+            # Never skipped: an unknown action may hide events, and a reader that ignores it would give them out.
             if apply is None:
                 raise FormatVersionError("the catalog holds an action of an unknown kind. Use a newer custody.")
             apply(self, action)
@@ -296,6 +303,7 @@ class Draft:
     def _respect_holds(self, action: Action) -> None:
         names = {*self._base.holds, *self._holds}
         standing = {name for name in names if self._has(self._holds, self._base.holds, name)}
+        # Closes the race between planning and committing: a hold that was made in between stops the erasure.
         unknown = sorted(standing.difference(action.respect_holds.names))
         if unknown:
             raise NotApplicableError(Conflict("erase", f"what the hold {unknown[0]} may mean", "was not known"))
@@ -330,6 +338,7 @@ class Draft:
         """Change nothing."""
 
 
+# The kinds are part of the format: add, never change what one means.
 _APPLY: dict[str, Callable[[Draft, Action], None]] = {
     "add_file": Draft._add_file,
     "remove_file": Draft._remove_file,

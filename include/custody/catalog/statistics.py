@@ -42,6 +42,7 @@ _FIXED = pa.schema(
         ("footer_bytes", pa.int64()),
     ]
 )
+# Keys in the table's footer, part of the format; tables of earlier releases have the first one only.
 _KEY = "custody_catalog"
 _DIGEST_KEY = "custody_sha256"
 _NO_DIGEST = b"0" * 64
@@ -65,12 +66,14 @@ def table_key(objects: CatalogObjects, state: CatalogState) -> str:
 def write_statistics(objects: CatalogObjects, state: CatalogState, table: pa.Table) -> None:
     """Write the table of a state beside its checkpoint."""
     sink = pa.BufferOutputStream()
+    # Says whose table it is: a table of another revision under this name is not used.
     marked = table.replace_schema_metadata({_KEY: f"{state.catalog_id}:{state.revision}"})
     with pq.ParquetWriter(sink, marked.schema, compression="zstd", write_page_checksum=True) as writer:
         writer.write_table(marked)
         writer.add_key_value_metadata({_DIGEST_KEY: _NO_DIGEST.decode()})
     data = sink.getvalue().to_pybytes()
     start = _digest_place(data)
+    # A pyarrow that encodes metadata otherwise would leave a table without its digest: fail here, not in every reader.
     if start is None:
         raise AssertionError(f"{table_key(objects, state)}: pyarrow wrote the metadata in another form")
     # The digest covers the file with zeros in the digest's own place, so that it can stand in the file itself.
@@ -84,6 +87,7 @@ def statistics_table(objects: CatalogObjects, state: CatalogState) -> pa.Table:
     if last is None:
         return rows_of(state.files.values())
     live = pa.array(list(state.files), pa.string())
+    # Files do not change, so a row holds for as long as its file is live; only new files are decoded.
     reused = last.filter(pc.is_in(last.column("path"), live))
     paths, digests = reused.column("path").to_pylist(), reused.column("sha256").to_pylist()
     changed = state.files.changed_since(dict(zip(paths, digests, strict=True)))
@@ -100,6 +104,7 @@ def read_statistics(objects: CatalogObjects, state: CatalogState, columns: list[
         table = _opened(objects.store.get(table_key(objects, state)))
         mark = (table.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
         return table.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
+    # The table is only a copy, so any damage means: make the rows again from the state.
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None
 
@@ -128,6 +133,7 @@ def _opened(data: bytes) -> pq.ParquetFile:
 def _digest_place(data: bytes) -> int | None:
     """Return where in the footer the digest is, None when there is none."""
     mark = _DIGEST_KEY.encode() + _TEXT_OF_64
+    # From the end: the footer comes last, and data pages may hold the same bytes by chance.
     place = data.rfind(mark)
     return None if place < 0 else place + len(mark)
 

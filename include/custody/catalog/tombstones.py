@@ -50,6 +50,7 @@ def _check_condition(what: str, part: AddTombstone | Condition, *, is_bound_enou
     if greatest > _ID_MAX:
         raise InvalidInputError(f"{what}: expected event ids of at most {_ID_MAX}, got {greatest}.")
     is_bound = bool(is_bound_enough and part.before_event_id)
+    # A condition without any limit would mean every event; one forgotten field must not forget everything.
     if not (
         part.event_ids or part.flowfile_uuids or part.to_time_ms or part.attributes or part.event_types or is_bound
     ):
@@ -100,6 +101,7 @@ def may_match(
         return False
     if stone.to_time_ms and not (first_ms < stone.to_time_ms and stone.from_time_ms <= last_ms):
         return False
+    # Only bounds are looked at, so True may be wrong and costs a read; False has to be right.
     return not stone.event_ids or any(first_event_id <= event_id <= last_event_id for event_id in stone.event_ids)
 
 
@@ -131,5 +133,6 @@ def _meant(stone: AddTombstone | Condition, table: pa.Table) -> pa.ChunkedArray 
 
 
 def _has(maps: pa.ChunkedArray, name: str, value: str) -> pa.ChunkedArray:
+    # The last value counts, as in the index and in Python, when a map has a key twice.
     values = pc.map_lookup(maps.combine_chunks(), pa.scalar(name), "last")
     return pc.fill_null(pc.equal(values, value), False)

@@ -30,6 +30,7 @@ Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail"]
 """What a defect is about: `object` is one that does not belong here, `tail` the newest transactions, which are gone."""
+# If others prune during every walk the last report counts, though it may name as damage what was pruned.
 _WALKS = 3
 """How many walks are tried while others prune."""
 _GAP_TOLD = 1000
@@ -94,8 +95,10 @@ def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
         data = objects.store.get(key)
     except CustodyError as error:
         return [Defect(where, None, str(error))]
+    # A file of another length is named by where it ends: its digest would only say that it differs.
     if len(data) != file.size_bytes:
         return [Defect(where, min(len(data), file.size_bytes), f"expected {file.size_bytes} bytes, got {len(data)}.")]
+    # Blocks are searched only in a changed file: decoding every page of a whole one would prove nothing more.
     if file.sha256 and hashlib.sha256(data).digest() != file.sha256:
         return _damaged_blocks(where, data)
     return _check_footer(where, data, file)
@@ -280,6 +283,7 @@ class _ChainWalk:
             self._draft = self._digest = self._uuid = None
             return
         lost = (lost for action in transaction.actions for lost in action.note.lost_revisions if lost < revision)
+        # A note counts for earlier revisions only, so it can never excuse damage to the transaction that carries it.
         self._noted.update(dict.fromkeys(lost, revision))
         self._check_link(item, transaction, revision, begins=begins)
         self._apply(item, transaction, digest(data), begins=begins)
@@ -315,6 +319,7 @@ class _ChainWalk:
             self._defect(item.key, message, revision=revision)
 
     def _apply(self, item: CatalogObject, transaction: Transaction, its_digest: bytes, *, begins: bool) -> None:
+        # After a pruning the first kept transaction has no predecessor here; its checkpoint gives the state after it.
         if begins and transaction.revision > 0:
             self._draft = None  # its checkpoint tells the state
         if self._draft is None:
@@ -345,9 +350,11 @@ class _ChainWalk:
         if self._digest is not None and message.previous_digest != self._digest:
             text = "it stands beside another transaction than it says."
             self._defect(item.key, text, part="object", revision=item.revision)
+        # Behind damage the next whole checkpoint is trusted, so that the rest of the chain is checked too.
         elif self._draft is None:
             self._draft = Draft(state)
             self._digest, self._uuid = message.previous_digest, message.uuid
+        # The strongest check: a checkpoint is outside of the chain, so only the transactions can vouch for it.
         elif checkpoint_message(self._draft.state()) != message:
             text = "it says another state than the transactions give."
             self._defect(item.key, text, part="object", revision=item.revision)

@@ -30,6 +30,7 @@ from custody.store import check_key
 
 _UUID_BYTES = 16
 _DIGEST_BYTES = 32
+# Arrow columns and numpy arrays of these numbers are signed 64-bit.
 _NUMBER_MAX = (1 << 63) - 1
 
 
@@ -53,6 +54,7 @@ def check_file(file: AddFile) -> AddFile:
         _need(len(getattr(file, name)) in (0, _DIGEST_BYTES), where, name, "32 bytes", len(getattr(file, name)))
     _check_ranges(where, file)
     ids = file.last_event_id - file.first_event_id + 1
+    # The bound holds for event logs only: in them each row is an event with an id of its own.
     is_too_full = file.rows > ids and parse_event_log(file.path) is not None
     _need(not is_too_full, where, "rows", f"at most {ids}, one an event id", file.rows)
     _check_groups(where, "groups", file.groups)

@@ -32,12 +32,14 @@ def one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def integers(column: pa.Array | pa.ChunkedArray, kind: type[Number]) -> npt.NDArray[Number]:
     """Return whole numbers or times as they lie in memory; the value of an absent one is arbitrary."""
     array = one(column)
+    # A view, not a copy. The offset matters: slices share the buffer of the array that they were cut from.
     return np.frombuffer(array.buffers()[1] or b"", kind)[array.offset : array.offset + len(array)]
 
 
 def flags(column: pa.Array | pa.ChunkedArray) -> Mask:
     """Return truth values; absent ones are false."""
     array = one(column)
+    # Arrow packs truth values into bits; the cast gives one byte each, as numpy has them.
     mask = integers(array.cast(pa.uint8()), np.uint8).astype(np.bool_)
     return mask & integers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_) if array.null_count else mask
 
@@ -55,6 +57,7 @@ def text_scalar(value: str) -> pa.Scalar:
 def text_array(values: Sequence[str]) -> pa.StringArray:
     """Return texts as an Arrow array."""
     encoded = [value.encode("utf-8", "replace") for value in values]
+    # Of 32 bits, as a string array has them: callers pass values of one query or one table.
     offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets.data), pa.py_buffer(b"".join(encoded)))
 
@@ -62,6 +65,7 @@ def text_array(values: Sequence[str]) -> pa.StringArray:
 def to_arrow(numbers: npt.NDArray[np.generic], absent: Mask | None = None) -> pa.Array:
     """Return whole numbers as an Arrow array of the same kind; those that are `absent` as nulls."""
     packed = np.ascontiguousarray(numbers)
+    # Arrow's bitmap says what is there, lowest bit first: the inverse of `absent`.
     validity = None if absent is None else pa.py_buffer(np.packbits(~absent, bitorder="little").tobytes())
     return pa.Array.from_buffers(_KINDS[packed.dtype], len(packed), [validity, pa.py_buffer(packed.data)])
 
@@ -102,6 +106,7 @@ def put_rows(out: Bytes, places: Ints, rows: Bytes) -> None:
     """Copy row i of `rows`, shape (n, k), to out[places[i] : places[i] + k]; k > 0."""
     if len(rows):
         width = rows.shape[1]
+        # One assignment for all rows. Invariant: places do not overlap, or the order of the copies would matter.
         _windows(out, width)[places] = np.ascontiguousarray(rows).view(f"V{width}").ravel()
 
 
@@ -125,6 +130,7 @@ def copy_pieces(source: Bytes, source_places: Ints, out: Bytes, places: Ints, le
         start, place, length = int(source_places[index]), int(places[index]), int(lengths[index])
         out[place : place + length] = source[start : start + length]
     chosen = np.flatnonzero(short)
+    # Grouped by length: a void type has one width, so each group is a single assignment.
     order = chosen[np.argsort(lengths[chosen], kind="stable")]
     bounds = np.flatnonzero(np.diff(lengths[order], prepend=-1))
     for group in np.split(order, bounds[1:]) if len(order) else ():
@@ -134,4 +140,5 @@ def copy_pieces(source: Bytes, source_places: Ints, out: Bytes, places: Ints, le
 
 def _windows(data: Bytes, width: int) -> npt.NDArray[np.void]:
     """Return a view whose element i is data[i : i + width]."""
+    # Overlapping windows over the same memory: nothing is copied, and numpy checks the last place.
     return np.ndarray((max(0, len(data) - width + 1),), f"V{width}", buffer=data.data, strides=(1,))

@@ -23,7 +23,9 @@ from custody.index.fields import STANDARD_FIELDS, IndexedFields
 from custody.index.segment_writer import write_segment
 from custody.vfs import FileSystem
 
+# Part of the layout: what a crash leaves behind is recognised by this prefix and removed.
 ATTEMPT_PREFIX = "building-"
+# Bounds the values that wait for their field; beyond it they go to a file of the attempt.
 MEMORY_BYTES = 256 << 20
 
 _log = logging.getLogger(__name__)
@@ -80,10 +82,12 @@ def build_shard(
             )
             # The names of the files have to be durable before the folder gets the name that promises a whole shard.
             fs.sync_directory(attempt)
+            # A rename onto a folder that is not empty fails, so the old shard has to give up the name first.
             if fs.exists(path):
                 aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
                 fs.rename(path, aside)
             fs.rename(attempt, path)
+        # Also when the process is asked to stop: a half-built folder is worth nothing to anybody.
         except BaseException:
             fs.remove_tree(attempt)
             raise
@@ -92,6 +96,7 @@ def build_shard(
     if aside is not None:
         # Only now: until the rename is durable a crash may bring the old shard back, and it must be whole then.
         fs.remove_tree(aside)
+    # Read from the disk, not from what was built: another process may have published this shard first.
     data = fs.read(path / manifest.NAME)
     documents = manifest.Manifest.decode(data, path / manifest.NAME).description.documents
     size = sum(fs.size(path / name) for name in fs.list(path))
@@ -116,6 +121,7 @@ def _write(
         written = whoosh_writer.write_stock_segment(fs, folder, tables, indexed)
     else:
         written = write_segment(fs, folder, tables, indexed, memory_bytes)
+    # The manifest is written last: it has the checksums of all other files.
     with fs.create(folder / manifest.NAME) as file:
         file.write(written.encode())
         file.sync()

@@ -79,8 +79,10 @@ _ORDER_BOUNDS = (("H", 1 << 16), ("i", 1 << 31), ("I", 1 << 32), ("q", 1 << 63))
 
 _POLYNOMIAL = 0xEDB88320
 _BULK = 16  # fewer keys of one length are cheaper one by one
+# Far above any term; a damaged length must not make a reader take a gigabyte.
 _KEY_BYTES_MAX = 1 << 20
 _PROBES = 16
+# Per open shard: together with the cached lists it bounds what a process keeps of each.
 _TEXT_BYTES_KEPT = 1 << 20
 
 
@@ -96,6 +98,7 @@ class DictionaryWriter:
 
     def add(self, name: str, field: InvertedField) -> tuple[Bytes, Bytes]:
         """Return the records of a field's terms and the blocks of their postings; fields come in a fixed order."""
+        # Numbers follow the order of the fields, so that keys, which begin with the number, come sorted.
         number = self.fields[name] = len(self.fields)
         positions_encoder = None if field.positions is None else PositionEncoder(field.positions)
         # Most terms have few documents. Their lists go into the dictionary, which saves a page of the other file for
@@ -115,6 +118,7 @@ class DictionaryWriter:
 
     def finish(self) -> tuple[bytes, int, str]:
         """Return what follows the records, the number of terms, and the type of the array of places."""
+        # Fields and their terms came in order, so the records lie in the order of their keys and need no sort.
         places = np.concatenate([np.empty(0, np.int64), *self._places])
         tables, directory = _hash_tables(np.concatenate([np.empty(0, np.uint32), *self._hashes]), places, self._size)
         last = int(places[-1]) if len(places) else 0
@@ -179,9 +183,11 @@ def _hash_tables(hashes: Hashes, places: Ints, begin: int) -> tuple[npt.NDArray[
     """
     table = (hashes & np.uint32(TABLES - 1)).astype(np.int64)
     counts = np.bincount(table, minlength=TABLES)
+    # Twice as many slots as keys, as Whoosh makes them: probes stay short, and an empty slot ends each search.
     slots = 2 * counts
     first = starts(slots)
     slot = (hashes >> np.uint32(8)).astype(np.int64) % np.maximum(slots[table], 1)
+    # All tables at once: by table, then by slot, which is the order in which keys fill them.
     order = np.lexsort((slot, table))
     sorted_table = table[order]
     rank = np.arange(len(order)) - starts(counts)[sorted_table]
@@ -266,6 +272,7 @@ class Dictionary:
             return 0, 0
         prefix = self._fields[field].to_bytes(FIELD_BYTES, "big")
         if low is not None:
+            # A zero byte behind a term gives the smallest key above it: so bounds can leave out the term itself.
             first = self._records.lower(prefix + low + (b"\0" if after_low else b""), first, end)
         if high is not None:
             end = self._records.lower(prefix + high + (b"\0" if with_high else b""), first, end)
@@ -282,6 +289,7 @@ class Dictionary:
     def texts(self, first: int, end: int) -> pa.StringArray:
         """Return the terms with these numbers, in order; the last answer is kept when it is small."""
         bounds, last_terms = self._texts
+        # Without a lock: one tuple is read and replaced as a whole, so another thread sees the old pair or the new one.
         if bounds == (first, end):
             return last_terms
         keys, lengths = self._records.keys(self._records.places(np.arange(first, end)))
@@ -292,6 +300,7 @@ class Dictionary:
         copy_pieces(self._terms.data, keys + FIELD_BYTES, out, begin, sizes)
         offsets = np.append(begin, len(out)).astype(np.int32)
         terms = pa.StringArray.from_buffers(end - first, pa.py_buffer(offsets.tobytes()), pa.py_buffer(out.tobytes()))
+        # The bytes have the right checksums but may be forged: invalid UTF-8 would go wrong deep inside Arrow.
         terms.validate(full=True)
         if len(out) <= _TEXT_BYTES_KEPT:
             self._texts = (first, end), terms
@@ -364,6 +373,7 @@ class Dictionary:
     def _inline_documents(self, values: Ints) -> Ints:
         """Return the documents of short lists, whose values lie at some places, one behind the other."""
         frequencies = numbers_at(self._terms.data, values + FREQUENCY_PLACE, ">u4")
+        # Before `repeat` takes memory for them: a forged frequency could ask for any amount.
         if len(values) and int(frequencies.max()) > self._documents:
             raise self._terms.error(int(values[0]), f"up to {self._documents} documents", f"{frequencies.max()}")
         begin = values + ABOUT.itemsize + len(DATA_OPEN)
@@ -381,6 +391,7 @@ class Dictionary:
         """Return the list of the term whose value lies at a place and has a size."""
         end = value + ABOUT.itemsize
         is_inline, _, frequency, _, _, _, first, last = ABOUT_STRUCT.unpack(self._terms.span(value, end))
+        # Checked once here, so that the sets above may index arrays of documents without looking again.
         if not 0 < frequency <= self._documents or last >= self._documents:
             raise self._terms.error(value, f"up to {self._documents} documents", f"{frequency} up to {last}")
         if is_inline:
@@ -411,6 +422,7 @@ class _Records:
         order = terms.size - 4 - description.terms * width
         # The array is long and a search looks at few of its places: each page is checked when it is looked at.
         self._order_place, self._order_width = order, width
+        # The number of terms comes from the manifest, the size from the file: they have to fit each other.
         if order < self._directory:
             raise terms.error(order, "an array of places", f"{description.terms} terms")
         self._order = np.frombuffer(terms.data, order_type, description.terms, order)
@@ -434,6 +446,7 @@ class _Records:
         if slots <= 0:
             return None
         slot = (key_hash >> 8) % slots
+        # Bounded by the table: a damaged one without an empty slot must not loop for ever.
         for _ in range(slots):
             at = place + slot * SLOT.itemsize
             slot_hash, record = SLOT_STRUCT.unpack(terms.span(at, at + SLOT.itemsize))

@@ -23,8 +23,11 @@ from custody.index.positions import positions_of
 from custody.index.postings import PostingList
 
 Mask = npt.NDArray[np.bool_]
+# Large enough that numpy's calls cost little, small enough that a page of newest events decodes few documents.
 _CHUNK = 4096
+# Bounds the flags of one window of a union.
 _WINDOW_MAX = 1 << 16
+# Document above position in one signed 64-bit number: documents have up to 32 bits, positions up to 31.
 _POSITION_BITS = 31
 
 
@@ -137,6 +140,7 @@ class DocList:
         if not self.size:
             return np.zeros(len(documents), np.bool_)
         place = self._documents.searchsorted(documents)
+        # A document behind the last one has no place; compared with the first one it is found to be absent.
         place[place == self.size] = 0
         mask: Mask = self._documents[place] == documents
         return mask
@@ -151,8 +155,10 @@ class RangeDocs(_Counted):
 
     def __init__(self, column: NumberColumn, documents: int, first: int, last: int, *, has_absent: bool) -> None:
         self._column = column
+        # ABSENT is no number: a range without an upper end must not match documents that have none.
         self._first, self._last = first, min(last, ABSENT - 1)
         maybe, whole = column.candidates(self._first, self._last)
+        # Zones do not say whether a number is missing in them, so with any missing no zone counts as whole.
         self._whole = np.zeros_like(whole) if has_absent else whole
         self._zones = np.flatnonzero(maybe)
         self._documents = documents
@@ -198,6 +204,7 @@ class Intersection(_Counted):
         self._lead, self._others = ordered[0], ordered[1:]
         self.size = self._lead.size
         self.low = max(part.low for part in parts)
+        # Parts that do not meet give an empty range, not a negative one.
         self.high = max(self.low, min(part.high for part in parts))
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
@@ -211,6 +218,7 @@ class Intersection(_Counted):
         """Return which are in all sets."""
         mask = self._lead.among(documents)
         for part in self._others:
+            # Each part is asked only about documents that are still in: later, larger sets decode less.
             chosen = np.flatnonzero(mask)
             if not len(chosen):
                 break
@@ -298,6 +306,7 @@ def phrase(words: Sequence[PostingList]) -> DocSet:
     Each occurrence is one number, document above place; a phrase is where the numbers of all words, each moved back by
     its distance from the first, are the same.
     """
+    # First the documents that have all words, which need no positions; few are left to look into.
     together = Intersection([TermDocs(starts_of_phrase) for starts_of_phrase in words])
     documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
     if len(words) == 1 or not len(documents):

@@ -23,9 +23,11 @@ from custody.index.arrays import integers, number_scalar
 from custody.index.terms import WORDS, TermValues, attribute, column, element_values, text_values, whole
 
 ATTRIBUTE_PREFIX = "attribute."
+# On disk in the number columns: part of the format.
 ABSENT = (1 << 63) - 1
 """What a number column holds where there is no number; Whoosh's own choice for signed numbers."""
 POINTER_COLUMN = "event_id"
+# Part of the terms of a shard, where a number field has any: 64 / 8 terms a number, and a range is a few of them.
 NUMBER_STEP_BITS = 8
 
 
@@ -64,6 +66,7 @@ def _text(name: str) -> Callable[[pa.Table], TermValues]:
     return lambda table: text_values(column(table, name))
 
 
+# The names are in the manifests of shards and in users' queries: add, never rename.
 IDENTIFIER_FIELDS = (
     SearchField("event_type", "type of the event, such as SEND", _column("event_type")),
     SearchField("flowfile_uuid", "uuid of the FlowFile, or of one of its parents or children", _uuids),
@@ -200,6 +203,7 @@ def whoosh_schema(
         # Signed: Whoosh answers unsigned ranges wrongly. A step of 8 bits: 8 terms a number instead of 16.
         number = fields.NUMERIC(int, 64, signed=True, shift_step=NUMBER_STEP_BITS, sortable=True)
         schema.add(name, number if name in chosen else fields.COLUMN(NumericColumn("q", default=ABSENT)))
+    # The event id of each document: how a match leads back to its event. Unsigned and not searched, so without terms.
     schema.add(POINTER_COLUMN, fields.COLUMN(NumericColumn("Q")))
     return schema
 

@@ -50,6 +50,7 @@ def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     order = integers(pc.array_sort_indices(distinct), np.uint64).astype(np.int64)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
+    # Rows count up from the oldest event; the subtraction below turns them into documents, newest first.
     rows = np.concatenate([run.rows for run in runs])
     keys, bits = _keys(rank[codes], documents - 1 - rows, len(order), documents)
     places = None if runs[0].positions is None else np.concatenate([run.positions for run in runs])
@@ -59,6 +60,7 @@ def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
         # Within a document the words come in the order of the text; a stable sort keeps them so.
         by_key = np.argsort(keys, kind="stable")
         keys, places = keys[by_key], places[by_key]
+    # Equal keys are one posting: a row may have a term twice, as parent and child, or a word several times.
     is_new = np.ones(len(keys), np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=is_new[1:])
     counts = np.diff(np.flatnonzero(is_new), append=len(keys))
@@ -87,6 +89,7 @@ def _keys(
 def _distinct(runs: Sequence[TermValues]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Return the distinct terms of all runs and the number of each value's term."""
     size = sum(run.terms.nbytes for run in runs)
+    # Offsets of 32 bits cannot address more than 2 GiB of text; the wider ones cost memory and are rarely needed.
     kind = pa.string() if size <= _ARRAY_BYTES_MAX else pa.large_string()
     encoded = pa.concat_arrays([run.terms.cast(kind) for run in runs]).dictionary_encode()
     number = integers(encoded.indices, np.int32).astype(np.int64)
@@ -113,6 +116,7 @@ def invert_numbers(values: npt.NDArray[np.int64], documents: Documents, step_bit
     A term is one byte, how many bits the number was shifted right, and the shifted number with its sign bit turned
     over, big-endian, so that terms sort as numbers do. Each shift is a tier: a range is a few terms of several tiers.
     """
+    # With the sign bit turned over unsigned order is signed order, and the order of big-endian bytes too.
     ordered = values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
     by_value = np.lexsort((documents, ordered))
     numbers, owners = ordered[by_value], documents[by_value].astype(np.uint64)

@@ -21,7 +21,9 @@ from custody.index.paged_file import Checksums, ShardFile, pages_of
 
 NAME = "custody.shard"
 PREAMBLE = b"CUSTSHD\x01"
+# Part of the format: the manifest holds one pair of bounds for so many documents.
 ZONE_DOCUMENTS = 1024
+# Kinds of records on disk, in this order: add, never change.
 _DESCRIPTION, _PAGES, _ZONES = 1, 2, 3
 Zones = npt.NDArray[np.int64]
 
@@ -76,6 +78,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
+        # By name: the record holds no names, and the reader sorts `absent` in the same way.
         names = sorted(self.zones)
         zones = b"".join(self.zones[name].astype("<i8").tobytes() for name in names)
         records = [
@@ -118,6 +121,7 @@ def described(data: bytes | memoryview, path: Path) -> Description:
     head = bytes(data[: len(PREAMBLE)])
     if head[:-1] == PREAMBLE[:-1] and head != PREAMBLE:
         raise FormatVersionError(f"{path} @7: expected a shard of version 1, got {head[-1:]!r}.")
+    # Lazily: the frames behind the description may not be in memory yet, as the file is mapped.
     first = next(iter(frames(data, len(PREAMBLE))), None)
     if head != PREAMBLE or not isinstance(first, Frame) or first.kind != _DESCRIPTION:
         raise _other_bytes(path)

@@ -36,6 +36,8 @@ def zones(numbers: npt.NDArray[np.int64]) -> Zones:
         return np.empty((2, 0), np.int64)
     begin = np.arange(0, len(numbers), ZONE_DOCUMENTS)
     smallest = np.minimum.reduceat(numbers, begin)  # ABSENT is the greatest number, so it is never the smallest
+    # The least number cannot be the greatest unless nothing else is there: so a zone of nothing has its bounds reversed
+    # and matches no range.
     present = np.where(numbers == ABSENT, np.iinfo(np.int64).min, numbers)
     return np.stack([smallest, np.maximum.reduceat(present, begin)])
 
@@ -62,6 +64,7 @@ class NumberColumn:
     ) -> None:
         self._file = file
         self._documents = documents
+        # Only columns whose field has terms are NUMERIC for Whoosh and have the sign bit turned over.
         self._sign = _SIGN if is_sortable else np.uint64(0)
         # Whoosh leaves out the numbers at the end that equal the default, so the file may be shorter.
         self._stored = file.size // _WIDTH
@@ -74,6 +77,7 @@ class NumberColumn:
 
     def span(self, low: int, high: int) -> npt.NDArray[np.int64]:
         """Return the numbers of the documents from `low` to before `high`."""
+        # Only the stored part is read and checked; the rest is the default, which has no bytes.
         stored = min(high, self._stored)
         data = self._file.array(low * _WIDTH, max(low, stored) * _WIDTH) if stored > low else self._file.data[:0]
         numbers = self._numbers(data.view(">u8"))
@@ -109,6 +113,7 @@ class NumberColumn:
         return (greatest >= low) & (smallest <= high), (smallest >= low) & (greatest <= high)
 
     def _numbers(self, stored: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        # A copy in the machine's byte order, which may then be changed in place: the mapping itself is read-only.
         native: npt.NDArray[np.uint64] = stored.astype(np.uint64)
         if self._sign:
             native ^= self._sign

@@ -19,6 +19,7 @@ from custody.errors import CorruptionError
 from custody.index.arrays import Bytes, Ints
 from custody.vfs import FileSystem, WritableFile
 
+# Part of the format. Small pages cost checksums in the manifest, large ones cost a search bytes that it does not need.
 PAGE_BYTES = 1 << 14
 _PAGE_BITS = PAGE_BYTES.bit_length() - 1
 
@@ -61,6 +62,7 @@ class PagedFileWriter:
         if len(view) < missing:
             self._open_page += bytes(view)
             return
+        # The sum of the page that was begun goes on over the new bytes, so the two are never joined in memory.
         self._sums.append(zlib.crc32(view[:missing], zlib.crc32(self._open_page)))
         whole = (len(view) - missing) // PAGE_BYTES * PAGE_BYTES
         self._sums += checksums_of(view[missing : missing + whole])
@@ -70,6 +72,7 @@ class PagedFileWriter:
         """Make the file durable; return what the manifest says of it."""
         sums = self._sums + ([zlib.crc32(self._open_page)] if self._open_page else [])
         size = self._file.tell()
+        # Content only: the folder is synced once, when all its files are written.
         self._file.sync()
         self._file.close()
         return ShardFile(name=self._name, size=size), sums
@@ -97,6 +100,7 @@ class CheckedFile:
         self._checksums = checksums
         # Without a lock: two threads may check the same page, and both come to the same result.
         self._is_checked = bytearray(len(checksums))
+        # The same bytes twice: a bytearray is quicker for one page, an array for many.
         self._are_checked = np.frombuffer(self._is_checked, np.uint8)
 
     def span(self, start: int, end: int) -> memoryview:
@@ -123,6 +127,7 @@ class CheckedFile:
             return
         if int(places.min()) < 0 or int(places.max()) + width > self.size:
             raise self.error(int(places.max()), f"{width} bytes within {self.size}", "a place outside of the file")
+        # First and last page of each piece: callers pass widths below a page, so no page lies in between.
         for pages in (places >> _PAGE_BITS, (places + width - 1) >> _PAGE_BITS):
             if not self._are_checked[pages].all():
                 for page in np.unique(pages[self._are_checked[pages] == 0]).tolist():
@@ -136,6 +141,7 @@ class CheckedFile:
         start = page << _PAGE_BITS
         if zlib.crc32(self._view[start : start + PAGE_BYTES]) != self._checksums[page]:
             raise self.error(start, "a page with its checksum", "other bytes")
+        # After the comparison: a damaged page is never marked, and each later look at it fails again.
         self._is_checked[page] = 1
 
 

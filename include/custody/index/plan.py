@@ -26,13 +26,16 @@ from custody.index.query_evaluator import QueryEvaluator
 from custody.index.term_sets import TermSet, encoded
 from custody.index.terms import literal_prefix, match_wildcard
 
+# The greatest signed number is ABSENT, so an open range ends one below it.
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
+# Few terms stay lists that are decoded as they are read; many are cheaper looked up and united at once.
 _MANY_TERMS = 16
+# Bounds the memory of a pattern over a large field.
 _TEXTS_AT_ONCE = 1 << 16
 
 
 class PlannedShard(Protocol):
-    """What the planner needs of a shard."""
+    """The part of a shard that the planner needs."""
 
     documents: int
     terms: Dictionary
@@ -88,6 +91,7 @@ class _Planner(QueryEvaluator[DocSet]):
 
     def phrase(self, name: str, words: Sequence[str]) -> DocSet:
         lists = [self._terms.find(name, encoded(word)) for word in words]
+        # One word that no document has is enough: the phrase is nowhere, and no list is read.
         present = [postings for postings in lists if postings is not None]
         return phrase(present) if lists and len(present) == len(lists) else EmptySet()
 
@@ -97,6 +101,7 @@ class _Planner(QueryEvaluator[DocSet]):
         if first > last or absent == self._shard.documents:
             return EmptySet()  # Whoosh's own writer makes no file for a column of nothing
         column = self._shard.numbers(name)
+        # A range that holds all numbers, such as one over all times, then costs no column at all.
         if not absent and first <= column.least and column.greatest <= last:
             return self.all()
         return RangeDocs(column, self._shard.documents, first, last, has_absent=absent > 0)
@@ -110,6 +115,7 @@ class _Planner(QueryEvaluator[DocSet]):
         return self._numbered(bounds)
 
     def intersect(self, parts: Iterable[DocSet]) -> DocSet:
+        # Everything narrows nothing; left in, it would be asked about each document.
         narrowing = [part for part in parts if not isinstance(part, AllDocs)]
         if not narrowing:
             return self.all()

@@ -1,4 +1,4 @@
-"""Positions: where the words of a text stand, as each posting of a text field carries them.
+"""Positions: the places of words in a text, as each posting of a text field carries them.
 
 Layout, as Whoosh's format Positions has it: behind the documents of a block come the weights (N when all are 1), then
 one value a posting: u32 number of positions, big-endian, then a pickled list of the differences between them. The
@@ -19,6 +19,7 @@ from custody.index.safe_pickle import plain_data
 
 COUNT_BYTES = 4
 LIST_OPEN, LIST_CLOSE = b"](", b"e."
+# Pickle has a code for byte strings below 256 bytes (C) and another one for longer ones (B).
 _LONG_VALUE = 256
 _FIXED = COUNT_BYTES + len(LIST_OPEN) + len(LIST_CLOSE)
 # A value of one position below 256: code and length of the bytes, u32 1, `](K`, the position, `e.`
@@ -28,7 +29,7 @@ _SIMPLE_POSITION = 9
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where in a text the terms stand: positions[first : first + count] for each posting; they go up."""
+    """The places of terms in a text: positions[first : first + count] for each posting, in rising order."""
 
     positions: npt.NDArray[np.int32]
     counts: Ints
@@ -76,6 +77,7 @@ def positions_of(data: memoryview, postings: int) -> tuple[Ints, Ints]:
     Raises:
         ValueError, TypeError: the data hold no positions.
     """
+    # Nearly all blocks have this form, which numpy reads at once; the rest is unpickled value by value.
     simple = _simple_positions(data, postings)
     if simple is not None:
         return simple, np.ones(postings, np.int64)
@@ -92,7 +94,9 @@ def _values(positions: Positions) -> Pieces:
     first = starts(positions.counts)
     deltas = positions.positions.astype(np.int64)
     deltas[1:] -= positions.positions[:-1]
+    # The first position of a posting counts from 0, not from the last one of the posting before it.
     deltas[first] = positions.positions[first]
+    # Pickle's codes for numbers: K has one byte, M two, J four, each behind the code itself.
     widths = np.where(deltas < 1 << 8, 2, np.where(deltas < 1 << 16, 3, 5))
     bodies = np.add.reduceat(widths, first) if len(first) else np.empty(0, np.int64)
     sizes = bodies + _FIXED
@@ -129,6 +133,7 @@ def _simple_positions(data: memoryview, postings: int) -> Ints | None:
         return None
     rows: npt.NDArray[np.uint8] = np.frombuffer(data[end - size : end], np.uint8).reshape(postings, -1)
     fixed = np.delete(rows, _SIMPLE_POSITION, axis=1)
+    # Compared byte by byte: a block may have the same length by chance and still be another form.
     if not (fixed == np.delete(_SIMPLE, _SIMPLE_POSITION)).all():
         return None
     return rows[:, _SIMPLE_POSITION].astype(np.int64)

@@ -29,6 +29,7 @@ from custody.index.safe_pickle import plain_data, plain_prefix
 
 # The layout: shared by the writer and the reader below.
 LIST_MARK = b"W3Bl"
+# Part of what writers produce, not of the format: readers take the size of each block from its head.
 BLOCK_POSTINGS = 2048
 INLINE_MAX = 16
 """Lists of up to so many documents lie in the dictionary."""
@@ -51,8 +52,10 @@ _DIFFERENCE = {code[0]: np.dtype([("code", "u1"), ("value", f"<u{width - 1}")]) 
 _DOCUMENT = np.dtype([("code", "u1"), ("value", "<u4")])
 _BULK_ABOUT = struct.Struct("<ixI")
 """Number of postings and last document, from ABOUT_POSTINGS on."""
+# A description is a pickle of six numbers, well below this.
 _STOCK_HEAD_MAX = 256
 _CHUNK = 4096
+# After so many blocks a query is taken to need the whole list, and the next one too.
 _BLOCKS_ALONE = 4
 _MARK = int.from_bytes(LIST_MARK, "big")
 # Where ABOUT and the first document lie in a list of one block.
@@ -183,7 +186,7 @@ def _empty_tails(frequencies: Ints) -> Pieces:
 
 
 class Block(NamedTuple):
-    """Where the data of a block lies, how many postings it has and which document is its last."""
+    """A block of a posting list: the place of its data, its number of postings, and its last document."""
 
     place: int
     end: int
@@ -210,6 +213,7 @@ class PostingList:
         self.frequency = frequency
         self._place = place
         self._kept = cache
+        # Looked up once: what another query caches later does not change how this one goes on.
         self._whole = None if cache is None else cache.get(place)
         self._decodings = 0
         self.first = first
@@ -225,6 +229,7 @@ class PostingList:
         """Yield the documents from `low` to before `high`."""
         number = self._block_from(low) if self._whole is None else None
         while number is not None:
+            # The list became whole on the way: go on behind the last block that was given out.
             if self._is_read_on():
                 low = max(low, self._blocks[number - 1].last + 1) if number else low
                 break
@@ -235,6 +240,7 @@ class PostingList:
             part = documents[begin:end]
             if len(part):
                 yield part
+            # Nothing behind this block can be in the range; asking for the next one would read its page.
             if documents[-1] >= high - 1:
                 return
             number = self._block(number + 1)
@@ -329,6 +335,7 @@ class PostingList:
         raise self._file.error(begin, "the description of a block", repr(about))
 
     def _documents(self, number: int) -> Ints:
+        # Neighbouring chunks of a query fall into one block: decoding it again would cost more than the answer.
         if self._decoded[0] == number:
             return self._decoded[1]
         self._decodings += 1
@@ -410,6 +417,7 @@ def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBloc
     decoded = np.empty(int(counts.sum()), np.int64)
     decoded[begin] = numbers_at(file.data, places + _SINGLE_FIRST + 1, "<u4")
     _put_single_differences(file, places + _SINGLE_FIRST + FIRST_BYTES, counts, begin, decoded)
+    # One running sum over all lists; what came before each list is taken off again.
     sums = np.cumsum(decoded)
     decoded = sums - np.repeat(sums[begin] - decoded[begin], counts)
     if len(decoded) and (
@@ -443,6 +451,7 @@ class DecodedPostings:
     def __init__(self, documents: npt.NDArray[np.int32]) -> None:
         self.documents = documents
         self._end = int(documents[-1]) + 1
+        # As bits it takes less memory than as numbers of 32 bits, and one look-up instead of a search.
         self._is_dense = len(documents) * _BITS > self._end
 
     @property
@@ -501,11 +510,13 @@ class PostingsCache:
 
     def get(self, place: int) -> DecodedPostings | None:
         """Return the list that lies at a place, None when it is not kept."""
+        # Without the lock: a single look-up in a dict, which other threads cannot tear.
         return self._lists.get(place)
 
     def put(self, place: int, postings: DecodedPostings) -> None:
         """Keep a list; those that were kept first go."""
         with self._lock:
+            # Two threads may decode the same list at once; counted twice, its bytes would never be given back.
             if place in self._lists or postings.nbytes > self._bytes_max:
                 return
             self._lists[place] = postings

@@ -31,6 +31,7 @@ class QueryEvaluator(ABC, Generic[Answer]):
         Raises:
             InvalidInputError: a kind of query that custody does not know.
         """
+        # A single object in Whoosh, not a class, so the table of types below cannot hold it.
         if question == query.NullQuery:
             return self.none()
         answer = _ANSWERS.get(type(question))
@@ -110,6 +111,7 @@ class QueryEvaluator(ABC, Generic[Answer]):
         return self.intersect([self.evaluate(question.a), self.complement(self.evaluate(question.b))])
 
 
+# By exact type: a subclass of Whoosh's may mean something else, and is refused instead of guessed.
 _ANSWERS: dict[type, Callable[[QueryEvaluator[Any], Any], Any]] = {
     query.Every: QueryEvaluator._every,
     query.Term: lambda evaluator, question: evaluator.term(question.fieldname, question.text),

@@ -38,12 +38,14 @@ from custody.index.whoosh_writer import TOC_NAME, segment_name, toc_bytes
 from custody.model.columns import read_batch
 from custody.vfs import FileSystem, WritableFile
 
+# In the folder of the attempt: after a crash it goes with it.
 SPILL_NAME = "taken.partial"
 _TERMS = pa.schema([pa.field("terms", pa.string())])
 _PLACES = pa.schema([("codes", pa.int32()), ("rows", pa.int64())])
 _TEXT_PLACES = _PLACES.append(pa.field("positions", pa.int32()))
 NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
 _TABLE_ROWS = 1 << 16
+# Wide rows: so many of them would take too much memory at once.
 _TABLE_BYTES = 64 << 20
 Numbers = npt.NDArray[np.int64]
 
@@ -61,6 +63,7 @@ def write_segment(
     """
     with closing(SpillBuffer(fs, folder, memory_bytes)) as runs:
         collected = _collect(runs, tables, indexed)
+        # Reversed already: the first is the newest, so the ids go down with the document number.
         event_ids = collected.column(POINTER_COLUMN)
         first, last = (int(event_ids[-1]), int(event_ids[0])) if len(event_ids) else (0, -1)
         files = _Files(fs, folder, segment_name(max(first, 0)))
@@ -138,19 +141,21 @@ class SpillBuffer:
             spilled = [_values(terms, codes) for terms, codes in zip(batches[::2], batches[1::2], strict=True)]
         else:
             spilled = []
+        # What was spilled is older than what was kept: the order of the tables has to stay.
         return spilled + self._kept.pop(name, [])
 
     def close(self) -> None:
         """Remove the file."""
         if self._file is not None:
             self._file.close()
+            # Before the folder is published: the manifest does not list this file.
             self._fs.remove(self._path)
             self._file = None
 
 
 @dataclass
 class _Collected:
-    """What was collected from all tables: values by field, and numbers in the order of the events."""
+    """The values collected from all tables: by field, and numbers in the order of the events."""
 
     runs: SpillBuffer
     rows: int = 0

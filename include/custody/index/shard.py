@@ -36,7 +36,9 @@ DAY = "day"
 """The days of the event times, UTC, as YYYY-MM-DD, where a field is asked for facets."""
 DAY_MS = 86_400_000
 _TIME = "event_time"
+# Each takes four bytes a document and the texts of the field.
 _FACETS_KEPT = 4
+# Sets give documents forwards only; the first window is as large as a usual chunk.
 _BACKWARDS = 4096
 
 
@@ -146,6 +148,7 @@ class OpenShard:
             if field == DAY:
                 return self._days(node)
             if field not in self._facets:
+                # All go at once: which were used last is not worth a list.
                 if len(self._facets) >= _FACETS_KEPT:
                     self._facets.clear()
                 self._facets[field] = self.terms.texts(*self.terms.range_of(field)), self.terms.codes(field)
@@ -168,6 +171,7 @@ class OpenShard:
 
     def _window(self, node: DocSet, below: int | None, above: int | None) -> tuple[int, int]:
         """Return the documents to look at; the ids of the documents go down."""
+        # Whoever pages through results starts behind the last event that it has: a binary search finds the place.
         low, high = node.low, node.high
         if below is not None and below <= self.description.last_event_id:
             low = max(low, self._ids().below(below))
@@ -229,6 +233,7 @@ def _backwards(node: DocSet, low: int, high: int) -> Iterator[Ints]:
         high, window = start, 2 * window
 
 
+# Bounds mapped files and what is kept of each shard, up to two megabytes.
 SHARDS_MAX = 128
 """Shards that are open at a time; each keeps up to eight files mapped."""
 
@@ -257,8 +262,10 @@ class ShardCache:
         # Outside of the lock: opening reads from the disk, and the threads of one search open many shards at once.
         opened = OpenShard(self._fs, path)
         with self._lock:
+            # Two threads may have opened the same shard; the later one stays, and the other goes with its last reader.
             self._open[path] = opened
             while len(self._open) > self._open_max:
+                # Not closed here: another thread may still read it. The last reference unmaps its files.
                 self._open.popitem(last=False)
         return opened
 

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from whoosh import query
 
 Hashes = npt.NDArray[np.uint32]
+# A query is asked of many shards in a row; a few more allow for several threads.
 _QUESTIONS_KEPT = 16
 
 
 def encoded(text: str | bytes) -> bytes:
-    """Return a term as it stands in a dictionary."""
+    """Return a term in the form in which a dictionary holds it."""
     return text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
 
 
@@ -36,6 +37,8 @@ class TermSet:
         if hashed is None:
             keys = [prefix + term for term in self.terms]
             hashed = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+            # Without a lock: two threads compute the same value. Shards number their fields alike, so there are few
+            # prefixes.
             self._hashed[prefix] = hashed
         return hashed
 
@@ -67,6 +70,7 @@ class _AlternativesCache:
             return entry[1]
         alternatives_of = Alternatives(question)
         with self._lock:
+            # The question is kept beside its answer, so that its id cannot be given to another object.
             self._found[id(question)] = question, alternatives_of
             while len(self._found) > _QUESTIONS_KEPT:
                 self._found.popitem(last=False)

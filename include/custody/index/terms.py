@@ -25,10 +25,12 @@ from custody.index.arrays import flags, integers, number_scalar, one, text_array
 
 TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
 WORDS = SimpleAnalyzer()
+# For ASCII as the analyzer has it; other texts do not come here.
 _IS_WORD = np.array([chr(code).isalnum() or chr(code) in "_*" for code in range(128)] + [False] * 128)
 _DOT = ord(".")
 _SPECIAL = re.compile(r"[*?\[]")
 _STARS = re.compile(r"\*+")
+# The patterns of custody in the form of SQL's LIKE, whose own signs are escaped.
 _LIKE = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
 
 Codes = npt.NDArray[np.int32]
@@ -66,6 +68,8 @@ class TermValues:
 
 def term(value: str) -> str:
     """Return the indexed form of a value of an identifier field."""
+    # Cut by bytes, then an incomplete last letter is dropped. Queries are cut in the same way, so long values are
+    # found.
     return value.encode("utf-8", "replace")[:TERM_BYTES_MAX].decode("utf-8", "ignore").lower()
 
 
@@ -116,7 +120,7 @@ def words(text: str) -> list[str]:
 
 
 def text_values(values: pa.StringArray) -> TermValues:
-    """Return the words of each row's text and where in the text they stand; each distinct text is cut once."""
+    """Return the words of each row's text and their places in the text; each distinct text is cut once."""
     encoded = pc.dictionary_encode(values)
     distinct = encoded.dictionary
     plain = flags(pc.string_is_ascii(distinct))
@@ -141,6 +145,7 @@ def match_wildcard(texts: pa.StringArray, pattern: str) -> npt.NDArray[np.bool_]
 
     Arrow matches patterns without `[` in a time that grows with the text only, however many `*` there are.
     """
+    # LIKE has no sets of characters, so these go through Python's expressions, text by text.
     if "[" in pattern:
         matches = re.compile(translate(pattern)).match
         return np.fromiter((matches(text) is not None for text in texts.to_pylist()), np.bool_, len(texts))
@@ -183,6 +188,7 @@ def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.b
 
 def _plain_words(values: pa.StringArray, plain: npt.NDArray[np.bool_]) -> TermValues:
     """Return the words of ASCII texts; the rows are the texts' numbers and go up."""
+    # Joined anew, so that offsets begin at 0 whatever slice the array was.
     values = pc.ascii_lower(pa.concat_arrays([values]))
     _, offsets_buffer, characters = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32, len(values) + 1).astype(np.int64)
@@ -201,6 +207,7 @@ def _bounds(data: npt.NDArray[np.uint8], offsets: Rows) -> tuple[Rows, Rows]:
     inner = offsets[(offsets > 0) & (offsets < len(data))]
     is_word = _IS_WORD[data]
     has_before = np.concatenate([[False], is_word[:-1]])
+    # Texts lie one behind the other without a gap: a dot at a border joins nothing.
     has_before[inner] = False
     has_after = np.concatenate([is_word[1:], [False]])
     has_after[inner - 1] = False

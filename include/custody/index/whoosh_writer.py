@@ -36,6 +36,7 @@ from custody.vfs import FileSystem
 
 INDEX_NAME = "MAIN"
 TOC_NAME = f"_{INDEX_NAME}_1.toc"
+# The facts below are what the bulk writer's bytes rely on; a new release needs the tests that compare both writers.
 RELEASE = (2, 7, 5)
 _TABLE_OF_CONTENTS = -111
 _TERM_INFO = "!BfIBBfII"
@@ -65,6 +66,7 @@ def segment_name(first_event_id: int) -> str:
 def toc_bytes(schema: fields.Schema, first_event_id: int, documents: int) -> bytes:
     """Return the bytes of the table of contents."""
     segment = W3Segment(W3Codec(), INDEX_NAME, doccount=documents, segid=f"{first_event_id:020d}")
+    # No field is scored, so no lengths are kept; Whoosh wants the attribute to be there.
     segment._fieldlengths = {}
     storage = RamStorage()
     TOC(schema, [segment], 1).write(storage, INDEX_NAME)
@@ -85,9 +87,11 @@ def write_stock_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table]
     writer = shard.writer(codec=codec, limitmb=_WRITER_MEGABYTES, compound=False)
     try:
         _add_documents(writer, table, indexed)
+    # Cancelling releases Whoosh's lock and its temporary files, also when the process is asked to stop.
     except BaseException:
         writer.cancel()
         raise
+    # One segment is all there is, and merging would write it again.
     writer.commit(merge=False)
     return _described(fs, folder, table, indexed)
 
@@ -124,6 +128,7 @@ def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFi
     event_ids = table.column(POINTER_COLUMN).to_pylist()
     columns = {name: number_values(table, name) for name in _NUMBERS}
     files, checksums = [], []
+    # Whoosh syncs nothing: each file is made durable and read again for its checksums.
     for name in fs.list(folder):
         fs.sync_file(folder / name)
         data = fs.view(folder / name)

@@ -75,6 +75,7 @@ def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
     events_by_id: dict[tuple[str, int], Event] = {}  # each writer counts its own ids
     visited: set[str] = set()
     frontier = set(uuids)
+    # Invariant: a FlowFile is looked up once; what was visited leaves the frontier, so a cycle ends.
     while frontier and len(events_by_id) <= events_max:
         # Breadth first: one lookup for a whole generation, and one event more than allowed to know that the bound was
         # met.
@@ -106,6 +107,7 @@ def _nodes(events: Iterable[tuple[str, Event]]) -> dict[str, FlowFileNode]:
         writers[event.flowfile_uuid].append(writer)
         for parent in event.parent_uuids:
             for child in event.child_uuids:
+                # An event may name a FlowFile as its own parent; an edge to itself would make it no root.
                 if parent != child:
                     children[parent][child] = None
                     parents[child][parent] = None

@@ -76,6 +76,7 @@ class Conditions:
         Words of a text are wanted side by side where it is exact, anywhere in it where it is not.
         """
         if name is None:
+            # A text without words, such as `---`, can be a value of the other fields only.
             names = [one for one in self._texts if one != TEXT_FIELD.name or words(text)]
             # A text for any field need not be an event type.
             return _any_of([self.equals(one, text, is_exact=is_exact or one == TYPE_FIELD) for one in names])
@@ -147,6 +148,7 @@ class Conditions:
 
     def span(self, name: str, value: object) -> tuple[int, int]:
         """Return the first and the last number that a value of a number or time field means."""
+        # A truth value of JSON is an int in Python, and would pass for 0 or 1.
         if isinstance(value, int) and not isinstance(value, bool):
             return bounded(value), bounded(value)
         if isinstance(value, str) and name in TIME_FIELDS:
@@ -163,6 +165,7 @@ class Conditions:
         try:
             return self.span(name, value)[1]
         except ConditionError as refused:
+            # Marked, so that the message points at the end of the range that is wrong.
             raise ConditionError(refused.what, refused.correction, is_last=True) from None
 
     def _patterned(self) -> None:
@@ -185,7 +188,7 @@ def bounded(number: int) -> int:
 
 
 def short(value: object) -> str:
-    """Return a value as it stands in a message."""
+    """Return a value in the form in which messages show it."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -206,11 +209,13 @@ def _words(text: str, *, is_phrase: bool) -> query.Query:
 
 
 def _pattern(name: str, text: str) -> query.Query:
+    # A star at the end alone is a prefix: a range of terms instead of a comparison with each.
     begin = text[:-1]
     return query.Prefix(name, begin) if text[-1] == "*" and not set(begin) & set("*?[") else query.Wildcard(name, text)
 
 
 def _check_type(text: str) -> None:
+    # A misspelt type would match nothing, and nothing reads as: it never happened.
     if text.upper() not in frozenset(EventType):
         near = did_you_mean(text, EventType)
         quoted = f'event_type:"{text}" looks for a type that custody does not know.'

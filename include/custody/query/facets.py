@@ -16,6 +16,7 @@ from custody.index import DAY, DAY_MS, STANDARD_FIELDS, day_name, identifier_fie
 from custody.query.scan import Scan
 from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of, time_bounds
 
+# A facet has one code a document, so of several terms it would count one only.
 SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
 """Fields that may have several terms an event, or none."""
 Facets = dict[str, Counter[str]]
@@ -56,15 +57,19 @@ def facets_of(
         if live.is_whole(shard) and not len(live.buried_in(shard)):
             try:
                 opened = live.current(shard, needed, old)
+                # The index still knows events whose block is damaged: they would be counted although nobody can read
+                # them.
                 if opened is not None and readable(opened.search(question)).all():
                     shard_counts = {field: opened.facet(question, field) for field in fields}
             except (NotFoundError, CorruptionError, FormatVersionError) as error:
+                # The next query opens the shard anew, and sees it repaired; this one goes on with the logs.
                 live.opened.forget(live.path(shard))
                 notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
         if shard_counts is not None:
             for field, values in shard_counts.items():
                 counts[field].update(values)
             continue
+        # Nothing was added for this shard so far: counts are taken from index or logs, never from both.
         for table in log_tables(shard):
             facets_of_table(counts, table, question, attributes)
     return counts, notices + old.notices()

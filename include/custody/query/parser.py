@@ -77,6 +77,7 @@ _CORRECTIONS = {
 }
 
 
+# Tokens depend on the fields that are indexed, so lark's own lexer, made once for the grammar, cannot cut them.
 class _TokenLexer(Lexer):
     """A lexer for lark that passes on the tokens of custody's own tokenizer."""
 
@@ -166,6 +167,7 @@ def _nodes(children: Iterable[Node | Token]) -> tuple[Node, ...]:
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
+    # LALR: no recursion on the input, and in each state it knows what may follow, which the messages name.
     return Lark(_GRAMMAR, start="query", parser="lalr", lexer=_TokenLexer, transformer=_TreeBuilder())
 
 
@@ -181,6 +183,7 @@ def parse_tree(text: str, known: Collection[str]) -> Node:
     try:
         tree: Any = _parser().parse(tokens)
     except UnexpectedToken as error:
+        # Without lark's own error, which speaks of tokens and states that no user knows.
         raise _unexpected(text, error) from None
     except _Ambiguous as error:
         what = "a space means AND here, and an OR stands beside it."

@@ -105,6 +105,7 @@ class Scan(QueryEvaluator[Mask]):
         """Return the rows whose number lies in a range."""
         numbers, present = self.numbers(name)
         if first is not None:
+            # Absent numbers read as 0, so the mask of what is there decides first.
             present &= numbers >= first
         if last is not None:
             present &= numbers <= last

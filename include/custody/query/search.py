@@ -33,6 +33,7 @@ from custody.query.shard_set import (
     time_bounds,
 )
 
+# Bounds how many shards are opened ahead of a search that may need no more of them.
 _WAVE_MAX = 16
 _Answer = TypeVar("_Answer")
 
@@ -88,6 +89,7 @@ class _Search:
         for shard in self._opened(ordered, pool):
             if not self._may_hold(shard):
                 continue
+            # Shards behind this one hold only older events (or newer ones, oldest first): the page is full.
             if missing is not None and missing <= 0:
                 break
             ids, whole = self._ids_within(shard, missing)
@@ -132,6 +134,7 @@ class _Search:
     def _open_quietly(self, path: Path) -> None:
         try:
             self.live.opened.open(path)
+        # Not remembered here, in a thread of the pool: `_ask` meets the same error and says so once.
         except (NotFoundError, CorruptionError, FormatVersionError):
             return  # reported when the shard is asked
 
@@ -141,6 +144,7 @@ class _Search:
         buried = self.live.buried_in(shard)
         # Hidden events may be among the first matches: ask for as many more as there can be.
         enough = None if limit is None else limit + len(buried)
+        # Otherwise the shard knows events whose log is gone: all its ids are read and compared with the live logs.
         if self.live.is_whole(shard):
             ids = self._ask(
                 shard,
@@ -180,6 +184,7 @@ class _Search:
     def _scan(self, shard: AddShard) -> EventIds:
         """Return the ids of the events of a shard's logs that match, going down."""
         self.explained.scanned += 1
+        # In the order in which an index would give them, each id once.
         return np.unique(self.scan_logs(shard, self.question))[::-1]
 
     def _merge_overlapping(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
@@ -200,6 +205,7 @@ class _Search:
             # Not kept open: it may be rebuilt at any moment, and the next search is to see the new one.
             self.live.opened.forget(path)
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"
+            # A shard is asked twice, for ids and for the total, and would be named twice.
             if notice not in self.notices:
                 self.notices.append(notice)
             return None

@@ -15,6 +15,7 @@ from custody.index import OpenShard, QueryEvaluator, ShardCache, TermSet
 
 TIME = "event_time"
 ALL_TIMES = (-(1 << 63), (1 << 63) - 1)
+# Reversed bounds: no time lies between them, and a union with them changes nothing.
 NO_TIMES = (ALL_TIMES[1], ALL_TIMES[0])
 
 TimeBounds = tuple[int, int]
@@ -66,6 +67,7 @@ class _TimeBoundsOf(QueryEvaluator[TimeBounds]):
         return max(firsts), min(lasts)
 
     def unite(self, parts: Iterable[TimeBounds], terms: Mapping[str, TermSet]) -> TimeBounds:
+        # One term of another field already leaves all times open.
         if terms:
             return ALL_TIMES
         firsts, lasts = zip(NO_TIMES, *parts, strict=True)

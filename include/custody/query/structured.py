@@ -26,6 +26,7 @@ class _Builder:
 
     def build(self, value: object, depth: int = 0) -> query.Query:
         self._count += 1
+        # Checked before the recursion, so that no request reaches Python's own limit.
         if depth > DEPTH_MAX or self._count > CONDITIONS_MAX:
             raise InvalidInputError(
                 f"query: expected at most {CONDITIONS_MAX} conditions, {DEPTH_MAX} in each other, got more."
@@ -112,6 +113,7 @@ def _text(name: str, value: object) -> str:
         raise ConditionError(f"expected a text, got {short(value)}.")
     if name == TEXT_FIELD.name and len(value) > QUERY_CHARACTERS_MAX:
         raise ConditionError(f"expected at most {QUERY_CHARACTERS_MAX} characters, got {len(value)}.")
+    # JSON may spell half a character by an escape; it cannot be encoded, and so cannot be looked for.
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ConditionError(f"expected Unicode text, got half of a character in {short(value)}.")
     return value

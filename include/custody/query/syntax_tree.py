@@ -28,8 +28,10 @@ class QueryError(InvalidInputError):
 
     def pointed(self) -> list[str]:
         """Return two lines: the text around the place, each character one column wide, and a caret below the place."""
+        # Cut around the place: a query may have thousands of characters, and the caret has to stay on the screen.
         start = max(0, self.at - _CONTEXT)
         shown = self.text[start : self.at + _CONTEXT]
+        # Control characters would move the caret away from its place, or act on the terminal.
         plain = "".join(character if character.isprintable() else " " for character in shown)
         before, after = ("…" if start else ""), ("…" if len(self.text) > self.at + _CONTEXT else "")
         return [before + plain + after, " " * (len(before) + self.at - start) + "^"]
@@ -172,6 +174,7 @@ def _leaf(node: Leaf) -> str:
 def _end(text: str | None) -> str:
     if text is None:
         return ""
+    # Anything that the tokenizer would read otherwise is quoted, so that the printed form reads back as the same tree.
     is_plain = text and text.upper() != TO and not any(c.isspace() or c in _ENDS or c in "*?" for c in text)
     return text if is_plain else quoted(text)
 

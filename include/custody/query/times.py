@@ -63,17 +63,20 @@ def parse_time(text: str) -> int:
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
+    # In whole numbers: a float of seconds would be off by a millisecond.
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _english(text: str, now_ms: int) -> TimeSpan | None:
     phrase = text.strip().lower()
     ago = _AGO.fullmatch(phrase)
+    # Whoosh's parser computes with times without a zone; here they all mean UTC.
     now = (_EPOCH + timedelta(milliseconds=now_ms)).replace(tzinfo=None)
     try:
         date = _ENGLISH.date_from(f"-{ago[1]}" if ago else phrase, now)
         if isinstance(date, adatetime | timespan):
             date = date.disambiguated(now)
+    # Whoosh's parser raises any of these for texts that are no times; the caller then reports the text.
     except (ValueError, OverflowError, TypeError, AttributeError):
         return None
     if isinstance(date, datetime):

@@ -1,8 +1,8 @@
 """The tokenizer of the query language: cuts a text into tokens and refuses what can be no token.
 
-What may stand where decides: a field is one of the known names with its colon, a text ends at a space or a bracket, a
-doubled quote stands for itself. Each token knows the field that it belongs to, so that a mistake is reported where it
-was made, with a likely correction.
+The place of a character decides what it means: a field is one of the known names with its colon, a text ends at a
+space or a bracket, a doubled quote means a quote. Each token knows the field that it belongs to, so that a mistake is
+reported where it was made, with a likely correction.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from custody.index import NUMBER_FIELDS, TIME_FIELDS
 from custody.query.syntax_tree import TO, QueryError, did_you_mean, quoted
 
 QUERY_CHARACTERS_MAX = 4096
+# Bounds the recursion over the tree, in every reader of it.
 DEPTH_MAX = 64
 """Brackets and NOTs in each other."""
 
 _WORDS = {"AND", "OR", "NOT"}
+# Operators of other query languages, which would else be looked for as words.
 _FOREIGN = {"ANDNOT": "AND NOT", "ANDMAYBE": None, "REQUIRE": "AND"}
 _BRACKETS = frozenset('()[]{}"')
 _QUOTES = frozenset("\"'")
@@ -28,6 +30,7 @@ _CLOSERS = {"]": "[", "}": "{"}
 _COMPARED = re.compile(r"([^\W\d][\w.\-]*)\s*(==|!=|>=|<=|=~|=|>|<)\s*([^\s()\[\]{}\"']*)")
 _SIGN = re.compile(r"(==|!=|>=|<=|=|>|<|!|\+|-)(.*)", re.DOTALL)
 _RANKING = re.compile(r"(.+)([\^~])\d*(\.\d*)?", re.DOTALL)
+# Not before `//`: a URL is a text and not a field with a value.
 _COLON = re.compile(r"([^:]*):(?!//)")
 _MEANS = {
     ">": "{name}:[{value} TO]",
@@ -208,6 +211,7 @@ class Tokenizer:
             if end < 0:
                 raise self._error("this quote is not closed.", f"Write {quote} where the text ends.", start)
             parts.append(self._text[begin:end])
+            # A quote behind a quote stands for itself; the text goes on behind it.
             if self._text[end + 1 : end + 2] != quote:
                 break
             begin = end + 2
@@ -262,6 +266,7 @@ class Tokenizer:
             raise self._error(f"expected a space behind the range, got {_shown(following)}.", None)
 
     def _opened(self, scope: str | None) -> QueryToken:
+        # NOTs before a bracket count until it closes, those before a condition until its end.
         self._open.append((self._at, scope, self._nots))
         self._nots = 0
         self._deeper()
