@@ -32,6 +32,7 @@ BLOCK_BYTES_MAX = 64 << 20
 _HEADER_BYTES_MAX = 1 << 20
 _BLOCK_HEAD_BYTES = 20  # two numbers of at most ten bytes
 _DEPTH_MAX = 8
+# The shift of the tenth byte: 64 bits need no eleventh.
 _VARINT_BITS_MAX = 63
 _PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
 _HEX = "custody-hex"
@@ -116,6 +117,7 @@ class AvroContainer:
 
     def _block(self, content: bytes, count: int) -> Iterator[AvroRecord]:
         """Yield the records of a block, which must hold them all and nothing else."""
+        # The count is a claim of the file. An event takes a byte at least, so this bounds the loop.
         if not 0 <= count <= len(content):
             raise InvalidInputError(f"expected a block of {count} events, got {len(content)} bytes")
         stream, end = io.BytesIO(content), 0
@@ -157,6 +159,7 @@ def compile_schema(text: bytes) -> ReadRecord:
     from fastavro.read import LOGICAL_READERS
     from fastavro.schema import SchemaParseException
 
+    # The library's table is shared by the whole process; the name is custody's own and disturbs nobody.
     LOGICAL_READERS[f"bytes-{_HEX}"] = lambda data, *_: data.hex()
     try:
         schema = msgspec.json.decode(text)
@@ -207,8 +210,10 @@ def _read_header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
     position = len(MAGIC)
     count, position = read_long(data, position)
     while count:
+        # A negative count is followed by the size of its entries, which is not needed here.
         if count < 0:
             _, position = read_long(data, position)
+        # Bounded by the bytes that are there: the count is only a claim.
         for _ in range(min(abs(count), len(data))):
             name, position = _read_bytes(data, position)
             metadata[name.decode()], position = _read_bytes(data, position)
@@ -276,6 +281,7 @@ def decompress(codec: str, data: bytes) -> bytes:
 
 def _snappy(data: bytes) -> bytes:
     size, shift = 0, 0
+    # Snappy begins with its size, which is checked before memory is taken. Avro puts a CRC-32 behind the data.
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
@@ -295,6 +301,7 @@ def _zstandard(data: bytes) -> bytes:
         return content
 
 
+# Each stops a byte behind the limit: that byte shows that there is more, which is never unpacked.
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": lambda data: data,
     "deflate": lambda data: zlib.decompressobj(-15).decompress(data, BLOCK_BYTES_MAX + 1),

@@ -79,6 +79,7 @@ class InputText:
                 data = self._member.decompress(self._input, self._chunk_bytes)
             except zlib.error as error:
                 return self._damaged(str(error))
+            # What was not unpacked yet, as the output is bounded; it comes before the next bytes of the file.
             self._input = self._member.unconsumed_tail
             if self._member.eof:
                 self._after_member(self._member.unused_data)

@@ -83,6 +83,7 @@ def _outcomes(elements: Iterable[JsonElement | Rejected], format: Format, contex
 
 def _warn_of_one_object(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
     """Warn of a text that is one object: NiFi sends arrays, so this is probably a part of a file."""
+    # Two are read ahead: only the second one shows that the text is more than one object.
     first, second = next(outcomes, None), next(outcomes, None)
     if isinstance(first, Accepted) and second is None:
         message = "expected a JSON array of events or an event a line, got one JSON object; it is kept as one event"
@@ -105,10 +106,12 @@ def read_piece(
     raw: bytes, place: InputPlace, limits: CaptureLimits, *, format: Format, context: Context
 ) -> Iterator[Outcome]:
     """Yield the outcomes of a piece that was rejected before, or stored with a warning."""
+    # A whole file, or the rest of one: it is cut into elements again.
     if place.index is None:
         yield from read_stream(io.BytesIO(raw), limits, format=format, context=context)
     elif format is Format.NIFI_AVRO:
         for outcome in read_stream(io.BytesIO(raw), limits, format=format, context=context):
+            # The piece is a file of one record: the place in it means nothing, that in the first file counts.
             yield type(outcome)(place, outcome.problem, outcome.raw) if isinstance(outcome, Rejected) else outcome
     elif len(raw) > limits.event_bytes_max:
         message = f"expected at most {limits.event_bytes_max} bytes (capture.event_bytes_max), got {len(raw)}"

@@ -22,6 +22,7 @@ from custody.model import UNASSIGNED, Event
 
 NAMESPACE = uuid.UUID("7d9ab0a7-9d1e-5b1c-9c43-6f6f1b3f7c50")
 """Namespace of all uuids that custody makes from names. Part of what is stored: never change it."""
+# Hour and digest make the ordinals that are stored. Never change how: an event read again would count as a new one.
 _HOUR_MS = 3_600_000
 _HOUR_MAX = (1 << 20) - 1  # the year 2089; later hours share its numbers
 _HOUR_SHIFT = 43
@@ -76,6 +77,7 @@ def is_same(one: Event, other: Event) -> bool:
 
 def contradictions(one: Event, other: Event) -> list[str]:
     """Return the fields in which two events of one identity contradict each other; none when they are copies."""
+    # Formats differ in what they can express; only fields that both can express may contradict each other.
     if one.source_format != other.source_format:
         return [name for name in _CORE if _comparable(one, name) != _comparable(other, name)]
     first, second = _content(one), _content(other)
@@ -112,6 +114,7 @@ def _content(event: Event) -> Event:
     }
     if event.source_format in _NIFI:
         changes |= _WITHOUT_LOOKED_UP
+        # `_agree` compares it, since a key may be null in one copy and missing in the other.
         changes["extra"] = None
         changes["updated_attributes"] = _without_nulls(event.updated_attributes)
         changes["previous_attributes"] = _without_nulls(event.previous_attributes)

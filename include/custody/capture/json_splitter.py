@@ -23,6 +23,7 @@ from custody.capture.validate import PIECE_BYTES_MAX, InputPlace, Rejected, exce
 
 OPEN, CLOSE, COMMA = 3, 4, 5
 _QUOTE, _BACKSLASH = 1, 2
+# By single bytes: UTF-8 has none of these inside of another character.
 _KINDS = np.zeros(256, np.uint8)
 for _text, _kind in ((b'"', _QUOTE), (b"\\", _BACKSLASH), (b"[{", OPEN), (b"]}", CLOSE), (b",", COMMA)):
     _KINDS[list(_text)] = _kind
@@ -50,6 +51,7 @@ class JsonStructure:
         is_quote = kinds == _QUOTE
         if len(escaped):
             is_quote &= ~np.isin(positions, escaped, assume_unique=True)
+        # Behind an even number of quotes; what a quote itself counts as does not matter.
         outside = (np.cumsum(is_quote) + self._in_string) % 2 == 0
         steps = np.zeros(len(kinds), np.intp)
         steps[outside & (kinds == OPEN)] = 1
@@ -58,6 +60,7 @@ class JsonStructure:
         is_boundary = outside & (
             ((kinds == COMMA) & (depths == level))
             | ((kinds == OPEN) & (depths == level))
+            # Also below the level: a bracket too many is a boundary, where the structure breaks off.
             | ((kinds == CLOSE) & (depths <= level - 1))
         )
         if len(kinds):
@@ -112,6 +115,7 @@ class _Piece:
             bare = data.lstrip(_SPACE)
             self.offset = offset + len(data) - len(bare)
             data = bare
+        # Beyond the bound only the size is counted: a message needs no more.
         room = PIECE_BYTES_MAX - self._content.tell()
         self._content.write(data if len(data) <= room else data[:room])
         self.size += len(data)
@@ -231,6 +235,7 @@ class JsonSplitter:
             self._piece.add(chunk[start:end], self._offset + start)
             size, offset, raw = self._piece.size, self._piece.offset, self._piece.raw()
             self._piece = _Piece()
+            # Without the blanks at the end, as far as the end was kept.
             size = len(raw) if size <= PIECE_BYTES_MAX else size
         else:
             raw = chunk[start:end].lstrip(_SPACE)
@@ -301,6 +306,7 @@ class JsonSplitter:
 def _is_lines(head: bytes) -> bool:
     """Whether there is one object a line: the first line is a whole object, or the second begins like another one."""
     line, newline, rest = head.partition(b"\n")
+    # A first line that is longer than the head counts as a whole object.
     if not newline:
         return True
     try:

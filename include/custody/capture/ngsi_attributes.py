@@ -149,6 +149,7 @@ def _linked(name: str, raw: msgspec.Raw) -> Attribute:
     if key is None and ("coordinates" in document or "type" not in document):
         return Attribute(name, "GeoProperty" if "coordinates" in document else "Property", value)
     kind = _text(name, "type", document) or _TYPES[key or "value"]
+    # Concise notation leaves the type out; a geometry shows by its coordinates.
     if key == "value" and "type" not in document and b'"coordinates"' in bytes(document[key]):
         kind = "GeoProperty"
     parts = {part: item for part, item in document.items() if part not in ("type", key, "@context")}

@@ -82,6 +82,7 @@ def split_envelope(raw: bytes) -> tuple[bytes, dict[str, str]]:
 
 
 def _open_envelope(raw: bytes) -> _Envelope:
+    # Only checks the UTF-8: parts that stay raw are checked nowhere else.
     raw.decode()
     envelope = _Envelope(msgspec.Raw(raw))
     document = object_members("body", envelope.body)
@@ -109,6 +110,8 @@ def _event(arrived: ArrivedNotification, entity: Entity, digest: str, context: C
     service, path = notification.service or _DEFAULT_SERVICE, entity.path or _DEFAULT_PATH
     time, time_source = _time(arrived)
     subscription = notification.subscription
+    # Part of the ordinals and uuids that are stored: with another list, a notification read again would count as new. A
+    # copy arrives at another time, so that time is left out.
     identity = [
         *(service, path, subscription, notification.id, notification.correlator),
         *(str(entity.index), entity.id, entity.type, digest, None if time_source == "arrival" else str(time)),

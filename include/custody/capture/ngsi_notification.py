@@ -70,7 +70,7 @@ class Notification:
 
     @property
     def size(self) -> int:
-        """How many entities it has, the broken ones counted."""
+        """The number of its entities, the broken ones counted."""
         return len(self.entities) + len(self.broken)
 
 
@@ -141,6 +141,7 @@ def read_notification(
         InvalidInputError: as `open_notification` and `read`, or it is nested too deep, or an id is too long.
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no JSON.
     """
+    # Before anything is decoded: a decoder needs a stack as deep as its input.
     check_depth(body)
     notification = open_notification(body, assumed=assumed).read(headers, shape=shape)
     check_shared(notification)

@@ -39,6 +39,7 @@ def read_avro(text: InputText, *, event_bytes_max: int, node: str | None = None)
         yield rejected(place, code, message, rest)
         return
     if text.cut:
+        # The text ended early, between two blocks: all events so far are whole, and the end is reported.
         code, message = text.cut
         yield rejected(InputPlace(index, container.offset), code, message, b"")
 

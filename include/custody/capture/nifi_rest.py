@@ -19,6 +19,7 @@ from custody.errors import InvalidInputError
 from custody.model import ContentClaim, Event
 
 SOURCE_FORMAT = "nifi-rest"
+# With a bounded number of blanks, so that a match fits into the window of `split_within`.
 LIST_KEY = re.compile(rb'"provenanceEvents"\s{0,1000}:\s{0,1000}(?=\[)')
 """Stands before the events in the answer to a query."""
 

@@ -3,7 +3,7 @@
 The run is a FlowFile whose uuid is the run id. A dataset is a FlowFile whose uuid is made from its namespace and
 name, and its version where the version facet names one; so what one run writes and another reads is one node of the
 lineage. Outputs count as made once a run completes or says so while it runs; a run that starts, fails or is aborted
-has no children. Where an event names datasets on one side only, the run itself stands on the other, since a run may
+has no children. Where an event names datasets on one side only, the run itself takes the other, since a run may
 name its inputs when it starts and its outputs when it completes. The whole event is kept in `Event.extra`.
 """
 
@@ -102,8 +102,10 @@ def _event(document: Document, compact: str) -> Event:
         platform="openlineage",
         source_format=SOURCE_FORMAT,
         source_node=f"openlineage:{namespace}",
+        # These parts make ordinals that are stored: never change them, nor their order.
         source_ordinal=digest_ordinal(["openlineage", namespace, name, run_id, kind, said], time),
         source_event_id=f"{run_id}/{kind}/{said}",
+        # Put together as text: decoding and encoding would change numbers.
         extra=f'{{"openlineage":{compact}}}',
     )
 

@@ -71,7 +71,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known about events apart from their own bytes."""
+    """Facts about events that their own bytes do not tell."""
 
     node: str | None = None
     """Names the source of events that do not name it themselves."""
@@ -93,6 +93,7 @@ def validate_element(
     try:
         check_depth(raw, DEPTH_MAX + 1)  # the envelope of a notification adds a level
         if not raw.startswith(b"{"):
+            # Raises for what is no JSON at all, which is another problem than a value that is no object.
             msgspec.json.decode(raw)
             yield rejected(place, "not-an-object", f"expected a JSON object, got {excerpt(raw)}", raw)
             return

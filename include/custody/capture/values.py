@@ -42,6 +42,7 @@ def parse_iso(key: str, text: str) -> int:
             seconds, digits, zone = match.groups()
             zone = "+00:00" if zone in (None, "Z", "z") else zone
             return _milliseconds(datetime.fromisoformat(seconds + zone)) + int(((digits or "") + "000")[:3])
+    # The form is right and the date is none, such as February 30: the error below says so, too.
     except (ValueError, OverflowError):
         pass
     raise InvalidInputError(f"{key}: expected a time such as 2026-01-31T09:30:00.000Z, got {text[:40]!r}")
@@ -85,6 +86,7 @@ def integer(key: str, value: object) -> int:
     """Return a whole number; JSON may write it with a point."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    # To Python a bool is an int, to JSON it is not.
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong(key, "a whole number", value)
     return value

@@ -1,4 +1,4 @@
-"""Deduplication: which events of a source are stored already.
+"""Deduplication: finds the events of a source that are stored already.
 
 An event is known by its key, the source node and the node's own number of the event. All writers of the repository are
 searched, not only the slots of this process: an event is stored once however it came in, also when slots were renamed
@@ -32,11 +32,12 @@ Column = npt.NDArray[np.int64]
 Key = tuple[str, int]
 _COLUMNS = ["event_id", "source_node", "source_ordinal"]
 _NO_KEYS = EVENT_SCHEMA.empty_table().select(_COLUMNS)
+# Counted in logs: of each, only three columns are held.
 _LOGS_CACHED = 16
 
 
 class StoredAt(NamedTuple):
-    """Where an event is stored."""
+    """The place of a stored event: its writer and its id there."""
 
     writer: str
     event_id: int
@@ -44,7 +45,7 @@ class StoredAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What one writer had stored at one moment: its logs, and the keys in its journals."""
+    """The stored events of one writer at one moment: its logs, and the keys in its journals."""
 
     workspace: Workspace
     logs: tuple[AddFile, ...]
@@ -154,6 +155,7 @@ class StoredKeys:
 
         def read(moment: Moment) -> _View:
             paths = [path for group in moment.waiting for path in group.sealed]
+            # Open journals grow, so they are read again each time. Those of groups that became live meanwhile drop out.
             sealed = {path: former_sealed.get(path) or _keys_of(workspace, path) for path in paths}
             growing = [_keys_of(workspace, path) for group in moment.waiting for path in group.open]
             tail = pa.concat_tables([_NO_KEYS, *sealed.values(), *growing])
@@ -164,6 +166,7 @@ class StoredKeys:
     def _tables(self, node: str, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
         for view in self._views:
             writer = view.workspace.writer
+            # The catalog has the bounds of each source's ordinals in each log, so most logs stay unread.
             for file in view.logs:
                 if any(s.node == node and s.first_ordinal <= last and first <= s.last_ordinal for s in file.sources):
                     yield writer, self._keys(view, file)
@@ -204,6 +207,7 @@ class SortedRuns:
             parts.insert(0, self._runs.pop())
             length += len(parts[0][0])
         keys = np.concatenate([part[0] for part in parts])
+        # Stable, with older runs in front: of equal numbers the newest is the last, which `find` takes.
         order = np.argsort(keys, kind="stable")
         self._runs.append((keys[order], np.concatenate([part[1] for part in parts])[order]))
 
@@ -211,8 +215,10 @@ class SortedRuns:
         """Return the values of those numbers that were added."""
         searched = np.array(numbers, np.int64)
         values_by_number: dict[int, int] = {}
+        # The oldest run first, so that a newer value replaces an older one.
         for keys, values in self._runs:
             places = np.searchsorted(keys, searched, side="right") - 1  # the newest of equal ones
+            # A number below all keys has place -1, which would mean the last key: so it is excluded first.
             hits = (places >= 0) & (keys[places] == searched)
             values_by_number.update(zip(searched[hits].tolist(), values[places[hits]].tolist(), strict=True))
         return values_by_number

@@ -92,6 +92,7 @@ class FileTally:
         )
 
 
+# Beside `capture.batch_events`, which bounds batches of small pieces only.
 _BATCH_BYTES_MAX = 16 << 20
 _URL_SCHEMES = ("http", "https")
 """Of the place that a receiver's entries came from."""
@@ -162,6 +163,7 @@ class Ingest:
                 format = format or detect_file(stream)
                 outcomes = read_stream(stream, self._limits, format=format, context=context)
                 return self._take(outcomes, FileTally(name, format, node), lambda: progress(stream.tell()))
+        # Of custody's own files, and says so itself. Any other OSError comes from the input file.
         except StorageError:
             raise
         except OSError as error:
@@ -227,6 +229,7 @@ class Ingest:
             self._stored_keys.forget()
             raise
         finally:
+            # The turn ends with the file, so that ingests that wait for its sources can go on.
             self._source_locks.end()
         return tally.report(self._writer.name)
 
@@ -243,6 +246,7 @@ class Ingest:
             tally.stored += len(fresh)
             tally.first = ids.start if tally.first is None else tally.first
             tally.last = ids.stop - 1
+        # Warnings are kept behind the acknowledgement: each of them says that its event is stored.
         for item in fresh:
             for problem in item.warnings:
                 tally.warned += 1

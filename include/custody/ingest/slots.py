@@ -77,7 +77,10 @@ class SlotWriter(JournalWriter):
             InvalidInputError: an event breaks a rule; nothing was stored.
             ClosedError, BackpressureError, StorageError: as of `append`.
         """
+        # Before the content is stored, so that a refused event leaves none behind.
         require_valid(events)
+        # The content first. A crash in between leaves a content that no event refers to, which retention removes, and
+        # never an event without its content.
         stored = self.content.put(content) if isinstance(content, bytes) else self.content.put_stream(content)
         return self.append([with_content(event, stored) for event in events])
 
@@ -87,6 +90,7 @@ class SlotWriter(JournalWriter):
             if self._content is not None:
                 self._content.close()
         finally:
+            # The name is released whatever becomes of the contents: a slot that stays taken would block others.
             super().close()
 
 
@@ -156,6 +160,7 @@ def _take_any(fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[
     """Take the first free slot; None when others were faster with all of them."""
     lost = 0
     while True:
+        # Checked before they are locked: a lock waits up to a second for processes that only check.
         taken = set(taken_slots(fs, settings))
         free = [name for name in slots if name not in taken]
         if not free:

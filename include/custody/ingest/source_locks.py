@@ -21,6 +21,8 @@ from custody.vfs import FileSystem
 # Part of what ingests of all versions agree on, as is the digest below: add no stripes.
 STRIPES = 16
 _POLL_SECONDS = 0.02
+# Each change of turns makes others read again what is stored, so a turn lasts for many batches. A much
+# longer one would keep others out.
 _HOLD_SECONDS = 5.0
 _GAP_SECONDS = 0.05
 """Longer than the others' interval between two attempts, so that a long ingest does not keep them out."""
@@ -81,6 +83,7 @@ class SourceLocks:
 
     def forget(self) -> None:
         """Unlock everything and trust no mark: what is stored is not known any more."""
+        # With a new mark, the next turn finds a foreign one and reads anew what is stored.
         self._mark = uuid.uuid4().hex.encode()
         self.end()
 

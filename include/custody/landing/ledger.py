@@ -15,7 +15,9 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.format.checked_json import is_changed, with_checksum
 from custody.vfs import FileSystem
 
+# Of an entry on disk; part of its format.
 _VERSION = 1
+# Digits of the digest that name the folder: 256 folders. Part of the layout: with another number no entry is found.
 _FAN_OUT = 2
 
 

@@ -17,6 +17,7 @@ from custody.format.names import name_as_text, text_as_name
 from custody.landing.ledger import LandingLedger, LedgerEntry
 from custody.vfs import FileSystem
 
+# Eleven years of folders an hour; each folder costs a listing.
 _FOLDERS_MAX = 100_000
 _STEPS = (
     ("%M", timedelta(minutes=1)),
@@ -82,6 +83,7 @@ def _moments(template: str, interval: Interval) -> Iterator[datetime]:
     yield interval.start
     if not parts:
         return
+    # The finest part decides. Months and years are walked day by day, as their lengths differ; a folder counts once.
     step = next((step for part, step in _STEPS if part in parts), timedelta(days=1))
     moment = interval.start.replace(second=0, microsecond=0)
     if step >= timedelta(hours=1):
@@ -110,6 +112,7 @@ class LandedFile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waits(self) -> bool:
         """Whether the file is complete, and was not ingested in its present state."""
+        # By size and time, not by content: reading the file is what the ledger spares.
         same = self.taken is not None and (self.taken.bytes, self.taken.modified_ms) == (self.bytes, self.modified_ms)
         return self.is_quiet and not same
 

@@ -81,6 +81,7 @@ class Quota:
             return 0  # it has just been removed
 
 
+# As `entry_key` makes them. A key that a user gives becomes part of a path only if it looks like this.
 _KEY = re.compile(r"[0-9a-f]{16}")
 
 
@@ -162,6 +163,7 @@ class Quarantine:
             format=format,
         )
         encoded = encode_entry(entry)
+        # Behind the look for the same entry: a repeated rejection takes no room.
         if self._quota is not None and not always:
             self._quota.take(len(raw) + len(encoded))
         self._fs.make_directory(self._folder)
@@ -198,6 +200,7 @@ class Quarantine:
         """Return the piece as it was; raises CorruptionError when its bytes have changed."""
         data = self._fs.read(self._path(key, "raw"))
         entry = self.get(key)
+        # A piece is resubmitted from here: changed bytes must not become events.
         if hashlib.sha256(data).hexdigest() != entry.sha256:
             raise CorruptionError(f"{self._path(key, 'raw')}: expected SHA-256 {entry.sha256}, got other bytes")
         return data
@@ -225,6 +228,8 @@ class Quarantine:
 
 def entry_key(sha256: str, code: str, file: str, index: int | None, offset: int) -> str:
     """Return the key of a piece with this digest, rejected for this reason, at this place."""
+    # The file's name without its folder: the same file from another place adds nothing. The digest is a name on disk:
+    # with another one, every piece would be kept again.
     identity = msgspec.json.encode([sha256, code, Path(file).name, index, offset])
     return hashlib.sha256(identity).hexdigest()[:16]
 

@@ -1,1 +1,1 @@
-"""Room `read`: from the files of the writers to events: reading, searching, SQL and time travel."""
+"""Room `read`: events from the files of the writers, by reading, searching, SQL and time travel."""

@@ -33,6 +33,7 @@ from custody.workspace import Workspace
 
 EventIds = npt.NDArray[np.int64]
 _CHUNKS_MAX = 64
+# Of a journal's file, as is the order of its first two records; part of the format.
 _PREAMBLE_BYTES = 8
 _HEAD_RECORDS = 2  # the header and the schema
 
@@ -58,6 +59,7 @@ class LiveLogs:
         if not self.files:
             return np.full(len(event_ids), -1, np.int64)
         numbers = np.searchsorted(self.firsts, event_ids, side="right") - 1
+        # An id below the first log has number -1. It is compared with the last log then, and gets -1 either way.
         holders: npt.NDArray[np.int64] = np.where(event_ids <= self.lasts[numbers], numbers, -1)
         return holders
 
@@ -84,7 +86,7 @@ class _OpenJournal:
 
 
 class TailCache:
-    """DecodedJournal journals, within a bound of bytes."""
+    """Cache of decoded journals, within a bound of bytes."""
 
     def __init__(self, cache: BoundedCache[Hashable, object]) -> None:
         self._cache = cache
@@ -103,6 +105,7 @@ class TailCache:
         Raises:
             StorageError: a journal is gone: it was sealed or swept in this moment.
         """
+        # So that no group gives an empty table: pyarrow cannot join none.
         tables = [EVENT_SCHEMA.empty_table()]
         for group in groups:
             decoded = self._sealed_group(fs, group) if group.is_sealed else self._open_group(fs, group)
@@ -110,12 +113,14 @@ class TailCache:
                 on_damage(damage)
             for version, columns in decoded.newer:
                 on_damage(NewerColumns.of((*group.sealed, *group.open)[0], version, columns))
+            # The lock is looked at only where an end is torn: a live writer's last record may just be on its way.
             for damage in decoded.torn if decoded.torn and not is_writer_live() else ():
                 on_damage(damage)
             tables.append(decoded.table)
         return pa.concat_tables(tables)
 
     def _sealed_group(self, fs: FileSystem, group: Group) -> DecodedJournal:
+        # By the group's journals: once all are sealed, nothing is added to it any more.
         cached = self._cache.get(group.sealed)
         if isinstance(cached, DecodedJournal):
             return cached
@@ -124,7 +129,7 @@ class TailCache:
             return decoded  # read anew the next time: it may be whole again
         # By the paths: the name of a sealed journal is never used again.
         self._cache.put(group.sealed, decoded, decoded.table.nbytes)
-        # The group stands for its journals from now on, under both of their names.
+        # From now on the group replaces its journals, under both of their names.
         for path in group.sealed:
             if len(group.sealed) > 1:
                 self._cache.drop((path,))
@@ -147,6 +152,7 @@ class TailCache:
     def _open(self, fs: FileSystem, path: Path) -> DecodedJournal:
         cached = self._cache.get((path,))
         if isinstance(cached, _OpenJournal):
+            # Nothing was appended. Where the end was torn, size alone does not tell whether it has become whole.
             if cached.intact_bytes == cached.size == fs.size(path):
                 return cached.decoded
             grown = _grow(path, fs.read(path), cached)
@@ -182,6 +188,7 @@ class Caches:
         if former is not None and state.revision < former[0].revision:
             return logs  # somebody looks at the past: what is live today stays open
         self._states[home] = state, logs
+        # Logs that are live no more are closed: their disk space is only freed then, once retention has deleted them.
         listed = {(home / file.path, file.sha256) for file in logs.files}
         for key in self.logs:
             if key[0].is_relative_to(home) and key not in listed:
@@ -198,6 +205,7 @@ class Caches:
         key = path, file.sha256
         log = self.logs.get(key)
         if log is None:
+            # By path and digest: a log that was written anew under its name is another one.
             log = EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256, cache=self.decoded)
             # Loaded before it is kept, so that a log that is damaged or gone is tried anew the next time.
             log.load()
@@ -207,6 +215,7 @@ class Caches:
 
 # The caches live as long as their file system, which nothing in them refers to.
 _CACHES: WeakKeyDictionary[FileSystem, Caches] = WeakKeyDictionary()
+# Only while caches are made: they are safe between threads themselves.
 _LOCK = Lock()
 
 

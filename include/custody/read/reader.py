@@ -80,6 +80,7 @@ def get_many(
     # Only now: most reads by id find everything in live logs, and need no look at the journals.
     if view is None and (holders < 0).any():
         view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, ids[holders < 0]))
+        # The snapshot has a state of its own, perhaps a newer one: what became live meanwhile has a log now.
         live = caches.live(workspace, view.state)
         holders = live.holders(ids)
     tables = []
@@ -139,6 +140,7 @@ def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot)
     holders = live.holders(ids)
     blocks = 0
     for number in np.unique(holders[holders >= 0]).tolist():
+        # Damage was reported when the events were read. Here it only makes a count smaller.
         log = open_log(workspace, live.files[number], lambda _: None)
         if log is not None:
             firsts = log.toc.blocks["first_event_id"].astype(np.int64)
@@ -213,6 +215,7 @@ def _walk(
         with attempt as moment:
             state, live = moment.state, caches_of(workspace).live(workspace, moment.state)
             parts: list[AddFile | Group] = [*live.files, *_groups_from(moment.waiting, position)]
+            # Logs and groups are walked together: a group may wait longer than those behind it.
             parts.sort(key=lambda part: part.first_event_id)
             report_absent(workspace, state, on_damage)
             for part in parts:
@@ -225,15 +228,18 @@ def _walk(
                     log = open_log(workspace, part, on_damage) if is_wanted(part) else None
                     for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
                         yield visible_events(state, _from(table, position))
+                    # Also for a log that was left out: another attempt must not come back to it.
                     position = part.last_event_id + 1
 
 
 def _from(table: pa.Table, first_event_id: int) -> pa.Table:
+    # Ids go up within a table, so a slice is enough, which copies nothing.
     return table.slice(int(np.searchsorted(table.column("event_id").to_numpy(), first_event_id)))
 
 
 def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:
     """Return the groups that may hold events with these ids."""
+    # How far a group reaches is unknown without reading it, so it may hold all ids up to the next group.
     firsts = np.array([group.first_event_id for group in waiting], np.int64)
     numbers = np.unique(np.searchsorted(firsts, event_ids, side="right") - 1)
     return [waiting[number] for number in numbers.tolist() if number >= 0]
@@ -241,5 +247,6 @@ def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:
 
 def _groups_from(waiting: list[Group], first_event_id: int) -> list[Group]:
     """Return the groups that may hold events from an id on."""
+    # All that begin later, and the one before them, which may reach beyond the id.
     later = [group for group in waiting[1:] if group.first_event_id > first_event_id]
     return waiting[len(waiting) - len(later) - 1 :] if waiting else []

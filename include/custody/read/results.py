@@ -27,6 +27,7 @@ from custody.rollover import stray_journals
 from custody.workspace import Workspace
 
 _RANGES_SHOWN = 5
+# Twice as quick as 15,000 at a time (docs/design/012-reading.md).
 _EVENTS_TOGETHER = 512
 
 
@@ -72,6 +73,7 @@ class Notices:
         """Take note of it, or raise."""
         if isinstance(damage, Absence):
             self.absent.append(damage)
+        # An absence is never raised: nobody knows whether the missing container holds anything that is asked for.
         elif self._strict:
             refuse(damage)
         self._texts[str(damage)] = None
@@ -140,7 +142,7 @@ class EventStream(Iterator[Event]):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What could not be read so far."""
+        """Notices of what could not be read so far."""
         return tuple(self._notices)
 
     def tables(self) -> Iterator[pa.Table]:
@@ -161,6 +163,7 @@ def report_absent(workspace: Workspace, state: CatalogState, on_damage: OnDamage
 
 def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Absence]:
     """Yield the journals whose events are not the writer's, though they lie among its own."""
+    # Other events under the same ids: no step touches them, and no answer may mix them in.
     foreign = workspace.foreign_groups()
     if foreign:
         paths = [path for group in foreign for path in (*group.sealed, *group.open)]
@@ -191,6 +194,7 @@ def _unheld(workspace: Workspace, state: CatalogState) -> str:
         waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]
         # Ids of waiting events were given out, so the missing container may hold any behind them.
         behind = max(state.next_event_id, count_pending(workspace.fs, waiting).next_event_id)
+    # This text explains an absence, and must not fail over another file.
     except (CustodyError, OSError):
         return "an unknown part, as other files cannot be read"
     shown = ", ".join(f"{first} to {last}" for first, last in ranges[:_RANGES_SHOWN])
@@ -204,6 +208,7 @@ def _of_journals(workspace: Workspace, paths: Sequence[Path], what: str) -> Abse
     folders = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
     try:
         held = count_pending(workspace.fs, [Group(workspace.writer, 0, tuple(paths), ())])
+    # A journal that cannot be read now: the notice says less, and the answer goes on.
     except StorageError:
         count, last = "events", None
     else:

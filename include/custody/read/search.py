@@ -175,11 +175,13 @@ def search(
     expected = page.offset + page.limit
     # One writer gives the whole page; of several, each is likely to give its share.
     at_a_time = page.limit if len(places) == 1 else -(-expected // max(len(places), 1))
+    # One more than is asked for: it shows whether another page follows.
     matches = [WriterMatches(source, request, place, expected + 1, max(at_a_time, 1)) for source, place in places]
     events = _page(matches, page)
     has_more = [one.has_more() for one in matches] if page.limit else []
     for one in matches:
         one.explain()
+    # Behind `has_more`, which passes over what cannot be read: the next page does not meet it again.
     cursor = _encoded(_Cursor(page.oldest_first, {one.writer: one.place for one in matches}))
     return SearchResult(
         sum(one.total for one in matches),
@@ -213,7 +215,7 @@ def count_facets(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What every writer is searched for."""
+    """The query and the order of its results, the same for every writer."""
 
     shards: ShardCache
     question: query.Query
@@ -250,6 +252,7 @@ class WriterMatches:
         self._waiting = np.sort(_matching(source.tail, source.tail_scan, request.question))[::-1]
         self._ids: EventIds = np.empty(0, np.int64)
         """Ids that were found behind those of the chunk."""
+        # True until a window of ids comes back that is not full.
         self._may_follow = True
         answer = self._find_ids(is_first=True)
         self.total = (answer.total or 0) + len(self._waiting)
@@ -363,7 +366,7 @@ class WriterMatches:
 
 
 class _Cursor(msgspec.Struct, frozen=True):
-    """For each writer the id of the event behind which the next page begins; what the text of a cursor holds."""
+    """For each writer the id of the event behind which the next page begins: the content of a cursor's text."""
 
     oldest_first: bool
     places: dict[str, int]
@@ -420,6 +423,7 @@ def _take_next(matches: Sequence[WriterMatches], page: Page) -> StoredEvent | No
 
 
 def _encoded(cursor: _Cursor) -> str:
+    # Hex needs no quoting, neither in a URL nor in a shell.
     return msgspec.json.encode(cursor).hex()
 
 

@@ -70,6 +70,7 @@ TRANSACTIONS_SCHEMA = pa.schema(
     ]
 )
 _COUNTED_ACTIONS = ("add_file", "add_shard", "remove_file", "remove_shard")
+# Each attempt looks the logs up anew. Ten misses mean that logs go as fast as queries start.
 _ATTEMPTS = 10
 _TABLES = ("events", LOGS, TRANSACTIONS)
 
@@ -114,7 +115,7 @@ class SqlResult:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What could not be read and was left out."""
+        """Notices of what could not be read and was left out."""
         return tuple(self._sources.notices)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -154,6 +155,7 @@ class SqlResult:
                 transactions = found.transactions() if is_read else TRANSACTIONS_SCHEMA.empty_table()
                 tables = {LOGS: found.logs, TRANSACTIONS: transactions}
                 self._schema = self._engine.start(QueryInput(found.parts, found.tail, found.hidden, tables))
+        # The engine runs already: it must not outlive a failed start.
         except BaseException:
             self.close()
             raise
@@ -165,6 +167,7 @@ class SqlResult:
             yield
         except EngineFailedError as error:
             # The engine does not know what it read: a query that fails over a damaged block fails with any message.
+            # Only now, after a failure: checking all blocks first would read every log from end to end for one column.
             for damage in self._sources.damage():
                 raise CorruptionError(f"{damage} The option --skip-damaged leaves it out.") from error
             # No block is damaged, so the query itself failed.
@@ -236,6 +239,7 @@ class SqlSources:
         log = open_log(workspace, file, self.notices)
         if log is None or not self._is_there(workspace, file):
             return
+        # Remembered, because the engine does not know what it read when it fails.
         self._files.append((workspace, file))
         columns = log.schema.names
         yield LogPart(
@@ -315,6 +319,7 @@ def _read_each(workspace: Workspace, first: int, last: int) -> tuple[list[Transa
         except (CorruptionError, NotFoundError) as error:
             problems[item.revision] = Damage(Path(where), None, None, None, str(error))
             continue
+        # Name and content must agree: an object under the name of another one proves nothing.
         if (transaction.revision, transaction.uuid) == (item.revision, item.uuid.bytes):
             readable[item.revision] = transaction
             del problems[item.revision]

@@ -61,6 +61,7 @@ def _later_tombstones(workspace: Workspace, revision: int, newest: int) -> dict[
     if revision == newest:
         return {}
     actions = (action for each in workspace.catalog.timeline(revision + 1, newest) for action in each.actions)
+    # Remnants stay out: they only say what was erased already, and hide nothing.
     stones = (action.add_tombstone for action in actions if action.HasField("add_tombstone"))
     return {stone.id.hex(): stone for stone in filterfalse(is_remnant, stones)}
 

@@ -44,6 +44,7 @@ def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
         affecting = [stone for stone in stones if may_match(stone, *bounds)]
         if not affecting:
             continue
+        # The tombstones are part of the key: another one changes the answer. A log with one digest never changes.
         key = ("hidden", workspace.paths.home, file.path, file.sha256, names)
         ids = caches.decoded.get(key)
         if not isinstance(ids, np.ndarray):
@@ -88,6 +89,7 @@ def _hidden_in(
 
 def _bounds(damage: Damage, file: AddFile, log: EventLog | None) -> tuple[int, int, int, int]:
     """Return the first and last id, and the first and last time in ms, of what cannot be read of a log."""
+    # Damage that names no block counts for the whole log.
     if log is None or damage.block is None or damage.first_event_id is None or damage.last_event_id is None:
         return file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms
     block = log.toc.blocks[damage.block]

@@ -46,6 +46,7 @@ def container_statuses(settings: Settings, fs: FileSystem | None = None) -> list
         states = writer_states(fs, settings.containers, writer)
         here = {state.container: root for root, state in states.items()}
         places = {identity: place for state in states.values() for identity, place in state.containers.items()}
+        # A container that is here counts with its present place; only of missing ones the last known place is shown.
         places |= {identity: str(root) for identity, root in here.items()}
         for identity, place in sorted(places.items(), key=lambda item: item[1]):
             root = here.get(identity)
@@ -84,6 +85,7 @@ def forget_container(settings: Settings, identity: str, fs: FileSystem | None = 
                 "To stop using it, take its folder out of repository.containers once its journals are swept."
             )
     for status in statuses:
+        # The states of the containers belong to the writer while it lives.
         with fs.lock(lock_path(settings.containers, status.writer)):
             drop_container(fs, settings.containers, status.writer, identity)
     return [status.writer for status in statuses]
@@ -109,6 +111,7 @@ def claim_writer_name(
     roots = settings.containers
     states = check_containers(fs, roots, writer)
     fs.make_directory(lock_path(roots, writer).parent)
+    # No process of this machine starts under the name meanwhile.
     with fs.lock(lock_path(roots, writer)):
         for root in roots:
             # The folder is what makes a container without a state recognisable as the writer's.
@@ -121,6 +124,7 @@ def claim_writer_name(
         # First the epoch, which refuses the other machine's commits: only then the greatest id is final.
         if workspace.catalog.load().revision >= 0:
             workspace.catalog.begin_epoch()
+        # Units that wait become live later: their ids lie above those of the catalog.
         staged = [log.last_event_id + 1 for manifest in workspace.manifests() for log in manifest.logs]
         first = max([workspace.catalog.load().next_event_id, *staged])
         return workspace.incarnations.claim_anew(members, first, clock)

@@ -42,6 +42,7 @@ def clean_contents(
     """Find the files that no event refers to and that are old enough; delete them with `apply`."""
     unused = unused_claims(workspaces, settings, clock)
     paths = [item.path(settings.store) for item in unused]
+    # Before the removal. Another pass may have removed some of them since they were listed.
     size = sum(fs.size(path) for path in paths if fs.exists(path))
     if apply:
         drop_unused(workspaces, settings, fs, clock)

@@ -32,6 +32,7 @@ def shares(files: Sequence[LandedFile], count: int) -> list[list[LandedFile]]:
     """Deal files out to at most `count` workers, so that each gets about as many bytes; each keeps their order."""
     dealt: list[list[int]] = [[] for _ in range(min(count, len(files)))]
     sizes = [0] * len(dealt)
+    # The largest files first, each to the worker that has least: small ones then fill the gaps.
     for place in sorted(range(len(files)), key=lambda place: -files[place].bytes):
         least = sizes.index(min(sizes))
         dealt[least].append(place)
@@ -68,6 +69,7 @@ def _ingest_one(
     started = time.monotonic()
     try:
         report = work.file(file.path, node=node)
+        # Behind the acknowledgement: a crash in between costs a second reading, which stores nothing twice.
         ledger.add(file.path, _entry(file, report, clock.now_ms(), run_id))
     except CustodyError as error:
         _log.exception("%s", file.file)
@@ -84,6 +86,7 @@ def _failed(file: LandedFile, error: CustodyError) -> UnitReport:
 def _entry(file: LandedFile, report: FileReport, now_ms: int, run_id: str | None) -> LedgerEntry:
     return LedgerEntry(
         file=file.file,
+        # Size and time as the scan saw them: a file that grew while it was read is taken again.
         bytes=file.bytes,
         modified_ms=file.modified_ms,
         writer=report.writer,

@@ -133,6 +133,7 @@ class Repository:
         from custody.ingest.slots import take_slot
 
         with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
+            # Journals know the ids that wait; those that are live, whose journals are swept, only the catalog knows.
             writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
             yield writer
 
@@ -180,6 +181,7 @@ class Repository:
             BackpressureError: too much waits to be rolled over.
             StorageError: the disk refused; it is unknown which events survive.
         """
+        # Into a list, because an iterator would be empty after the check.
         chosen = list(events)
         require_valid(chosen)
         with self.writer(wait_seconds=wait_seconds) as writer:
@@ -238,6 +240,7 @@ class Repository:
                 f"{'writer' if len(answers) == 1 else 'none of the writers'} {names} has no event {event_id}."
                 + "".join(unread)
             )
+        # Each writer counts ids of its own, and to take one of them would be a guess.
         if len(matching) > 1:
             names = ", ".join(repr(name) for name, _ in matching)
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_THE_WRITER}")
@@ -515,6 +518,7 @@ class Repository:
         attempt = Attempt.new("custody-recover")
         done = {}
         for item in self.workspaces():
+            # Recovery removes what no transaction lists, so no step of a rollover may work beside it.
             with rollover_lease(item, attempt, take_over=take_over) as workspace:
                 report = recover(workspace)
                 if adopt:
@@ -617,6 +621,7 @@ class Repository:
         from custody.rollover import rebuild_shard
 
         missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
+        # All names are checked before the first shard is built, which may take minutes.
         if missing:
             raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
         attempt = Attempt.new("custody-index-rebuild")
@@ -627,6 +632,7 @@ class Repository:
                 # Listed again: a compaction that had the lease may have removed some.
                 for shard in _shards_to_rebuild(workspace, names, stale_only=stale_only):
                     built = rebuild_shard(workspace, shard)
+                    # An open shard would go on with its old files.
                     self._shards.forget(built.path)
                     yield workspace.writer, built
 

@@ -19,7 +19,7 @@ from custody.workspace import Workspace
 
 
 class ForgetResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One tombstone: the writer whose events it hides, and the revision of the catalog in which it stands."""
+    """One tombstone: the writer whose events it hides, and the revision of the catalog that added it."""
 
     writer: str
     tombstone: str
@@ -102,6 +102,7 @@ def forget(workspace: Workspace, selection: EventSelection, reason: str) -> Forg
 
 def count_selected(workspace: Workspace, selection: EventSelection, on_damage: OnDamage) -> int:
     """Return how many events would be hidden; all logs are read for it."""
+    # A tombstone that is never committed: it only says which events `visible` would leave out.
     stone = selection.tombstone("", 1, 0)
     tables = reader.tables_from(workspace, on_damage=on_damage)
     return sum(table.num_rows - pc.sum(visible([stone], table)).as_py() for table in tables if table.num_rows)

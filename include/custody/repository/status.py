@@ -130,6 +130,7 @@ def _notices(workspaces: Sequence[Workspace]) -> Notices:
 def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStatus | None:
     try:
         scrub = read_scrub(settings, fs)
+    # The rest of the status is worth showing all the same.
     except CorruptionError:
         return None
     if scrub.last_run_ms is None:
@@ -147,6 +148,7 @@ def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStat
 
 def _used_folders(settings: Settings, fs: FileSystem, writers: Sequence[WriterStatus]) -> set[Path]:
     """Return the folders that must be there: containers since the first event, the store since the first rollover."""
+    # Before first use a folder may be absent: it is made when it is needed, and counts as new rather than missing.
     used = set(settings.containers) if writers else set()
     # Where the store is gone, shards and ids that do not wait any more show that something was live once.
     if any(writer.revision >= 0 or writer.next_event_id > writer.events_waiting for writer in writers) or any(

@@ -25,7 +25,9 @@ from custody.format.names import parse_written_anew
 from custody.vfs import FileSystem
 from custody.workspace.workspace import Workspace
 
+# Below 0, the first revision: nothing was announced.
 _NONE = -1
+# Of the mark on disk; part of its format.
 _VERSION = 1
 
 
@@ -91,6 +93,7 @@ class GroupWatch:
         Durability: on return the groups are not announced again, also after a power loss.
         """
         path = self._settings.watch_mark
+        # From disk, not from memory: what was polled and not confirmed must not get into the mark.
         before = read_mark(self._fs, path)
         mark = WatchMark(groups=before.groups | groups.groups)
         # The same again after a repeated announcement: then there is nothing to write.
@@ -129,6 +132,7 @@ def waiting_groups(settings: Settings, fs: FileSystem) -> dict[str, int]:
     newest = {}
     for workspace in Workspace.all(settings, fs):
         groups = workspace.groups()
+        # A dead writer seals nothing any more: its open journals wait for a run, too, which seals them.
         is_dead = any(group.open for group in groups) and not workspace.is_held()
         waiting = [group.first_event_id for group in groups if is_dead or group.is_sealed]
         if waiting:

@@ -32,6 +32,7 @@ from custody.workspace.run_reports import UnitReport
 from custody.workspace.unit_manifest import UnitManifest
 from custody.workspace.workspace import Workspace
 
+# About how much of the journals is decoded at a time, however large the groups are.
 CHUNK_BYTES = 32 << 20
 _PROGRESS_SECONDS = 10.0
 _LOG = logging.getLogger("custody.rollover")
@@ -51,6 +52,8 @@ def plan_units(
     used = 0
     for group in groups:
         size = bytes_of(group)
+        # A group that is left out ends the unit: the ids of its events must not lie within the range of a log without
+        # them.
         if unit and (size < 0 or used + size > bytes_max or _is_between(firsts, unit[-1], group)):
             yield unit
             unit, used = [], 0
@@ -76,6 +79,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
     for damage in reader.damage:
         _keep_evidence(workspace, damage)
     fs.make_directory(folder.parent)
+    # A folder for each attempt: two of them, one overtaken, never write into each other's files.
     attempt = folder.with_name(f"{BUILDING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
     fs.make_directory(attempt)
     try:
@@ -87,6 +91,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
         # Everything in the folder is durable before it gets its name: a folder with a unit's name is always whole.
         fs.sync_directory(attempt)
         _publish(fs, attempt, folder)
+    # An error leaves nothing behind. After a crash, recovery finds the folder by its prefix.
     except BaseException:
         fs.remove_tree(attempt)
         raise
@@ -111,6 +116,7 @@ def _write(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_targe
             start = 0
             while start < chunk.num_rows:
                 rows = rows_that_fit(sizes[start:], bytes_target, writer.plain_bytes if writer else 0)
+                # The log is full: the same row goes into a new one, which takes at least one row.
                 if writer is not None and rows == 0:
                     done.append(writer.finish())
                     writer = None
@@ -130,9 +136,11 @@ def _manifest(workspace: Workspace, groups: Sequence[Group], logs: Sequence[Stag
     return UnitManifest(
         writer=workspace.writer,
         database=workspace.database,
+        # Derived from the groups, so that the catalog recognises the commit of a repeated merge.
         transaction=transaction_of_groups(workspace.writer, workspace.database, firsts),
         groups=firsts,
         logs=tuple(logs),
+        # That of all groups: units are planned within one incarnation.
         incarnation=workspace.incarnation_of_group(groups[0]),
     )
 
@@ -146,6 +154,8 @@ def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:
         else:
             fs.rename(attempt, folder)
     except StorageError as error:
+        # Another attempt published between the look and the rename. A folder does not replace one that holds files, so
+        # exactly one of them wins.
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         fs.remove_tree(attempt)

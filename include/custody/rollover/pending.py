@@ -35,6 +35,7 @@ def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
         groups = workspace.groups()
         sealed += sum(1 for _ in groups_to_do(workspace, groups))
         journals = sum(len(group.open) for group in groups)
+        # The open journals of a dead writer are work for a run. Those of a live one wait until it seals them.
         if journals and workspace.is_held():
             live += journals
         else:

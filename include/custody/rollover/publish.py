@@ -87,6 +87,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
     staged = find_staged(workspace, first_event_id)
     metadata, source = staged.metadata, staged.path(workspace)
     files = workspace.files(metadata)
+    # Before anything is removed or written: a log without the newer columns would lose them for good.
     require_keeping(metadata.schema_version, source)
     _clear(workspace, files, is_listed=is_listed)
 
@@ -105,6 +106,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
 
 def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
     """Remove a log and its table of contents. One that a kept revision lists goes only if it is known to be lost."""
+    # The catalog is asked only where something is in the way, which is rare.
     there = [path for path in (files.toc, files.log) if workspace.fs.exists(path)]
     lost = {loss.path for loss in workspace.catalog.load().losses.values()} if there else set()
     if (
@@ -129,6 +131,7 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
     """
     path, tables, documents = _shard_input(workspace, first_event_id)
     workspace.require_container(path)
+    # Sizes are noted as the tables pass: the tables themselves are not held.
     sizes: list[int] = []
     index = workspace.settings.index
     replace = is_old(workspace, path)
@@ -184,6 +187,7 @@ def is_old(workspace: Workspace, path: Path) -> bool:
         return False
     try:
         description = describe_shard(workspace.fs, path)
+    # A shard that cannot be read is treated as an old one: its log still has everything.
     except (NotFoundError, CorruptionError, FormatVersionError):
         return True
     return not description.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges))
@@ -191,6 +195,7 @@ def is_old(workspace: Workspace, path: Path) -> bool:
 
 def old_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards that are old, the newest first."""
+    # Searches need the newest shards most, and a pass rebuilds only some.
     for shard in sorted(workspace.catalog.load().shards.values(), key=lambda live: -live.first_event_id):
         if is_old(workspace, workspace.shard_path(shard)):
             yield shard.first_event_id
@@ -256,6 +261,7 @@ def add_file(
     Raises:
         CorruptionError: it is another one.
     """
+    # The name proves nothing: an earlier attempt with other settings may have left another log under it.
     EventLog(workspace.fs, files.log).check(metadata)
     action = AddFile(
         path=files.relative_log,

@@ -43,6 +43,7 @@ class Rollover(Step):
 
         def bytes_of(group: Group) -> int:
             first = group.first_event_id
+            # Size -1 keeps a group out of all units, and keeps units from reaching across it.
             if not group.is_sealed or first in staged or workspace.is_committed(moment.state, first):
                 return -1
             return sum(workspace.fs.size(path) for path in group.sealed)
@@ -187,6 +188,7 @@ class Sweep(Step):
         """Groups that are done and still have journals or a staged unit, and removals that were interrupted."""
         done = list(swept_groups(workspace))
         yield from (Unit(workspace.writer, groups[0], groups) for groups in done)
+        # Every sweep removes leftovers. They are a unit of their own only where there is no other.
         if not done and workspace.leftovers():
             yield Unit(workspace.writer)
 

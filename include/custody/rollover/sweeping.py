@@ -54,6 +54,7 @@ _PROOFS: WeakKeyDictionary[Workspace, dict[tuple[Path, int, tuple[bytes, ...]], 
 
 def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
     """Yield the groups that are done and still have something to sweep; those of a staged unit together."""
+    # Good enough to list units: `sweep_unit` settles the state before it removes anything.
     state = workspace.catalog.load()
     staged: set[int] = set()
     for manifest in workspace.manifests():
@@ -103,7 +104,9 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     for manifest in staged:
         if done.intersection(manifest.groups) and _is_done(workspace, state, manifest):
             size += sum(log.file_bytes for log in manifest.logs)
+            # The folder only loses its name here. The loop below removes it, with what earlier sweeps left.
             _retire(workspace, workspace.paths.staged_unit(manifest.first_group))
+    # They have lost their names, so nobody takes them for units any more.
     for folder in workspace.leftovers():
         fs.remove_tree(folder)
     kept = sum(len(group.sealed) for group in on_disk) - len(journals)
@@ -126,6 +129,8 @@ def stray_journals(workspace: Workspace, state: CatalogState, groups: Iterable[G
 
 def refuse_overlap(workspace: Workspace, manifest: UnitManifest, state: CatalogState) -> None:
     """Raise ConflictError when a live log has ids between those of a unit: two writers gave out the same ids."""
+    # The last safety net, for stores without put-if-absent and for older versions beside this one: claims keep writers
+    # apart before.
     for file in state.files.values():
         for log in manifest.logs:
             if file.first_event_id <= log.last_event_id and log.first_event_id <= file.last_event_id:
@@ -151,6 +156,7 @@ def _remembered_proof(workspace: Workspace, state: CatalogState, group: int, pat
     files = _logs_of(state, group)
     key = path, workspace.fs.size(path), tuple(file.sha256 for file in files)
     proofs = _PROOFS.setdefault(workspace, {})
+    # Every read asks for stray journals, and a proof reads a journal and a column of each log.
     if key not in proofs:
         proofs[key] = _prove(workspace, files, path)
     return proofs[key]
@@ -163,6 +169,7 @@ def _logs_of(state: CatalogState, group: int) -> list[AddFile]:
 def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
     if not files:
         return Proof.HELD  # erased, or expired: a tombstone or a mark names the group
+    # A journal without whole records has nothing to lose: its damaged bytes went to the quarantine at the merge.
     journal = JournalFile.read(workspace.fs, path)
     if not journal.records:
         return Proof.HELD
@@ -183,6 +190,7 @@ def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
             if not is_same:
                 return Proof.OTHER
             is_held = count == sum(record.count for record in journal.records)
+    # A log that cannot be read proves nothing: the journal stays until one can be read.
     except (CorruptionError, FormatVersionError, NotFoundError):
         return Proof.UNKNOWN
     # What a compaction left out was erased on purpose.

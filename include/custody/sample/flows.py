@@ -66,6 +66,7 @@ def _order(node: SimNode, bundle: list[SimFlowFile], offset: int) -> SimProcess:
 def _routed_order(node: SimNode, bundle: list[SimFlowFile], order: SimFlowFile) -> SimProcess:
     took_ms = node.draw(0, 2)
     yield node.queued() + took_ms
+    # Kept for a replay, which begins with the attributes from before this step.
     before = order.attributes
     order.update({"RouteOnAttribute.Route": before["order.region"]})
     node.emit("ROUTE", _ROUTE_BY_REGION, order, took_ms)
@@ -112,6 +113,7 @@ def _order_line(node: SimNode, bundle: list[SimFlowFile], line: SimFlowFile) -> 
 
     bundle.append(line)
     if len(bundle) >= _BUNDLE_PARTS:
+        # The list is shared by all orders of the node, so it is emptied before the next wait lets others add to it.
         lines = bundle.copy()
         bundle.clear()
         yield from _bundled_lines(node, lines)
@@ -120,6 +122,7 @@ def _order_line(node: SimNode, bundle: list[SimFlowFile], line: SimFlowFile) -> 
 def _bundled_lines(node: SimNode, lines: list[SimFlowFile]) -> SimProcess:
     took_ms = node.draw(5, 40)
     yield node.queued() + took_ms
+    # Ordinals go up within a node, so no other bundle of it has this name.
     number = node.next_ordinal
     bundle = node.merge(_BUNDLE_LINES, lines, took_ms, f"orders-{number}.json")
 
@@ -444,6 +447,7 @@ def _export(node: SimNode, number: int) -> SimProcess:
     )
     node.record("CREATE", _LIST_EXPORTS, pointer, 2)
 
+    # 400 MB/s.
     took_ms = size // 400_000
     yield node.queued() + took_ms
     pointer.update({"s3.bucket": "exports", "s3.key": filename})

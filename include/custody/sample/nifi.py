@@ -21,7 +21,7 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class SampleOptions:
-    """What to generate.
+    """Options of a sample: how much is generated, and of which history.
 
     Raises:
         ValueError: a count is below its least sensible value.
@@ -85,6 +85,7 @@ def unknown_event(options: SampleOptions) -> dict[str, object]:
     """
     simulation, nodes = _instance(options)
     node = nodes[0]
+    # The ordinal before the first one, so that no event of the sample has it.
     node.next_ordinal -= 1
     hidden = SimFlowFile(node.new_uuid(), simulation.now_ms, size=-1, previous_size=None)
     node.emit("UNKNOWN", ROOT, hidden)

@@ -127,6 +127,7 @@ class SimNode:
             "entityType": _ENTITY_TYPE,
             "entitySize": flowfile.size,
             "previousEntitySize": flowfile.previous_size,
+            # Copies: the FlowFile goes on changing while the event waits in the outbox.
             "updatedAttributes": flowfile.updates.copy(),
             "previousAttributes": flowfile.attributes.copy(),
             "actorHostname": self.host,

@@ -19,12 +19,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+# Component ids of all samples come from it: with another one, old and new samples would not be of the same flows.
 _NAMESPACE = uuid.UUID("5c0b7a4e-3d7e-5f0e-9b1d-6a1f0c2d8e47")
 
 
 @dataclass(frozen=True, slots=True)
 class SimComponent:
-    """Where an event happened: a processor, a port or, for downloads, the root group."""
+    """The component that an event happened in: a processor, a port or, for downloads, the root group."""
 
     id: str
     kind: str
@@ -116,6 +117,7 @@ class Simulation:
 
     def spawn(self, process: SimProcess, delay_ms: int = 0) -> None:
         """Let a process run beside the others, from `delay_ms` from now."""
+        # The sequence orders equal instants: processes themselves cannot be compared.
         heapq.heappush(self._agenda, (self.now_ms + delay_ms, next(self._sequence), process))
 
     def run(self) -> Iterator[dict[str, object]]:

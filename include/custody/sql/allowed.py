@@ -1,4 +1,4 @@
-"""What a query may name: the tables of its input, and functions that only compute.
+"""Allowed names of a query: the tables of its input, and functions that only compute.
 
 The engine itself has views, functions and settings that reveal its inside and this machine. A query is checked as
 the engine's own parser reads it, before anything of it is bound. Table functions have to be on a list here; of the
@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 
+# A list of what is allowed, so that table functions of a newer engine are refused until somebody has looked at them.
 _TABLE_FUNCTIONS = frozenset(
     (
         "generate_series", "generate_subscripts", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names",
@@ -20,6 +21,7 @@ _TABLE_FUNCTIONS = frozenset(
     )
 )  # fmt: skip
 _SHOWN = frozenset(("tables", "__show_tables_expanded"))
+# What may stand behind FROM; another kind, of a newer engine, is refused.
 _REFERENCES = frozenset(
     (
         "BASE_TABLE", "EMPTY", "EMPTY_FROM", "EXPRESSION_LIST", "JOIN", "PIVOT", "SHOW_REF", "SUBQUERY",
@@ -59,6 +61,7 @@ def tables_read(connection: duckdb.DuckDBPyConnection, text: str, tables: Collec
     if tree["error"]:
         raise QueryRefusedError(f"{tree['error_message'].rstrip('.!')}.")
     table_names = {name.casefold() for name in tables}
+    # The engine's own views count as taken: a WITH of such a name would let the view itself pass as well.
     own = _value(connection, "select list(lower(view_name)) from duckdb_views() where internal")
     with_names = _with_names(items, table_names.union(own))
     names = (_check(item, table_names | with_names) for item in items)
@@ -71,6 +74,7 @@ def _value(connection: duckdb.DuckDBPyConnection, text: str, values: list[str] |
 
 def _objects(tree: object) -> Iterator[dict[str, Any]]:
     """Yield all objects of a document."""
+    # A list instead of a recursion: a query is nested as deeply as its author likes.
     waiting = [tree]
     while waiting:
         item = waiting.pop()

@@ -31,10 +31,12 @@ from custody.errors import CustodyError, InvalidInputError
 from custody.sql import keeper
 from custody.sql.protocol import HEAD, PROBLEM, QUERY, EngineProblem, QueryInput, send_frame, write_input
 
+# A start takes 0.3 s on a quiet machine: this only ends one that hangs.
 _START_SECONDS = 120.0
 _END_SECONDS = 2.0
 _STDERR_BYTES = 2000
 _SIGNALS_FROM = 128
+# Nothing else of the environment reaches the engine, where a query might read it.
 _KEPT_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
 # One thread for numpy, which computes nothing here; free memory goes back to the system instead of being reserved.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -97,6 +99,7 @@ class EngineQuery:
         Raises:
             InvalidInputError, LogGoneError: as `next_batches`.
         """
+        # The start of the engine and the look-up of the input do not count as the query's own time.
         self._deadline = time.monotonic() + self._limits.seconds
         self._send(write_input(query_input, self._memory))
         return pa.ipc.read_schema(pa.py_buffer(self._next_frame()))
@@ -162,6 +165,7 @@ class EngineQuery:
     def _read_exactly(self, length: int) -> bytes:
         parts = []
         number = cast(BinaryIO, self._process.stdout).fileno()
+        # By descriptor, not by the buffered file: bytes in a buffer would not wake the poll.
         poll = select.poll()
         poll.register(number, select.POLLIN)
         while length:
@@ -205,6 +209,7 @@ class EngineQuery:
 
     def _end_error(self) -> InvalidInputError:
         """Return why the process ended without an answer."""
+        # Negative where a signal ended the keeper itself.
         code = abs(self._process.wait())
         if code == keeper.SPILLED:
             return InvalidInputError(
@@ -228,10 +233,12 @@ class EngineQuery:
 def _end(process: subprocess.Popen[bytes], memory: int, stderr: IO[bytes], spill: Path) -> None:
     """End a process, wait for it, and remove what it spilled; the keeper does the same where no client is left."""
     with contextlib.suppress(OSError):
+        # The end of the control pipe tells the keeper to end the engine.
         cast(BinaryIO, process.stdin).close()
     try:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
+        # The engine dies with the keeper.
         process.kill()
         process.wait()
     with cast(BinaryIO, process.stdout) as results:

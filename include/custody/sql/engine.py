@@ -45,7 +45,9 @@ PARQUET_FORMAT = ds.ParquetFileFormat(
 )
 _BATCH_ROWS = 2048
 _STACK_BYTES = 8 << 20
+# Besides the pools of DuckDB and Arrow, which have a thread for each core.
 _THREADS_BESIDE = 16
+# Errors of the text alone: damage to a log causes none of them.
 _UNREAD = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.SyntaxException)
 _ADVICE = re.compile(r"\n+(?:Possible solutions:|See also ).*", re.DOTALL)  # settings, which are locked
 _PLACE = re.compile(r"\n+LINE (\d+): ?([^\n]*)\n( *)\^[^\n]*")
@@ -118,6 +120,7 @@ def event_dataset(query_input: QueryInput) -> ds.Dataset:
     fragments = [_fragment(part, schema) for part in query_input.logs]
     stored = ds.FileSystemDataset(fragments, schema, PARQUET_FORMAT) if fragments else None
     hidden = [_is_hidden(name.as_py(), query_input.hidden) for name in pc.unique(query_input.hidden.column("writer"))]
+    # Only logs have hidden events: the tail comes without them.
     if stored is None:
         return tail
     events = ds.dataset([stored, tail])
@@ -144,6 +147,7 @@ def _answer(control: BinaryIO, results: BinaryIO, limits: EngineLimits, spill: s
     request = msgspec.json.decode(receive_frame(control), type=_Request)
     tables = tables_read(connection, request.text, request.tables)
     send_frame(results, NAMES, msgspec.json.encode(sorted(tables)))
+    # The names are sent before the input comes: the client makes `transactions` only for queries that read it.
     register(connection, read_input(receive_frame(control), memory))
     reader = connection.sql(request.text).to_arrow_reader(_BATCH_ROWS)
     send_frame(results, SCHEMA, reader.schema.serialize())
@@ -167,6 +171,7 @@ def _limit(limits: EngineLimits) -> None:
     for kind, value in (
         (resource.RLIMIT_DATA, data),
         (resource.RLIMIT_CPU, limits.cpu_seconds),
+        # A core file would hold events.
         (resource.RLIMIT_CORE, 0),
     ):
         hard = resource.getrlimit(kind)[1]
@@ -182,6 +187,7 @@ def _payloads(batch: pa.RecordBatch, row_bytes_max: int) -> Iterator[memoryview]
         yield from _payloads(batch.slice(0, middle), row_bytes_max)
         yield from _payloads(batch.slice(middle), row_bytes_max)
         return
+    # A single row cannot be halved, and the client holds a whole frame in memory.
     if batch.num_rows == 1 and batch.nbytes > row_bytes_max:
         raise _RowError(batch.nbytes)
     stream = pa.BufferOutputStream()

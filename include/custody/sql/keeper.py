@@ -19,6 +19,7 @@ import sys
 CONTROL, RESULTS = 0, 1
 SPILLED = 3
 """The exit code where the engine spilled more than it may."""
+# How often the spilled bytes are measured: the limit is exceeded by what the engine writes in between.
 _LOOK_MS = 200
 _PR_SET_PDEATHSIG = 1
 
@@ -46,6 +47,7 @@ def main() -> int:
     # It may have ended already. Then it is not reaped yet, so the number is still its own and this does nothing.
     os.kill(engine, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(engine, 0)[1])
+    # Behind the end of the engine: nothing is added to the folder any more.
     shutil.rmtree(arguments["spill"], ignore_errors=True)  # noqa: TID251 - as above
     if has_spilled:
         return SPILLED
@@ -68,6 +70,7 @@ def _die_with(keeper: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The keeper may have died before the signal was asked for: then it never comes.
     if os.getppid() != keeper:
         os._exit(1)
 

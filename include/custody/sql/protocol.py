@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 
 HEAD = struct.Struct("<cQ")
+# Between two processes of the same installation, never on disk: these may change.
 QUERY, NAMES, SCHEMA, ROWS, END, PROBLEM = b"A", b"N", b"S", b"R", b"E", b"X"
 FRAME_BYTES = 8 << 20
 """Rows are sent in frames of about this size, so that neither side holds many of them; one row may be larger."""
@@ -30,7 +31,7 @@ _TAIL, _HIDDEN = " tail", " hidden"  # no table has such a name
 
 
 class EngineProblem(msgspec.Struct, frozen=True):
-    """Why there is no result."""
+    """The reason why there is no result."""
 
     kind: Literal["query", "run", "memory", "row", "gone"]
     """`query`: it cannot be read, or names what is not allowed. `run`: it failed while it ran; damage may be why.
@@ -68,7 +69,7 @@ class LogPart(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class QueryInput:
-    """What a query may read: events of logs and of the live tail, and the other tables.
+    """The input of a query: events of logs and of the live tail, and the other tables.
 
     `hidden` names the events of the logs that must not be given out, in columns `writer` and `event_id`.
     """
@@ -97,6 +98,7 @@ def receive_frame(file: BinaryIO) -> bytes:
         raise EOFError
     length = HEAD.unpack(head)[1]
     payload = file.read(length)
+    # Half a frame means that its sender died while it wrote.
     if len(payload) < length:
         raise EOFError
     return payload

@@ -16,6 +16,7 @@ from custody.lease import FencedFileSystem
 from custody.vfs import FileSystem
 from custody.workspace.workspace import Workspace
 
+# Of the uuid at the end of a removal name. Part of the format: names on disk are read back by it.
 _HEX_DIGITS = 32
 
 
@@ -40,6 +41,7 @@ def discard(workspace: Workspace, path: Path) -> None:
     Raises:
         SupersededError: another attempt took over.
     """
+    # A name of its own for each removal: two attempts that remove the same path never share one.
     aside = removal_name(path)
     try:
         workspace.fs.rename(path, aside)
@@ -69,6 +71,7 @@ def put_back(workspace: Workspace, aside: Path, path: Path) -> None:
         try:
             fs.rename(aside, path)
         except StorageError as error:
+            # The name belongs to a newer folder: that one counts, and what lies aside is left to recovery.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
     else:

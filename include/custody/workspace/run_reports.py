@@ -72,7 +72,9 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
+# Only these characters are kept, so that no run id names a folder outside of `runs`, or a hidden one.
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+# With the digest behind it, far below the 255 bytes that a file's name may have.
 _READABLE_CHARACTERS = 80
 
 
@@ -107,6 +109,7 @@ def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepRepor
 
 def decode_report(data: bytes, path: Path) -> StepReport:
     """Return a report; raises CorruptionError when it is not as it was written."""
+    # A report without any checksum counts as unchanged.
     if is_changed(data):
         raise CorruptionError(f"{path}: expected a report with its checksum, got other bytes.")
     try:

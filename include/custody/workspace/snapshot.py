@@ -22,13 +22,14 @@ from custody.errors import ConflictError, StorageError
 from custody.journal import Group
 from custody.workspace.workspace import Workspace
 
+# A bound, so that a file that stays away for another reason than a seal or a sweep ends in an error.
 _ATTEMPTS_MAX = 10
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What one writer had at one moment."""
+    """The journals and the catalog of one writer at one moment."""
 
     groups: list[Group]
     """The groups whose journals were on disk, by first event id."""
@@ -39,7 +40,7 @@ class Moment:
 
 
 class SnapshotAttempt:
-    """One look at a writer, and what is read from it inside of `with`.
+    """One look at a writer; its moment is read inside of `with`.
 
     A journal that is gone ends the block without an error: `attempts` then gives another look.
     """
@@ -55,6 +56,7 @@ class SnapshotAttempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self.is_done = error is None
+        # Only a file that is gone means that the events moved on. Any other error would come again, so it is raised.
         return isinstance(error, StorageError) and error.errno == errno.ENOENT
 
 

@@ -1,4 +1,4 @@
-"""Steps and their units: what every piece of work on a repository answers, whichever room it belongs to.
+"""Steps and their units: the interface of every piece of work on a repository, whichever room it belongs to.
 
 Rollover, recovery, maintenance and retention are made of steps. A step lists its units from disk alone, and each unit
 can be done again with the same result, so that a driver (the Spark job, a test, the command line) needs to know nothing

@@ -19,7 +19,9 @@ from custody.format.framing import Frame, frame, frames
 from custody.format.names import staged_log
 from custody.model import READER_VERSION, SCHEMA_VERSION, schema_of
 
+# Part of the format: seven bytes for the kind of file, the eighth for its version.
 PREAMBLE = b"CUSTUNT\x01"
+# The kind of the only frame; part of the format.
 _KIND = 1
 
 
@@ -53,6 +55,8 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
         starts = [0, *(bisect_right(self.groups, later.first_event_id) - 1 for later in self.logs[1:])]
         if number + 1 == len(self.logs):
             return self.groups[starts[number] :]
+        # Up to where the next log begins: a group without events in between would belong to no log, and never count as
+        # live.
         stop = max(bisect_right(self.groups, log.last_event_id), starts[number + 1])
         return self.groups[starts[number] : stop]
 
@@ -82,6 +86,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
             FormatVersionError: the file, or its events, are of another version.
             CorruptionError: the bytes are not what was written.
         """
+        # The version comes before the checksum: another version may frame its document in another way.
         if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
             raise FormatVersionError(f"{path} @7: expected unit manifest version 1, got {data[7:8]!r}.")
         records = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []

@@ -1,4 +1,4 @@
-"""One writer's files: where its journals, staged units, logs and shards lie, and how far each of them has come.
+"""One writer's files: the places of its journals, staged units, logs and shards, and how far each has come.
 
 A `Workspace` is what every step and every reader works with. All that it answers is read from disk: there is no other
 status that could get out of step. It also separates the writer's own journals from those of another incarnation of its
@@ -59,7 +59,7 @@ ROLLOVER_LEASE = "rollover"
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """Where a log, its table of contents and its shard belong, by the log's own metadata."""
+    """Paths of a log, its table of contents and its shard, derived from the log's metadata."""
 
     log: Path
     toc: Path
@@ -90,13 +90,17 @@ class Workspace:
         self.lease = lease
         self.fs: FileSystem = fs or PosixFileSystem()
         if lease is not None:
+            # Every step publishes through this, so that none can forget to check its lease.
             self.fs = FencedFileSystem(self.fs, lease)
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
         self.catalog = open_catalog(settings, writer, self.fs, self.clock)
         if lease is not None and lease.name == ROLLOVER_LEASE:
+            # Commits carry this epoch, and the catalog refuses older ones. Other leases count epochs of their own,
+            # which mean nothing in the catalog.
             self.catalog.epoch = lease.epoch
         self.incarnations = Incarnations(self.catalog.objects.store, writer, self.database)
+        # A catalog goes on from the state that it read last, which two threads must not do at once.
         self._catalog_lock = Lock()
         self._incarnation_by_journal: dict[Path, str] = {}
         # One attribute, so that a thread never sees the groups of one revision under the number of another.
@@ -114,7 +118,7 @@ class Workspace:
 
     @cached_property
     def log_options(self) -> LogOptions:
-        """How logs are written here."""
+        """The options with which logs are written here."""
         options = self.settings.eventlog
         return LogOptions(options.block_bytes_max, options.compression, options.compression_level)
 
@@ -125,6 +129,7 @@ class Workspace:
 
     def is_held(self) -> bool:
         """Whether a live process holds the writer's name now."""
+        # The system's lock ends with its process, however that ends: no file can be out of date about it.
         return self.fs.is_locked(lock_path(self.settings.containers, self.writer))
 
     def groups(self, among: Collection[int] | None = None) -> list[Group]:
@@ -174,6 +179,7 @@ class Workspace:
         """
         try:
             states = writer_states(self.fs, self.settings.containers, self.writer)
+        # `require_containers` reports this damage. A question that only asks what is missing must not fail over it.
         except (CorruptionError, FormatVersionError):
             return []
         # Where containers of the writer are here, their states name the others. Where none is, the writer may live on
@@ -182,6 +188,7 @@ class Workspace:
         if not claims:
             return missing_containers(self.writer, states)
         last = claims[-1]
+        # On this machine a container that the claim names is missing. On another one it is only out of reach.
         host = "" if last.host == socket.gethostname() else last.host
         return [
             MissingContainer(self.writer, name, Path(place), host=host)
@@ -270,6 +277,7 @@ class Workspace:
         """Return the groups that are committed in a state of the catalog."""
         revision, committed = self._live_groups
         if revision != state.revision:
+            # Once for each revision: steps ask group by group.
             committed = live_groups(state)
             self._live_groups = state.revision, committed
         return committed
@@ -301,6 +309,7 @@ class Workspace:
         claims = self.incarnations.known() if everything else []
         if not claims:
             return everything, []
+        # Foreign journals stay where they are: nothing acknowledged is removed, whoever owns the name now.
         own, foreign = [], []
         for group in everything:
             # Two incarnations may both have a group of this first event id, with their journals in the same folders.
