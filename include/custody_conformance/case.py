@@ -23,14 +23,14 @@ _MERGED = ("config", "clock", "request", "headers")
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a notification is sent."""
+    """The request of a notification: its method and path."""
 
     method: str = "POST"
     path: str = "/notify"
 
 
 class Clock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When it arrives; `timestamp` is one that the event itself carries."""
+    """The time of arrival; `timestamp` is one that the event itself carries."""
 
     recv_time_ms: int = 0
     timestamp: str | None = None
@@ -75,7 +75,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.events or (Sent(body=self.body, body_raw=self.body_raw),)
 
     def expected(self, profile: str) -> dict[str, Any]:
-        """Return what a profile expects; nothing where it says nothing. `cygnus-*` stands for all that begin so."""
+        """Return what a profile expects; nothing where it says nothing. `cygnus-*` means all that begin so."""
         if profile == EXPECT:
             return self.expect
         for item in self.alternates:
@@ -166,8 +166,10 @@ def _cases(file: _File, place: str) -> Iterator[Case]:
             members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
             for key, values in file.defaults.items():
                 own = msgspec.json.decode(members.get(key, msgspec.Raw(b"{}")), type=dict[str, Any])
+                # null takes a default of the file away.
                 merged = {name: value for name, value in {**values, **own}.items() if value is not None}
                 members[key] = msgspec.Raw(msgspec.json.encode(merged))
+            # Read by itself, so that a case that cannot be read otherwise still gets a verdict under its name.
             identifier = msgspec.json.decode(members.get("id", b"null"), type=str)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{place}: case {number}: expected an object with an id ({error})") from error

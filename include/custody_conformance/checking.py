@@ -1,4 +1,4 @@
-"""Compares the outcome of a case with its expectations, and gives a verdict on each case.
+"""Verdicts on cases: the outcome of each one is compared with its expectations.
 
 A verdict lists differences, in words that show where they are. An expectation that is not known counts as one.
 """
@@ -125,6 +125,7 @@ def _is_same_line(expected: str, got: str) -> bool:
 
 
 def _members(text: str) -> object:
+    # Numbers are compared as they are written: 1 and 1.0 are not the same line.
     return json.loads(text, object_pairs_hook=lambda pairs: ("object", pairs), parse_int=_number, parse_float=_number)
 
 
@@ -299,6 +300,7 @@ def check_cases(
             continue
         try:
             problems = tuple(differences(expected, run_one(case)))
+        # A case that cannot be run fails; the others are run.
         except InvalidInputError as error:
             problems = (str(error),)
         yield Verdict(case.id, case.title, problems)

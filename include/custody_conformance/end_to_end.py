@@ -1,4 +1,4 @@
-"""Runs a case end to end: HTTP requests to a receiver, journals, a rollover, the job of the sink, files.
+"""The run of a case end to end: HTTP requests to a receiver, journals, a rollover, the job of the sink, files.
 
 The files are in a scratch folder of this machine, or of an HDFS, over REST or RPC (`FsUri`, `ScratchDir`). Everything
 is what runs in production, except for the clock, which follows the case, and a target that fails where the case says
@@ -214,6 +214,7 @@ class EndToEnd:
                 or nobody can log in there.
             StorageError: nobody answers at the base, or a refusal.
         """
+        # It gives what no run end to end can show: calls to HDFS, headers of other systems, the order of files.
         memory = in_memory.run(case)
         if memory.wrong_parameters:
             return memory  # the receiver would not even start
@@ -221,6 +222,7 @@ class EndToEnd:
         with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
             root = Path(folder)
             base = self.base or FsUri("file", "", 1, str(root))
+            # A name of its own each time: the base may be a shared HDFS, with what a broken run left.
             scratch = f"{base.folder}/custody-check-{uuid.uuid4().hex[:12]}-{re.sub(r'[^A-Za-z0-9]', '-', case.id)}"
             settings = _settings(case, root, base.settings(self.access))
             parameters = Parameters.from_section(settings.ngsi, root)
@@ -240,6 +242,7 @@ def _run(case: Case, outcome: Outcome, settings: Settings, files: ScratchDir) ->
     repository = Repository(settings, clock=clock)
     with receiving(repository, clock) as port:
         post_case(case, port, clock, outcome)
+    # A rollover: the sink takes live events only, none from journals.
     for step in STEPS.values():
         for unit in step.units(settings):
             step.run(Workspace(settings, unit.writer, clock=clock), unit)
@@ -292,6 +295,7 @@ def post_case(case: Case, port: int, clock: ManualClock, outcome: Outcome) -> No
         at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
         if case.clock.timestamp is not None:
             at_ms = ReceiveTime.stamped(case.clock.timestamp).received_ms
+        # The receiver stamps what arrives by its own clock, so that is set to the case's time first.
         clock.advance(at_ms - clock.now_ms())
         headers, body = {**case.headers, **sent.headers}, case.bytes_of(sent)
         status, answer_headers, answer = _post(port, case.request.method, case.request.path, headers, body)
@@ -310,6 +314,7 @@ def _post(
     try:
         connection.putrequest(method, target, skip_accept_encoding=True)
         for name, value in headers.items():
+            # As bytes: of a text http.client would take Latin-1 only.
             connection.putheader(name, value.encode("utf-8"))
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body)
@@ -384,6 +389,7 @@ class _FaultyTarget(FilesTarget):
         self._is_begun = False
 
     def _begin(self) -> None:
+        # Several threads look at files of one batch; only the first one begins the attempt.
         with self._lock:
             if not self._is_begun:
                 self._is_begun, self._offset_ms = True, 0

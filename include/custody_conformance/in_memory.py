@@ -1,4 +1,4 @@
-"""Runs a case in memory: the request is judged, batches are made, lines rendered and written to a simulated HDFS.
+"""The run of a case in memory: judges the request, makes batches, writes lines to a simulated HDFS.
 
 The simulated HDFS answers as WebHDFS does and refuses the same names, so a name that HDFS would not take fails here
 too. Files are written with the calls of NGSIToHDFS (`add_lines`), which the cases list; custody's own sink makes
@@ -190,7 +190,7 @@ class Outcome:
 
 
 def _row_json(row: dict[str, object]) -> str:
-    """Return a row as JSON, times as they stand in lines of text."""
+    """Return a row as JSON, with times in the form of text lines."""
     return msgspec.json.encode(
         {
             name: value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -287,6 +287,7 @@ class _Sink:
         if not self._write_with_retries(additions.files):
             self._outcome.is_dropped = True
             return
+        # Only once it is written: a batch that is dropped leaves no columns.
         self._columns |= additions.columns
         if self._parameters.values.hive:
             for destination in {
@@ -297,6 +298,7 @@ class _Sink:
     def _write_with_retries(self, files: Mapping[str, bytes]) -> bool:
         """Write files; each is written once, whatever was tried before. Return whether all of them are."""
         remaining, offset = dict(files), 0
+        # Endless retries are cut off after enough attempts to see that they are endless.
         for wait in itertools.chain([0], itertools.islice(waits_ms(self._parameters), ATTEMPTS_MAX)):
             offset += wait
             self._outcome.attempt_offsets_ms.append(offset)

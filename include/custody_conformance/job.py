@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             run_one = EndToEnd(base, rpc_files(session), access).run
             chosen = [case for case in cases if not arguments.case or case.id in arguments.case]
             for verdict in check_cases(chosen, arguments.profile, run_one):
+                # Written and flushed one by one: where the job dies later, the verdicts so far are known.
                 sys.stdout.write(f"{msgspec.json.encode({'verdict': asdict(verdict)}).decode()}\n")
                 sys.stdout.flush()
         finally:
@@ -63,7 +64,7 @@ def submitted(
     """Submit the job; yield the verdict on each case, in their order, and one that says why for those that it left out.
 
     `files` are those that the cases were read from, none for the shipped ones; `on_line` gets what else the job says.
-    The settings of the repository say who logs in, so that no password stands on a command line.
+    The settings of the repository say who logs in, so that no password is on a command line.
 
     Raises:
         ConfigurationError: nobody can log in there, or something else of the job has to be set up first.

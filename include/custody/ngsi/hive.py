@@ -5,7 +5,7 @@ same names and columns from which Spark reads every value back: its own JSON rea
 OpenCSVSerde, which knows quotes. Parquet needs no second form.
 
 Names and texts from outside are quoted here and nowhere else. Quotes do not keep Hive and Spark from replacing `${…}`:
-sessions that run these statements have to be told so (`custody.spark.session`).
+sessions that run these statements have to turn that off (`custody.spark.session`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _OPEN_CSV = "row format serde 'org.apache.hadoop.hive.serde2.OpenCSVSerde' with 
 _NO_ESCAPE = "\\u0001"
 """OpenCSVSerde takes a backslash for an escape unless another character is one; this one is in no value of a broker."""
 PARTITION = "dt"
+# Names and order of `custody.ngsi.parquet.SCHEMA`. Add at the end only: tables that exist are compared from the first
+# column on.
 PARQUET_COLUMNS: tuple[tuple[str, str], ...] = (
     ("recvTimeTs", "bigint"),
     ("recvTime", "timestamp"),
@@ -80,6 +82,7 @@ def hive_table(
     name = f"{word(destination.database)}.{word(destination.table)}"
     row_format = _row_format(parameters, is_spark=is_spark)
     create_database = None if destination.database == "default" else _create_database(destination.database)
+    # Spark takes no `external` together with `using`; a location makes such a table an external one anyway.
     external = "" if row_format.startswith("using") else "external "
     partitioned = f" partitioned by ({identifier(PARTITION)} string)" if parameters.format == "parquet" else ""
     location = location or destination.location
@@ -110,7 +113,7 @@ def more_columns(definition: HiveTable, had: int) -> str | None:
 
 
 def full_name(definition: HiveTable) -> str:
-    """Return database and table as they stand in a statement."""
+    """Return database and table as a statement names them."""
     return f"{word(definition.database)}.{word(definition.name)}"
 
 
@@ -132,7 +135,7 @@ def literal(text: str) -> str:
 def not_a_place(location: str) -> str | None:
     """Return why no table can lie at a path, None where it can.
 
-    Hadoop reads a path of a table as a pattern, in which braces also stand around variables of the environment: a table
+    Hadoop reads a path of a table as a pattern, in which braces also enclose variables of the environment: a table
     at `{a,b}` has the rows of two other ones.
     """
     if _PATTERN.search(location) is None:

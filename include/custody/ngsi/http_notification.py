@@ -120,6 +120,7 @@ def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Ac
     if len(service) > SERVICE_CHARACTERS_MAX:
         message = f"Fiware-Service: expected at most {SERVICE_CHARACTERS_MAX} characters, got {len(service)}"
         return Refusal(400, "service", message)
+    # Refused where it is too long, not cut: two that begin alike would become one.
     correlator = headers.get("fiware-correlator") or ""
     if len(correlator) > CORRELATOR_CHARACTERS_MAX:
         message = f"Fiware-Correlator: expected at most {CORRELATOR_CHARACTERS_MAX} characters, got {len(correlator)}"
@@ -139,14 +140,17 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
     headers = _lowered(headers)
     if not body.strip():
         return Refusal(400, "empty", "empty body: expected a notification")
+    # The receiver bounds a body while it reads it; this check is for everybody else who calls it.
     if len(body) > accepts.bytes_max:
         reason = f"body: expected at most {accepts.bytes_max} bytes (ngsi.notification_bytes_max)"
         return Refusal(413, "too-large", reason)
     named = _named_format(headers)
     shape = None if named is None else Shape.KEY_VALUES if named.endswith("eyValues") else Shape.NORMALIZED
     try:
+        # Before anything is decoded: no sender decides how deep the decoder's stack gets.
         check_depth(body)
         opened = open_notification(body, assumed=accepts.assumed)
+        # Counted before entities are read: each becomes an event that repeats what all of them share.
         if len(opened.entities) > accepts.entities_max:
             reason = f"expected at most {accepts.entities_max} entities (ngsi.notification_entities_max), got "
             return Refusal(413, "entities", f"{reason}{len(opened.entities)}")
@@ -201,6 +205,7 @@ def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
             events.append(with_arrival(outcome.event, arrival))
         else:
             problems.append(outcome if isinstance(outcome, EventProblem) else outcome.problem)
+    # One event to store is enough for success: brokers do not send a refused notification again.
     refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
     return Read(events, _kept(arrival, problems), refusal)
 
@@ -209,6 +214,7 @@ def with_arrival(event: Event, arrival: Arrival) -> Event:
     """Return an event with what only the receiver knows: sender, time of arrival, type of the content."""
     media_type = arrival.headers.get("content-type", "").partition(";")[0].strip().lower()
     added = {"mime.type": media_type} if media_type else {}
+    # Rows and batches follow our own clock: a broker with a wrong one must not hold anything up.
     if event.event_time != arrival.received_ms:
         added[RECEIVED] = str(arrival.received_ms)
     return msgspec.structs.replace(

@@ -25,8 +25,10 @@ RELATIVE_CHARACTERS_MAX = 255
 """Of the folder, and of the file, below the user's folder: the limit of NGSIToHDFS, which counts characters."""
 TABLE_BYTES_MAX = 256
 """Of a table's name in Hive's metastore; a longer one is cut and ends in a digest of the whole."""
+# Part of the names of tables that exist: never change it.
 _DIGEST_CHARACTERS = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Part of the names of files that exist, as NGSIToHDFS has them: never change one.
 _PERIODS = {"none": "", "hourly": "_%H%d%m%Y", "daily": "_%d%m%Y", "monthly": "_%m%Y", "yearly": "_%Y"}
 _KINDS = {"json-row": "row", "json-column": "column", "csv-row": "row", "csv-column": "column", "parquet": "parquet"}
 _OLD = re.compile(r"[^A-Za-z0-9.\-]")
@@ -67,7 +69,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An entity's destination and how its attributes are called there."""
+    """An entity's destination, and the names of its attributes there."""
 
     destination: Destination
     mapped: Mapped
@@ -102,6 +104,7 @@ def place(names: Names, received_ms: int, parameters: Parameters) -> Placed:
         database=_database(parameters, service),
         table=_table(parameters, folder),
     )
+    # Checked here and not by HDFS: such an entity is skipped for good, whereas a refusal of HDFS would be retried.
     _check_relative("folder", folder)
     _check_relative("file", f"{folder}/{name}{destination.period}.txt")
     return Placed(destination, mapped, raw)

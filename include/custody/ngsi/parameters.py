@@ -57,6 +57,7 @@ class InvalidParameter:
 class Parameters:
     """All parameters of the sink; `values` holds every one, the other fields are derived from them."""
 
+    # Not in the repr: it holds a password and a token.
     values: NgsiSection = field(repr=False)
     username: str
     grouping: GroupingRules
@@ -122,6 +123,7 @@ def read_names(
     name_mappings: Mapping[str, object] | None = None,
 ) -> Parameters | tuple[InvalidParameter, ...]:
     """Return the parameters, or what is wrong with them."""
+    # Messages name a parameter as it was given, not as the settings call it.
     original_names = {SEED_NAMES.get(name, name): name for name in names}
     try:
         section = NgsiSection.model_validate({SEED_NAMES.get(name, name): value for name, value in names.items()})

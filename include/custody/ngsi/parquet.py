@@ -21,6 +21,7 @@ from custody.ngsi.records import Record
 _TEXT = pa.string()
 _TIME = pa.timestamp("ms", tz="UTC")
 _METADATUM = pa.struct([("name", _TEXT), ("type", _TEXT), ("value", _TEXT)])
+# Files that exist have it, and Hive's columns follow it: add fields at the end, never change one.
 SCHEMA = pa.schema(
     [
         pa.field("recvTimeTs", pa.int64(), nullable=False),
@@ -51,6 +52,7 @@ def day(record: Record) -> str:
 def arrow_table(records: Iterable[Record], parameters: Parameters) -> pa.Table:
     """Return the rows of some records of one destination and day, in their order."""
     rows = [row for record in records for row in _rows(record, parameters)]
+    # Without `sequence`, the last field: it is a row's position in the file, which no record knows.
     columns = list(zip(*rows, strict=True)) or [()] * (len(SCHEMA) - 1)
     return pa.table([*map(list, columns), list(range(len(rows)))], schema=SCHEMA)
 
@@ -69,6 +71,7 @@ def _rows(record: Record, parameters: Parameters) -> Iterator[tuple[object, ...]
     for attribute in record.attributes:
         value = attribute.value
         yield (
+            # An attribute's own time goes before that of its entity.
             *(int(arrival.timestamp), arrival.received_ms, _observed(attribute) or event_ms),
             *(record.service, record.path, entity.id, entity.type, attribute.name, attribute.type),
             *(None if value.kind is JsonKind.NULL else value.plain, value.kind.value),

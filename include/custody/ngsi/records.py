@@ -40,6 +40,8 @@ class ReceiveTime:
         Raises:
             InvalidInputError: it is no number of either, or lies after the year 9999.
         """
+        # The length comes first: a text from outside may have thousands of digits, which `int` refuses with another
+        # error.
         number = int(timestamp) if timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 20 else -1
         received_ms = number * 1000 if len(timestamp) <= _SECONDS_DIGITS_MAX else number
         if not 0 <= received_ms <= TIME_MS_MAX:
@@ -91,6 +93,7 @@ def records(
         path = entity.path or values.default_service_path
         try:
             placed = place(Names(service, path, entity.id, entity.type), arrival.received_ms, parameters)
+        # An entity without a place costs itself only; the others of the notification are written.
         except InvalidInputError as error:
             yield Unplaced(entity, str(error))
             continue

@@ -30,6 +30,7 @@ from custody.ngsi.records import Record, Unplaced
 FIXED = ("recvTime", "fiwareServicePath", "entityId", "entityType")
 MD, MD_FILE = "_md", "_md_file"
 _OWN = "_attr"
+# In lower case, for Hive does not tell names of columns apart by case.
 _TAKEN = frozenset(name.lower() for name in ("recvTimeTs", *FIXED, "dt"))
 _ENDINGS = (MD, MD_FILE, _OWN)
 NULL = "NULL"
@@ -92,6 +93,7 @@ class Rendered:
         """Add lines of a record to a file."""
         self.files.setdefault(path, []).extend(lines)
         numbers = self.sources.setdefault(path, [])
+        # Records come in order, so a look at the last number is enough.
         if not numbers or numbers[-1] != number:
             numbers.append(number)
 
@@ -102,6 +104,7 @@ def render(records: Iterable[Record], parameters: Parameters, known: ColumnsByLo
     is_column, is_csv = parameters.format.endswith("column"), parameters.format.startswith("csv")
     for number, record in enumerate(records):
         location, path = record.placed.destination.location, record.placed.destination.file
+        # Records of one call extend each other's columns, so those found so far go before the known ones.
         have = rendered.columns.get(location, known.get(location, ()))
         if is_column:
             have = extended(have, (name for name, _ in columns(record.attributes)))
@@ -123,6 +126,7 @@ def render(records: Iterable[Record], parameters: Parameters, known: ColumnsByLo
                 if file is not None:
                     rendered.add(file, _metadata_lines(record, attribute), number)
         if is_column:
+            # Only here: a record that was left out above must not add a column.
             rendered.columns[location] = have
     return rendered
 
@@ -173,6 +177,7 @@ def line(fields: Iterable[str | None], separator: str) -> str:
 def _field(item: str | None, separator: str) -> str:
     if item is None:
         return NULL
+    # Only where it must be: plain lines stay as NGSIToHDFS writes them.
     if _NEEDS_ESCAPES.search(item):
         item = item.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     if separator in item or _QUOTE in item or item == NULL:
@@ -184,7 +189,7 @@ def read_line(text: str, separator: str) -> list[str | None]:
     """Return the values of a line.
 
     Raises:
-        InvalidInputError: a quote is not closed, or stands where none may.
+        InvalidInputError: a quote is not closed, or is where none may be.
     """
     return [None if field == NULL and not is_quoted else value(field) for field, is_quoted in _fields(text, separator)]
 

@@ -17,7 +17,7 @@ _Object = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a destination is made from."""
+    """The names that a destination is made from."""
 
     service: str
     path: str
@@ -123,7 +123,7 @@ class _ServiceMapping:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The names of an entity after mapping, and how its attributes are called."""
+    """The names of an entity after mapping, and the mappings of its attributes."""
 
     names: Names
     attributes: tuple[_AttributeMapping, ...] = ()
@@ -171,6 +171,7 @@ class NameMappings:
 
 def _map_path(service: _ServiceMapping, names: Names) -> Mapped:
     for path in service.paths:
+        # The first match counts, whether or not something in it matches further down: no later mapping is tried.
         if match := path.path.fullmatch(names.path):
             return _map_entity(path, replace(names, path=_expand(path.new_path, match)))
     return Mapped(names)

@@ -17,6 +17,7 @@ import msgspec
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
 
+# The last byte is the version. Part of the format, as the kinds of records are: add, never change.
 PREAMBLE = b"CUSTNGB\x01"
 KIND_BATCH, KIND_PART = 1, 2
 BATCHES, COLUMNS, SKIPPED, QUARANTINED, DEFERRED = "batches", "columns", "left", "aside", "deferred"
@@ -73,6 +74,8 @@ class BatchManifest(msgspec.Struct, frozen=True, kw_only=True):
         append = self.parts[place]
         return msgspec.structs.replace(
             self,
+            # Only the sources of this append go along, numbered anew. The id and the place stay: they name its SEND
+            # events.
             sources=tuple(self.sources[source] for source in append.sources),
             parts=(msgspec.structs.replace(append, sources=tuple(range(len(append.sources)))),),
             problem=problem,
@@ -128,6 +131,7 @@ def decode(data: bytes, place: str) -> FileBatch:
         CorruptionError: it is damaged; the message names `place`.
         FormatVersionError: it is of a version that this code does not know.
     """
+    # Another version is told from damage first: such a file is whole, only this custody is too old for it.
     if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{place} @7: expected batch version 1, got {data[7]}. Use a newer custody.")
     items = list(frames(data, len(PREAMBLE))) if data[:7] == PREAMBLE[:7] else []
@@ -137,6 +141,7 @@ def decode(data: bytes, place: str) -> FileBatch:
     if items and len(records) == len(items) and kinds == [KIND_BATCH] + [KIND_PART] * (len(records) - 1):
         manifest = msgspec.json.decode(records[0].payload, type=BatchManifest)
         contents = tuple(record.payload for record in records[1:])
+        # Checksums vouch for each record by itself; the lengths show that records and manifest belong together.
         if [append.length for append in manifest.parts] == [len(content) for content in contents]:
             return FileBatch(manifest, contents)
     raise CorruptionError(

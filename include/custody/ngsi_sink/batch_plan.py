@@ -1,7 +1,7 @@
 """The plan of a batch: the bytes that go to each file, and what goes to none, with reasons.
 
 `plan_batch` renders records, finds out which of their files can be reached, and leaves out the records of the others.
-Nothing is written here. `BatchResult` says what became of a planned batch, for reports.
+Nothing is written here. `BatchResult` is the result of a planned batch, for reports.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What a batch added."""
+    """The result of a batch: what it added, and what it could not."""
 
     number: int
     records: int = 0
@@ -101,7 +101,7 @@ class BatchResult:
 
     @classmethod
     def of(cls, batch: BatchManifest, plan: BatchPlan, deferred: Mapping[int, Failure]) -> Self:
-        """Return what a batch added of which some appends, by their positions, are deferred, each with the reason."""
+        """Return the result of a batch; `deferred` are appends, by their positions, with the reasons."""
         problems = [*(item.message for item in plan.quarantined), *(failure.reason for failure in deferred.values())]
         codes = [item.code for item in plan.quarantined]
         final = [failure.is_final for failure in deferred.values()]
@@ -138,12 +138,15 @@ def new_events(
     chosen = []
     for item in items:
         event_id, writer = item.event.event_id, item.writer
+        # Whatever the cursor says: it passed these events when they were quarantined.
         if item.source in again:
             chosen.append(item)
             continue
+        # Handed over again: the cursor was committed together with its rows, so they count already.
         if event_id < cursors.get(writer, 0):
             continue
         first, upto = last.get(writer, cursors.get(writer, 0)), new_cursors.get(writer, 0)
+        # An event behind the new cursor would be written now, and once more by the next batch.
         if not first <= event_id < upto:
             raise InvalidInputError(
                 f"events of the batch: expected ids of writer {writer!r} from {first} up to {upto}, in order, "
@@ -181,6 +184,7 @@ def plan_batch(
             break
         unreachable: dict[int, str] = {}
         for path, failure in failures.items():
+            # A record with rows in several unreachable files is quarantined once, with the first of them.
             numbers = [number for number in additions.sources[path] if number not in unreachable]
             unreachable |= dict.fromkeys(numbers, path)
             if numbers:
@@ -209,6 +213,7 @@ def _quarantined(code: str, message: str, items: Sequence[SourceRecord]) -> Quar
                 source=item.source,
                 service=item.event.updated_attributes.get(ngsi_events.SERVICE),
                 service_path=item.event.updated_attributes.get(ngsi_events.SERVICE_PATH),
+                # For people only: to submit the event again, its bytes are read from its content.
                 body=item.body.decode(errors="replace"),
             )
             for item in items

@@ -35,6 +35,7 @@ def check_destinations(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
     except CustodyError:
         return  # the checks of logs and of the sink's objects report what cannot be read
     for path in sorted({*ends, *committed}):
+        # At least what SEND events name; at most that and what a committed batch, perhaps unfinished, may have added.
         finding = _compared(files, path, ends.get(path, 0), max(ends.get(path, 0), committed.get(path, 0)))
         if finding is not None:
             yield finding

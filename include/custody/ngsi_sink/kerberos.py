@@ -19,6 +19,7 @@ from custody.errors import ConfigurationError
 INSTALL = "apt-get install gcc libkrb5-dev && pip install 'pyspnego[kerberos]'"
 """Two of its packages have no wheels for Linux: they are compiled against the system's Kerberos, here Debian's."""
 _PACKAGES = ("spnego", "gssapi", "krb5")
+# Numbers of libkrb5 that mean a setting to correct: neither the next NameNode nor a later try is worth it.
 _REFUSED = {
     -1765328378,  # KDC_ERR_C_PRINCIPAL_UNKNOWN
     -1765328366,  # KDC_ERR_CLIENT_REVOKED: locked, or expired
@@ -67,8 +68,10 @@ class Login:
             ConfigurationError: the user or the password is refused, or the realm is not known.
             ConnectionError: no KDC answers, or it knows no such service.
         """
+        # The KDC is asked once: every thread and every retry comes here, and it may lock the user out.
         if self._refusal is not None:
             raise ConfigurationError(self._refusal)
+        # Imported here: these packages are optional, and only a login needs them.
         import gssapi
         import krb5
         import spnego

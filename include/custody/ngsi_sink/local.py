@@ -13,6 +13,7 @@ from custody.vfs import FileSystem
 class LocalFiles:
     """Files below a folder."""
 
+    # A write of this machine ends with its process; no server goes on with it.
     outlives_writers = False
 
     def __init__(self, fs: FileSystem, root: Path) -> None:

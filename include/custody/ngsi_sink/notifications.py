@@ -50,15 +50,18 @@ class NotificationReader:
     def body(self, event: Event) -> bytes:
         """Return the body that an event received; raises as `Content`."""
         claim = event.content_claim, event.updated_attributes.get(DIGEST_ATTRIBUTE)
+        # Only the last content is kept: events of one notification follow each other, and memory holds one body.
         if event.content_claim is None or claim != self._claim:
             self._opened = {}
             try:
                 self._body = self._content(event)
+            # Kept as well, so that a damaged body is not read again for each of its events.
             except (NotFoundError, CorruptionError) as error:
                 self._body = error
             self._claim = claim
         if isinstance(self._body, bytes):
             return self._body
+        # One error is raised for many events: without this its traceback would grow each time.
         raise self._body.with_traceback(None)
 
     def records(self, event: Event) -> Iterator[Record | Unplaced]:
@@ -78,6 +81,7 @@ class NotificationReader:
             if version not in self._opened:
                 self._opened[version] = open_notification(body, assumed=version)
             notification = _only(event, self._opened[version])
+        # It was a notification when it was received, so whatever is wrong with it now is damage.
         except (*NOT_JSON, InvalidInputError, KeyError, ValueError) as error:
             raise CorruptionError(
                 f"event {event.event_id}: expected its content to be the notification that it received, got {error}. "
@@ -132,6 +136,7 @@ class LiveNotifications:
 
         A writer with a missing container has no bound: events that lie there may become live before others.
         """
+        # Not the sink's own writer, which has SEND events only.
         writers = [item for item in self._repository.workspaces() if item.writer != WRITER]
         bounds = ((item.writer, _bound(item)) for item in writers if all(missing.host for missing in item.missing()))
         return {writer: bound for writer, bound in bounds if bound}
@@ -144,6 +149,8 @@ class LiveNotifications:
             ids = table.column("event_id")
             chosen = table.filter(pc.and_(pc.less(ids, bound), _is_ours(table)))
             yield from (event for event in to_events(chosen) if is_notified(event))
+            # Ids may have gaps, so as many events as asked for may reach beyond the bound; ids ascend, so this was the
+            # last.
             if table.num_rows and ids[-1].as_py() >= bound:
                 return
 
@@ -164,6 +171,7 @@ class LiveNotifications:
 
 def _bound(workspace: Workspace) -> int:
     """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
+    # The catalog and the groups that wait, of one moment: a commit between two looks would mix two states.
     moment = look_undisturbed(workspace)
     return min([moment.state.next_event_id, *(group.first_event_id for group in moment.waiting)])
 

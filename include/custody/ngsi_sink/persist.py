@@ -1,4 +1,4 @@
-"""Entry point of the sink: opens it on a repository, and says what waits for it.
+"""Entry point of the sink: opens it on a repository, and reports the work that waits for it.
 
 `open_sink` wires a repository's event logs, the sink's own lease and the writer of its SEND events to a `Sink` and to
 the target that the settings choose. The command line, the Spark job and Airflow's sensor come in here.
@@ -38,6 +38,7 @@ from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
 LEASE = "sink"
+# A sensor asks whether there is work. To count all of a long backlog would cost as much as to read it.
 _BACKLOG_EVENTS_MAX = 1000
 _POLL_SECONDS = 0.25
 Entered = TypeVar("Entered")
@@ -137,7 +138,7 @@ def open_sink(
     """Hold the lease of the sink and open it; a batch that a crash left is finished.
 
     Args:
-        repository: whose notifications are written.
+        repository: holds the notifications.
         attempt: who does it; a later try of the same task takes over at once.
         target: where files go, instead of the backend of the settings.
         rpc: makes the files of backend `binary`, see `open_target`.
@@ -155,11 +156,13 @@ def open_sink(
     parameters = Parameters.from_section(settings.ngsi, settings.root)
     folder = sink_folder(settings)
     lease = _take(settings, fs, clock, attempt, take_over=take_over)
+    # Released as failed unless the block ends well: the next holder then fences this one in the catalog.
     is_done = False
     try:
         with ExitStack() as stack:
             stack.enter_context(Heartbeat([lease], clock, settings.lease.dead_seconds))
             opened_target = target or open_target(parameters, fs, settings.root, rpc=rpc)
+            # A target that the caller gave is the caller's to close.
             if target is None:
                 stack.callback(opened_target.close)
             patience = time.monotonic() + settings.lease.wait_seconds
@@ -189,6 +192,7 @@ def open_sink(
 
 def sink_backlog(repository: Repository) -> SinkBacklog:
     """Return what waits for the sink, read from disk; due or not."""
+    # Neither lease nor lock is taken: this only reads, and a sensor calls it often.
     fs, folder = repository.workspace().fs, sink_folder(repository.settings)
     batch = SinkCatalog(fs, folder, repository.workspace().clock).newest()
     newest = None if batch is None else batch.manifest
@@ -201,6 +205,7 @@ def sink_backlog(repository: Repository) -> SinkBacklog:
             if notifications >= _BACKLOG_EVENTS_MAX:
                 break
     resubmitted = sum(1 for _ in resubmission.marks(fs, folder))
+    # A run that ends well commits a batch without appends last (`Sink.save_cursors`): with some it may be unfinished.
     return SinkBacklog(notifications, resubmitted, newest is not None and bool(newest.parts))
 
 

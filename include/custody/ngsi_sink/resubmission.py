@@ -59,6 +59,7 @@ def mark(fs: FileSystem, folder: Path, entry: QuarantineEntry) -> None:
     Durability: on return the mark survives power loss. Done again it changes nothing.
     """
     fs.make_directory(folder / AGAIN)
+    # Named by the entry's key, so there is one mark however often the user asks.
     fs.write_durably(folder / AGAIN / entry.key, entry.file.encode())
 
 
@@ -73,6 +74,7 @@ def settle(fs: FileSystem, folder: Path, quarantine: Quarantine, key: str) -> No
     """Remove an entry that the sink has dealt with, and its mark; done again it changes nothing."""
     # The mark goes last: after a crash in between, the next run finds it and removes it.
     quarantine.discard(key)
+    # There may be none: deferred bytes are also taken up unasked, and a crash may have come after the removal.
     if fs.exists(folder / AGAIN / key):
         unmark(fs, folder, key)
 
@@ -87,6 +89,7 @@ def _entry_of(name: str, data: bytes) -> tuple[str, str, bytes, int]:
     """Return what an entry says of an object: code, message, raw bytes, and their offset in the file."""
     if name.startswith(f"{DEFERRED}/"):
         batch = batch_file.decode(data, name)
+        # Invariant: an object of deferred bytes has a single append.
         [part] = batch.manifest.parts
         return NOT_WRITTEN, f"{part.path}: {batch.manifest.problem}", bytes(batch.contents[0]), part.offset
     quarantined = msgspec.json.decode(data, type=batch_file.Quarantined)

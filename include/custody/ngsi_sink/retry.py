@@ -71,6 +71,7 @@ class RetryPool:
             if wait_ms:
                 self._sleep(wait_ms / 1000)
             failed = self._once(remaining, act, in_order=in_order)
+            # Besides final failures only those of the last round count: what was done by now did not fail.
             failures = {key: failure for key, failure in failures.items() if failure.is_final} | failed
             remaining = [key for key in remaining if key in failed and not failed[key].is_final]
             if not remaining:
@@ -85,16 +86,20 @@ class RetryPool:
             if is_over.is_set():
                 return
             try:
+                # Before each key: a round over many files takes long, and another attempt may take over meanwhile.
                 self._check()
                 act(key)
             except StorageError as error:
                 failures[key] = Failure(str(error))
             except DestinationError as error:
                 failures[key] = Failure(str(error), is_final=True)
+            # Fatal, such as a lost lease: what has not begun is left, so that nothing is written behind the next
+            # holder's back.
             except BaseException:
                 is_over.set()
                 raise
 
+        # Without threads: a pool gains nothing here, and crash tests need one order of operations.
         if in_order or min(self._at_once, len(keys)) == 1:
             for key in keys:
                 one(key)
@@ -104,10 +109,12 @@ class RetryPool:
 
     def _together(self, keys: Sequence[Key], one: Callable[[Key], None], is_over: Event) -> None:
         """Act on several keys at a time; on return and on raise no thread acts any more."""
+        # Made when first needed: a sink that has one file a batch starts no threads.
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="custody-files")
         running = [self._pool.submit(one, key) for key in keys]
         try:
+            # Waits for all before the first error is raised: afterwards no thread may act any more.
             errors = [future.exception() for future in running]
         except BaseException:  # a signal: calls that have begun come to their end, the others are not begun
             is_over.set()

@@ -29,6 +29,7 @@ from custody.vfs import FileSystem
 
 CHUNK_EVENTS, CHUNK_BYTES = 10_000, 16 << 20
 """The size of a chunk: more costs memory, less costs syncs."""
+# Bounds memory whatever ngsi.batch_size is: the events of a batch are collected before it is known to be due.
 _BATCH_EVENTS_MAX = 100_000
 _PROGRESS_SECONDS = 10.0
 _LOGGER = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ def cut_batches(events: Iterable[tuple[int, Item]], *, size: int, timeout_ms: in
 
 @dataclass(slots=True)
 class SinkReport:
-    """What a run did."""
+    """The counts of a run, and what went wrong."""
 
     events: int = 0
     """Notified entities that were taken."""
@@ -161,6 +162,7 @@ def resubmit(
 ) -> SinkReport:
     """Take the entries of the quarantine that a user marked; one that cannot be written stays, or comes back anew."""
     report = SinkReport()
+    # A list, because marks are removed on the way.
     for key, name in list(resubmission.marks(fs, folder)):
         quarantined = sink.quarantined(name)
         if quarantined is not None:
@@ -169,8 +171,10 @@ def resubmit(
             for writer in sorted({item.writer for item in sources}):
                 ids = [item.event_id for item in sources if item.writer == writer]
                 existing = source.get(writer, ids)
+                # Retention deleted these events meanwhile: nothing is left to write of them.
                 report.skipped += len(ids) - len(existing)
                 records += _records([_WriterEvent(writer, event) for event in existing], source, parameters)
+            # One commit lists the rows and takes the quarantined object off: no crash writes them twice or loses them.
             result = sink.write(records, {}, settles=[name])
             report.records += result.records
             report.files += result.files
@@ -226,12 +230,14 @@ class _Run:
 
     def all(self, until_ms: int | None, chunk_events: int) -> None:
         """Write all batches that are due."""
+        # Time and bounds are taken once: what arrives from here on waits for the next run, so that this one ends.
         now_ms = self._clock.now_ms()
         bounds = self._source.bounds()
         pending: set[str] = set()
         chunk: list[_WriterEvent] = []
         chunk_bytes = 0
         for batch in self._batches(bounds, now_ms):
+            # This can be the last batch only: every other one was closed because it was full, or by a later arrival.
             if not self._is_due(batch, now_ms, until_ms):
                 self.report.waiting = len(batch.items)
                 pending = {item.writer for item in batch.items}
@@ -258,6 +264,7 @@ class _Run:
     def _batches(self, bounds: Mapping[str, int], now_ms: int) -> Iterator[EventBatch[_WriterEvent]]:
         cursors, values = self._sink.cursors, self._parameters.values
         streams = [self._arrivals(writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
+        # The order of ids within a writer stays, even where its clock was set back: a merge never reorders one stream.
         merged = heapq.merge(*streams, key=lambda item: item.received_ms)
         # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
         early = now_ms - values.batch_timeout * 1000
@@ -277,6 +284,7 @@ class _Run:
     def _write(self, chunk: Sequence[_WriterEvent]) -> bool:
         """Write some events; return whether to go on."""
         for item in chunk:
+            # Kept from chunk to chunk: a writer without events in this one stays where the last one put it.
             self._cursors[item.writer] = item.event.event_id + 1
         result = self._sink.write(_records(chunk, self._source, self._parameters), self._cursors)
         self.report.events += len(chunk)
@@ -292,6 +300,7 @@ class _Run:
 
 def _records(events: Sequence[_WriterEvent], source: NotificationSource, parameters: Parameters) -> list[SourceRecord]:
     """Return what is to be written of some events, each with its content, or with the reason why there is none."""
+    # A new one for each chunk: the contents that it mapped are given back when the chunk is done.
     reader = NotificationReader(source.contents(), parameters)
     records: list[SourceRecord] = []
     for item in events:

@@ -41,6 +41,7 @@ class SendJournal(Protocol):
 def events_of(manifest: BatchManifest, uri: Callable[[str], str]) -> Iterator[Event]:
     """Yield the SEND events of a batch; an append without bytes has none."""
     for part in manifest.parts:
+        # In a fixed order, each once: every try has to cut the same pieces, for a piece is part of an event's name.
         parents = list(dict.fromkeys(manifest.sources[source].flowfile_uuid for source in part.sources))
         for first in range(0, len(parents) if part.length else 0, _PARENTS_MAX):
             # A name from the batch, not a random one: it is how a second try recognizes the events of the first.
@@ -57,6 +58,7 @@ def append_missing(manifest: BatchManifest, journal: SendJournal, uri: Callable[
     """
     events = list(events_of(manifest, uri))
     if events and not is_new:
+        # The batch noted this id before any event of it was appended: earlier ones need not be read.
         stored = {event.flowfile_uuid for event in journal.since(manifest.told_from)}
         events = [event for event in events if event.flowfile_uuid not in stored]
     if events:
@@ -68,6 +70,7 @@ def _event(manifest: BatchManifest, part: FileAppend, rows: str, parents: Sequen
     folder, _, name = part.path.rpartition("/")
     return Event(
         event_type=EventType.SEND,
+        # Not the time of this try: whoever finishes the batch has to make equal events.
         event_time=manifest.time_ms,
         component_id=WRITER,
         component_type="NGSIToHDFS",

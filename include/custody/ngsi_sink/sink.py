@@ -111,11 +111,14 @@ class Sink:
             CorruptionError: an object of the sink is not what was committed.
         """
         fs.make_directory(folder)
+        # Beside the lease: another attempt may take over between a check of the lease and an append. On one machine
+        # this lock keeps it out until the older one is gone.
         with fs.lock(folder / _LOCK):
             target = FilesTarget(LocalFiles(fs, root)) if isinstance(root, Path) else root
             shown_in = quarantine or Quarantine(fs, folder / "quarantine")
             sink = cls(fs, folder, target, clock, parameters, journal, shown_in, lease, sleep, note)
             with sink._retries:
+                # Before anything else: lengths of files mean something only once the newest batch is in them.
                 sink._recover()
                 yield sink
 
@@ -167,6 +170,7 @@ class Sink:
             {**state.newest.cursors, **moved},
         )
         data = [memoryview(content) for content in additions.files.values()]
+        # Before the commit: after a crash behind it, the next run still finds the note and makes the table.
         self._note(plan.destinations.values())
         columns = {**state.columns, **additions.columns}
         state.commit(batch, data, plan.objects(batch.number), settles=settles, columns=columns)
@@ -177,6 +181,7 @@ class Sink:
     def save_cursors(self, cursors: Mapping[str, int]) -> None:
         """Move the cursors on and commit a batch without bytes, so that opening the sink next has nothing to finish."""
         self.write([], cursors)
+        # That batch is finished by now, so its object may go.
         if self._state.newest.parts:
             self._state.commit(self._manifest((), (), self._state.newest.cursors), ())
 
@@ -191,6 +196,7 @@ class Sink:
         """
         paths = [path for path, deferred in self._state.deferred.items() if deferred == name]
         try:
+            # Bytes at offset 0 are not among them: to apply them makes the file anyway.
             gone = [path for path in paths if self._target.length(path) == 0 and self._had_rows(path)]
             for path in paths:
                 if path not in gone:
@@ -236,7 +242,10 @@ class Sink:
         failures = self._retries.all(
             range(len(batch.parts)), lambda place: self._target.apply(batch.parts[place], data[place])
         )
+        # An entry is for people, so it may come after the commit: the recovery of this batch shows what a crash
+        # prevented.
         self._state.show(batch.number)
+        # Before the SEND events: an append that is deferred must not have one yet.
         if failures:
             batch, data = self._state.defer(batch, data, failures)
         if self._journal is not None:
@@ -251,6 +260,7 @@ class Sink:
         unseen = [path for path in paths if path not in self._lengths]
 
         def reach(path: str) -> None:
+            # Invariant: a file gets nothing before the bytes that it lacks, whose place comes first.
             if path in self._state.deferred and path not in resumed:
                 self._apply_deferred(path)
                 resumed.append(path)
@@ -259,6 +269,7 @@ class Sink:
         # Deferred bytes are read from the sink's own objects, and get their events in the order of their files.
         in_order = any(path in self._state.deferred for path in unseen)
         failures = self._retries.all(unseen, reach, in_order=in_order)
+        # Also where other files failed: these bytes are in their files now and need their events.
         self._settle_deferred(resumed)
         return failures
 
@@ -288,9 +299,13 @@ class Sink:
                 problem=None,
             )
             if path in anew:
+                # Committed with the new place before anything is written there, so that a crash ends as with any batch.
                 parts = tuple(msgspec.structs.replace(part, offset=0) for part in batch.parts)
                 batch = msgspec.structs.replace(batch, parts=parts)
             self._state.commit(batch, deferred.contents, settles=[name])
+            # Before `_finish`, which adds it again where the target refuses once more.
             del self._state.deferred[path]
             self._finish(batch, deferred.contents, is_new=False)
+            # Last: an entry that a crash leaves names an object that is gone, and disappears when it is submitted
+            # again.
             self._state.forget(key)

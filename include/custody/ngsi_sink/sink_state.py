@@ -58,6 +58,7 @@ class SinkCatalog:
         """
         if fence and self._catalog.epoch is not None:
             try:
+                # It changes nothing but the epoch: from here on the catalog refuses a commit of an older one.
                 self._catalog.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {self._catalog.epoch}"))])
             except SealedError:
                 return  # nobody commits here any more
@@ -67,6 +68,7 @@ class SinkCatalog:
             folder = self._folder / self._home / kind
             for name in self._fs.list(folder):
                 if f"{kind}/{name}" not in live:
+                    # Not synced: an object that comes back after a power loss is still not listed, and goes next time.
                     self._fs.remove(folder / name)
 
     @property
@@ -81,6 +83,7 @@ class SinkCatalog:
 
     def names(self, kind: str) -> Iterator[str]:
         """Yield the live objects of a kind, oldest first."""
+        # A name begins with a number of fixed width, so the order of names is that of the batches.
         yield from sorted(path for path in self._catalog.load().files if path.startswith(f"{kind}/"))
 
     def is_live(self, name: str) -> bool:
@@ -89,6 +92,7 @@ class SinkCatalog:
 
     def newest(self) -> FileBatch | None:
         """Return the newest batch, None before the first one; raises as `read`."""
+        # Invariant: at most one batch is listed, for each commit takes off the one before.
         for name in self.names(BATCHES):
             return batch_file.decode(self.read(name), self.place(name))
         return None
@@ -121,6 +125,8 @@ class SinkCatalog:
         Raises:
             FencedError: another attempt took over.
         """
+        # Objects before the transaction: a crash in between leaves objects that nothing lists, never a list of missing
+        # ones.
         for name, data in added.items():
             # An object of this name that a crash left was never listed, for the number is new: it may be overwritten.
             self._store.put(f"{self._home}{name}", data)
@@ -167,6 +173,7 @@ class SinkState:
 
     def open(self) -> FileBatch | None:
         """Read everything, remove what nothing lists, and return the newest batch, which may not be finished."""
+        # After a holder that ended well nobody is left who could commit: the transaction is saved.
         self._catalog.open(fence=self._lease is not None and not self._lease.clean)
         for name in self._catalog.names(COLUMNS):
             self.columns = msgspec.json.decode(self._catalog.read(name), type=dict[str, tuple[str, ...]])
@@ -219,7 +226,9 @@ class SinkState:
         # Computed before the objects are dropped: a key is a digest of what the object holds.
         keys = [self.key(name) for name in settles if name.startswith(f"{QUARANTINED}/")]
         self._catalog.commit(batch.number, added, removed)
+        # Only now: when the commit raises it is unknown which state counts, and the sink has to be opened anew.
         self.columns, self.newest = columns, batch
+        # Never before the commit. After a crash here the next opening removes what nothing lists.
         self._catalog.drop(removed)
         for key in keys:
             self.forget(key)
@@ -232,12 +241,14 @@ class SinkState:
         Return the batch without them. Durability: as of `commit`.
         """
         number = self.next_number
+        # One commit shortens the batch and lists what it lacks: no crash leaves bytes in both or in neither.
         objects, deferred = {}, {}
         for place, failure in failures.items():
             name = f"{DEFERRED}/{number:020d}-{place:05d}.batch"
             objects[name] = batch_file.encode(batch.deferring(place, failure.reason), [data[place]])
             deferred[batch.parts[place].path] = name
         places = [place for place in range(len(batch.parts)) if place not in failures]
+        # The id and each append's place stay, so the SEND events keep their names.
         batch = msgspec.structs.replace(batch, number=number, parts=tuple(batch.parts[place] for place in places))
         data = [data[place] for place in places]
         self.commit(batch, data, objects)

@@ -30,7 +30,7 @@ _ANSWER_SECONDS_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TablesReport:
-    """What became of the pending tables."""
+    """The result for the pending tables: how many were made, and how many wait."""
 
     made: int = 0
     """New tables."""
@@ -56,6 +56,7 @@ class PendingTables:
         self._fs.make_directory(self._folder)
         for destination in destinations:
             path = self._path(destination)
+            # Every batch notes its destinations; while a note is there only the first one costs a sync.
             if not self._fs.exists(path):
                 self._fs.write_durably(path, msgspec.json.encode(destination))
 
@@ -68,6 +69,7 @@ class PendingTables:
         destinations = []
         for name in self._fs.list(self._folder):
             path = self._folder / name
+            # A note that is still being written, or was when a crash came, has a temporary name.
             if path.suffix != ".json":
                 continue
             try:
@@ -78,6 +80,7 @@ class PendingTables:
 
     def done(self, destination: Destination) -> None:
         """Remove the note of a destination: its table exists."""
+        # Not synced: a note that comes back after a power loss costs one more look at a table that exists.
         self._fs.remove(self._path(destination))
 
     def _path(self, destination: Destination) -> Path:

@@ -143,7 +143,10 @@ class FilesTarget:
         """Make a file end in these bytes, once, whatever a crash left of an earlier try."""
         until, wait = self._now() + self._busy_seconds, _FIRST_WAIT_SECONDS
         while True:
+            # What this object itself wrote last and got acknowledged no longer changes: settling it would only cost
+            # calls.
             is_settled = part.path in self._settled or not self._files.outlives_writers
+            # Until the call is acknowledged nobody knows what it left: a second try has to settle the file.
             self._settled.discard(part.path)
             try:
                 # From the beginning each time: the writer that had the file open may have changed it.
@@ -173,6 +176,7 @@ class FilesTarget:
         if size is None:
             if part.offset:
                 raise self._short(part, 0)
+            # Never overwrites: where a lost call made the file since the look, this is busy and the look is repeated.
             self._files.create(part.path, data)
             return
         if is_settled and size == part.offset and part.length:
@@ -185,6 +189,7 @@ class FilesTarget:
         if size < part.offset:
             raise self._short(part, size)
         end = part.offset + part.length
+        # An earlier try wrote everything and was not acknowledged, or somebody else appended behind it.
         if size >= end:
             if self._files.digest(part.path, part.offset, part.length) == part.sha256:
                 return
@@ -193,6 +198,7 @@ class FilesTarget:
                     f"{self.uri(part.path)} @{part.offset}: expected {part.length} bytes that were committed, got "
                     f"others, and {size - end} more behind them. Nothing was changed; see who else writes to this file."
                 )
+        # A torn try of this append: its bytes go before all of them come again.
         if size > part.offset:
             self._files.cut(part.path, part.offset)
         self._files.append(part.path, data)

@@ -98,7 +98,7 @@ def headers(parameters: Parameters) -> dict[str, str]:
 
 
 def refused(operation: str, path: str, answer: Answer) -> StorageError:
-    """Return the error that stands for an answer, with the reason that HDFS gives."""
+    """Return an answer as an error, with the reason that HDFS gives."""
     kind, message = remote(answer)
     why = f" ({kind}: {message[:200]})" if kind else ""
     if answer.status == UNAUTHORIZED:
@@ -123,6 +123,7 @@ class Endpoints:
 
     def after_success(self, host: str) -> Endpoints:
         """Return the order after a host answered."""
+        # The active NameNode stays first: a standby in front of it would cost a call each time.
         return Endpoints((host, *(other for other in self.hosts if other != host)))
 
 
@@ -157,6 +158,7 @@ def _answer_of(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endp
             where = call.target.partition("?")[0][:200]
             raise StorageError(f"HDFS {call.method} {where}: expected an answer, got {error}") from error
     said = []
+    # The next one may be asked although an answer was lost: calls to NameNodes move no data, so no row comes twice.
     for host in endpoints.hosts:
         try:
             answer = ask(host, call)
@@ -200,12 +202,14 @@ class PooledTransport:
 
         self._scheme = "https" if values.backend_tls else "http"
         self._error: type[Exception] = urllib3.exceptions.HTTPError
+        # No retries of its own: a lost call may have been done, and only `FilesTarget` can see whether it was.
         self._pools = urllib3.PoolManager(
             maxsize=values.backend_max_conns_per_route,
             block=True,
             retries=False,
             timeout=urllib3.Timeout(connect=values.backend_timeout, read=values.backend_timeout),
         )
+        # The pools bound the connections to each host, this bounds all of them together.
         self._connections = threading.BoundedSemaphore(values.backend_max_conns)
         self._negotiate = negotiate or (Login(values).token if values.krb5_auth else None)
         self._login_lock = threading.Lock()
@@ -294,6 +298,7 @@ def is_busy(kind: str, message: str) -> bool:
 class WebHdfsFiles:
     """Files of HDFS, through its REST interface. One object serves several threads."""
 
+    # A DataNode may go on writing what a caller that is gone has sent it.
     outlives_writers = True
 
     def __init__(self, parameters: Parameters, transport: HttpTransport) -> None:
@@ -367,6 +372,7 @@ class WebHdfsFiles:
 
     def _converse(self, conversation: Conversation[Result]) -> Result:
         with self._lock:
+            # Not held during the calls: they would come one after the other, and the order of hosts is only a hint.
             endpoints = self._endpoints
         result, after = converse(conversation, endpoints, self._transport.ask)
         with self._lock:
@@ -421,6 +427,7 @@ def _create(path: str, data: bytes, parameters: Parameters) -> Conversation[None
     # HttpFS overwrites where it is not told otherwise.
     first = call("PUT", path, "CREATE", parameters, overwrite="false")
     answer = yield from send_data(first, data, parameters)
+    # Without a redirect no data were sent, so no status is a success: none is 0.
     _done(answer, "CREATE", path, CREATED if answer.is_of_data else 0)
 
 

@@ -93,6 +93,7 @@ async def bounded_body(request: Request, bytes_max: int, seconds: float) -> byte
     """
     too_large = BodyRefusedError(413, "too-large", f"expected a body of at most {bytes_max} bytes")
     declared = request.headers.get("content-length", "")
+    # Refused before any of it is read. Cut to 20 digits, for `int` raises where there are thousands.
     if declared.isdigit() and int(declared[:20]) > bytes_max:
         raise too_large
     # Counted as it comes: a body in chunks declares no length, and a declared one may be wrong.
@@ -109,4 +110,5 @@ async def bounded_body(request: Request, bytes_max: int, seconds: float) -> byte
 
 
 def _digest(token: str) -> bytes:
+    # Digests are of one length, so that comparing them does not tell how long a token is.
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -127,6 +127,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        # Any sender could write X-Forwarded-For: limits and logs go by the address of the connection.
         proxy_headers=False,
         h11_max_incomplete_event_size=options.header_bytes_max,
         timeout_keep_alive=options.idle_seconds,
@@ -136,6 +137,7 @@ def serve(
         ssl_ca_certs=file_of(root, options.tls_client_ca),
         ssl_cert_reqs=ssl.CERT_NONE if options.tls_client_ca is None else ssl.CERT_REQUIRED,
     )
+    # Bound before uvicorn starts: a taken port is a StorageError, and the URL names the port that 0 became.
     listener = _listen(options.host, options.port)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -170,6 +172,7 @@ class ConnectionSlots:
     def take(self, newcomer: BoundedProtocol) -> bool:
         """Take a slot for a connection, perhaps by closing another one; return whether there was one."""
         address = newcomer.address
+        # The address's own limit first: its newcomer then displaces one of its own connections, nobody else's.
         if self.by_address[address] >= self.limits.connections_per_address and not self._close_idle(address):
             return False
         if len(self.taken) >= self.limits.connections and not self._close_idle(None):
@@ -181,6 +184,7 @@ class ConnectionSlots:
     def touch(self, protocol: BoundedProtocol) -> None:
         """Note that a connection ended a request: it is now the last one to give way."""
         if protocol in self.taken:
+            # A dict keeps the order of insertion: what is put in again is the last.
             del self.taken[protocol]
             self.taken[protocol] = None
 
@@ -199,6 +203,7 @@ class ConnectionSlots:
             return False
         most = max(self.by_address[protocol.address] for protocol in idle)
         chosen = next(protocol for protocol in idle if self.by_address[protocol.address] == most)
+        # At once: `connection_lost` comes later in the loop, and the newcomer needs the slot now.
         self.give_back(chosen)
         chosen.transport.abort()
         return True
@@ -238,6 +243,7 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; the time of a head begins with its first ones, and later ones do not prolong it."""
+        # Bytes of a connection that was refused or displaced may still come; they start nothing any more.
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -245,6 +251,7 @@ class BoundedProtocol(H11Protocol):
 
     def handle_events(self) -> None:
         """Handle what has come, unless it has a head that is too long, whether that came in one piece or in several."""
+        # Counted here, for h11 bounds an incomplete head only: one that comes in one piece is complete when it looks.
         if self.conn.their_state is h11.IDLE:
             data = self.conn.trailing_data[0]
             limit = self._slots.limits.head_bytes
@@ -355,6 +362,7 @@ def _allowed(connections: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY or soft >= files:
         return connections
+    # Where the reserve would take almost everything, half of the files are left for connections.
     allowed = max(soft - _OTHER_FILES, soft // 2, 1)
     _LOGGER.warning("connections_max %d: the system allows %d open files, so %d are taken", connections, soft, allowed)
     return allowed

@@ -21,13 +21,14 @@ from custody.flow.content import ContentWriter, with_content
 from custody.model import Event
 from custody.vfs.group_commit import GroupCommitQueue
 
+# A batch is in memory as a whole, and its callers are answered together: both bounds keep it short.
 BATCH_EVENTS_MAX = 1000
 BATCH_BYTES_MAX = 16 << 20
 _LOGGER = logging.getLogger(__name__)
 
 
 class ContentAppender(Protocol):
-    """What events with contents are appended to: a writer with a name."""
+    """A writer with a name: stores contents, and appends the events that speak of them."""
 
     @property
     def name(self) -> str:
@@ -36,7 +37,7 @@ class ContentAppender(Protocol):
 
     @property
     def content(self) -> ContentWriter:
-        """Where contents are stored."""
+        """The store of contents."""
         ...
 
     def append(self, events: Sequence[Event]) -> range:
@@ -46,7 +47,7 @@ class ContentAppender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Notification:
-    """A notification to store, and who waits for the answer."""
+    """A notification to store, and the future that its caller waits for."""
 
     content: bytes
     events: Sequence[Event]
@@ -58,7 +59,7 @@ class Intake:
     """Stores notifications for any number of coroutines; ends with `close`, after all that waits is stored.
 
     Args:
-        writer: where they go to, held by the caller and closed by it after the intake.
+        writer: stores them; the caller holds it and closes it after the intake.
         waiting_max: how many notifications may wait at once.
     """
 
@@ -102,6 +103,8 @@ class Intake:
         loop = get_running_loop()
         future: Future[range] = loop.create_future()
         try:
+            # Never waits: that would stop the loop for everybody. A full queue is an answer, and brokers are told to
+            # retry.
             self._queue.put_nowait(_Notification(content, events, loop, future))
         except Full:
             raise BackpressureError(
@@ -119,6 +122,8 @@ class Intake:
         ids = range(0)
         started = time.monotonic()
         try:
+            # Contents first: a crash in between leaves contents that no event names, never an event without its
+            # content.
             contents = self._writer.content.put_many([item.content for item in batch])
             events = [
                 with_content(event, stored)
@@ -156,7 +161,7 @@ def _batch_length(waiting: Sequence[_Notification]) -> int:
 
 
 def _answer(batch: list[_Notification], ids: range, error: Exception | None) -> None:
-    """Tell each caller, with one wake-up a loop."""
+    """Answer each caller, with one wake-up a loop."""
     answers: dict[AbstractEventLoop, list[tuple[Future[range], range]]] = defaultdict(list)
     first = ids.start
     for item in batch:
@@ -165,6 +170,7 @@ def _answer(batch: list[_Notification], ids: range, error: Exception | None) -> 
     for loop, resolved in answers.items():
         try:
             loop.call_soon_threadsafe(_resolve, resolved, error)
+        # The loop is closed, so its callers are gone; what was stored stays stored.
         except RuntimeError:
             _LOGGER.warning("%d notifications were stored and nobody waits for the answer any more", len(resolved))
 

@@ -43,6 +43,7 @@ _AT_ONCE_BYTES = 2048
 """A longer body is parsed in a thread. To change threads costs about as much as a body of this length."""
 _HOST_CHARACTERS_MAX = 300
 """Of a name and a port; the URL stands in each event of a notification."""
+# Told apart in the answer, for nothing but making room helps here.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -89,6 +90,7 @@ class Receiver:
         started = time.monotonic()
         header = request.headers.get("fiware-correlator") or ""
         correlator = header if 0 < len(header) <= CORRELATOR_CHARACTERS_MAX else str(uuid.uuid4())
+        # Counted from the first moment on: a request that still waits for its body holds memory, too.
         self._busy += 1
         try:
             code, response = "stored", _json(200, await self._answer(request, correlator))
@@ -120,12 +122,16 @@ class Receiver:
 
     async def _answer(self, request: Request, correlator: str) -> dict[str, object]:
         headers = {name.lower(): value for name, value in request.headers.items()}
+        # All that the head decides comes before the body: a refused sender's body takes no memory.
         self._admit(request, headers)
         body = await self._body(request)
         host = request.client.host if request.client else None
+        # It becomes part of every event, and query and login may hold secrets.
         url = str(request.url.replace(query="", fragment="", username=None, password=None))
         headers["fiware-correlator"] = correlator
         read = await self._read(Arrival(body, headers, url, host, self._clock.now_ms()))
+        # Kept before the others are stored: if that fails nothing is stored yet, and the broker may send all of it
+        # again.
         for item in read.rejected:
             await self._keep(item, url)
         if read.refusal is not None:
@@ -151,6 +157,7 @@ class Receiver:
 
     def _admit(self, request: Request, headers: dict[str, str]) -> None:
         options = self._options
+        # First of all checks: a stranger learns neither load nor limits.
         if self._tokens is not None and not self._tokens.admit(headers):
             raise _RefusedError(Refusal(401, "token", "expected a token: Authorization: Bearer …, or X-Auth-Token"))
         if self._busy > options.requests_max:
@@ -200,6 +207,7 @@ def receiver_app(receiver: Receiver) -> FastAPI:
     """Return the application: `/health` reports the state, the receiver checks all other requests."""
     app = FastAPI(title="custody NGSI receiver", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_route(HEALTH_TARGET, receiver.health, methods=["GET"])
+    # A route to an object takes every method: the receiver judges it, with the same answer as in the cases.
     app.router.routes.append(Route("/{target:path}", receiver))
 
     async def refused(_: Request, error: Exception) -> Response:

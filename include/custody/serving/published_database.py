@@ -1,4 +1,4 @@
-"""The published database as the services of software provenance ask it, over HTTP and over gRPC.
+"""The published database behind the services of software provenance, over HTTP and over gRPC.
 
 It looks for a newer build every `LOOK_SECONDS` and answers from that one then. A build that cannot be opened is logged,
 and the last good one goes on answering.
@@ -113,13 +113,16 @@ class PublishedDatabase:
     def database(self) -> ProvenanceDatabase:
         """Return the published database; the last one that could be opened, where the newest cannot be."""
         now = self._clock.now_ms()
+        # Also while a newer build is opened: one caller opens it, and revision and database change together.
         with self._lock:
             if now - self._looked_ms >= LOOK_SECONDS * 1000:
+                # Before the try: a build that cannot be opened is tried again after the interval, not at each question.
                 self._looked_ms = now
                 try:
                     self._refresh()
                 except CustodyError:
                     _LOGGER.exception("the newest build cannot be opened; revision %d is answered from", self.revision)
+            # Callers keep this object until they are done: a newer build never replaces it in the middle of an answer.
             return self._database
 
     def _refresh(self) -> None:
@@ -129,5 +132,6 @@ class PublishedDatabase:
     def _opened(self) -> tuple[int, ProvenanceDatabase]:
         state = published_state(self._catalog)
         database = ProvenanceDatabase.open(self._fs, self._folder, state, self._options.cache_bytes)
+        # Before it gives any answer: with a damaged index the former build goes on.
         database.check()
         return state.revision, database

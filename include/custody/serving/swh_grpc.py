@@ -98,6 +98,7 @@ def serving_rpc(database: PublishedDatabase, settings: Settings, tokens: Tokens 
         ThreadPoolExecutor(_THREADS, "custody-rpc"),
         interceptors=[] if tokens is None else [_Admission(tokens)],
         options=[
+            # Otherwise a second service could take the same port without an error, and some of the calls.
             ("grpc.so_reuseport", 0),
             ("grpc.max_metadata_size", options.header_bytes_max),
             ("grpc.server_handshake_timeout_ms", int(options.head_seconds * 1000)),
@@ -130,6 +131,7 @@ def _register(server: grpc.Server, database: PublishedDatabase, settings: Settin
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     healthy = health.HealthServicer()
+    # In the health protocol the empty name is the server as a whole.
     for name in ("", SERVICE):
         healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
@@ -140,6 +142,7 @@ def _bind(server: grpc.Server, root: Path, options: Any, address: str) -> int:  
     if options.tls_certificate is None:
         return int(server.add_insecure_port(address))
     chain = (root / options.tls_certificate).read_bytes()
+    # One file may hold the certificates and the key.
     key = chain if options.tls_key is None else (root / options.tls_key).read_bytes()
     authority = None if options.tls_client_ca is None else (root / options.tls_client_ca).read_bytes()
     credentials = grpc.ssl_server_credentials([(key, chain)], authority, require_client_auth=authority is not None)

@@ -25,11 +25,13 @@ from custody.serving.published_database import PublishedDatabase
 from custody.swh.database import occurrence_json, whereabouts_json
 from custody.swh.swhid import Swhid
 
+# An identifier has 50 characters; quotes, a comma and blanks come with it.
 _BYTES_OF_A_QUESTION = 64
 _BYTES_OF_A_BODY = 1024
 """What a body may hold besides its identifiers, in bytes."""
 _RETRY_SECONDS = 1
 _OCCURRENCES = 100
+# As many as 2**63 - 1 has: a longer text is refused before `int` sees it.
 _DIGITS_MAX = 19
 _LOGGER = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("custody.swh.access")
@@ -53,6 +55,7 @@ class _Routes:
 
         async def handle(request: Request) -> Response:
             started = time.monotonic()
+            # Before the check: a request counts itself, and it counts as long as it waits for its body or the disk.
             self._busy += 1
             try:
                 response = self._refusal(request) or _json(200, await answer(request))
@@ -133,12 +136,14 @@ def swh_app(database: PublishedDatabase, settings: Settings, tokens: Tokens | No
         tokens: a request has to bring one of them; None asks for none. `/health` never asks for one.
     """
     app = FastAPI(title="custody: where was this content?", docs_url=None, redoc_url=None, openapi_url=None)
+    # A redirect would come without the checks, and would not have the one shape of errors.
     app.router.redirect_slashes = False
     routes = _Routes(database, settings, tokens)
     app.add_route("/whereis/{swhid}", routes.guarded(routes.whereis), methods=["GET"])
     app.add_route("/whereare", routes.guarded(routes.whereare), methods=["POST"])
     app.add_route("/occurrences/{swhid}", routes.guarded(routes.occurrences), methods=["GET"])
     app.add_route("/events/{event_id}/occurrences", routes.guarded(routes.event), methods=["GET"])
+    # With a count of its own and without a token: it answers while all other requests are busy.
     app.add_route("/health", _Routes(database, settings, None).guarded(routes.health), methods=["GET"])
 
     async def refused(_: Request, error: Exception) -> Response:

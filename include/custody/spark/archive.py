@@ -76,6 +76,7 @@ def make_archive(environ: Mapping[str, str] = os.environ, *, folder: Path | None
         class_path = _run_warm_up(environ, Path(scratch), draft)
         if not _is_usable(java, draft, class_path):
             return None
+        # Only what the JVM accepted gets the name, and at once: no job finds half of an archive.
         draft.replace(path)
     return path
 
@@ -128,6 +129,7 @@ def _is_usable(java: JavaRuntime, draft: Path, class_path: str) -> bool:
     """Ask the JVM whether it accepts the archive: some versions write one that they then refuse."""
     if not draft.is_file():
         return False
+    # With `on` Java ends where it cannot use the archive; `auto` would go on without it and say nothing.
     flags = ["-Xshare:on", f"-XX:SharedArchiveFile={draft}", "-XX:+UseSerialGC"]
     done = subprocess.run(  # noqa: S603 - the Java found above, by full path, without a shell
         [java.executable, *flags, "-cp", class_path, "-version"],

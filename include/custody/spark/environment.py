@@ -1,4 +1,4 @@
-"""Where Spark, its Java, its Python and custody's jobs are, and the environment variables that a submit needs.
+"""Places of Spark, its Java, its Python and custody's jobs, and the environment variables that a submit needs.
 
 Spark takes its programs, its Java and its Python from the environment. When any of them comes from another
 installation, a job fails late and with an unclear message, so all are set together and by full path, from the Python
@@ -150,6 +150,7 @@ def seconds_since_submit(environ: Mapping[str, str] = os.environ) -> float:
     submitted = environ.get(SUBMITTED_VARIABLE, "")
     if not submitted.isdigit():
         return 0.0
+    # Two looks at the wall clock, which may have been set back in between.
     return max(SystemClock().now_ms() - int(submitted), 0) / 1000
 
 

@@ -70,6 +70,7 @@ def _subject(jvm: Java, values: NgsiSection) -> Java:
 
     password = jvm.java.io.CharArrayWriter()  # py4j turns every other array of characters into a Python str
     secret = values.krb5_password or ""
+    # Java counts in UTF-16 units, Python in characters.
     password.write(secret, 0, len(secret.encode("utf-16-le")) // 2)
     subject, shared, options = jvm.javax.security.auth.Subject(), jvm.java.util.HashMap(), jvm.java.util.HashMap()
     shared.put(f"{_SHARED}.name", values.krb5_user)
@@ -112,6 +113,8 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
         file_system = jvm.org.apache.hadoop.fs.FileSystem
 
         def connect() -> Java:
+            # `newInstance`, not `get`: Hadoop shares what `get` returns, and our close would close it for Spark as
+            # well.
             uri = jvm.java.net.URI(connected)
             if parameters.values.krb5_auth:
                 log_in(jvm, conf, parameters.values)
@@ -136,6 +139,7 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
 class RpcFiles:
     """Files of an HDFS, through a FileSystem of the driver's JVM."""
 
+    # A DataNode may go on writing what a caller that is gone has sent it.
     outlives_writers = True
 
     def __init__(self, jvm: Java, files: Java, root: str) -> None:
@@ -183,6 +187,7 @@ class RpcFiles:
 
         Durability: on return the bytes are on the disks of as many DataNodes as HDFS wants before it closes a file.
         """
+        # False: never overwrite. Where a lost call made the file, the look at it is repeated.
         _call("create", path, lambda: self._write(self._files.create(self._path(path), False), data))
 
     def append(self, path: str, data: memoryview) -> None:
@@ -245,6 +250,7 @@ class RpcFiles:
     def _write(stream: Java, data: memoryview) -> None:
         try:
             stream.write(bytes(data))
+            # Before the close, which alone leaves the bytes in the memory of the DataNodes.
             stream.hsync()
         finally:
             stream.close()
@@ -267,6 +273,7 @@ def _addressed(parameters: Parameters, conf: Java) -> tuple[str, str]:
 
 
 def _call(operation: str, path: str, do: Callable[[], Result]) -> Result:
+    # Imported here: this module is also loaded where Spark is not installed.
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""Makes the Hive tables of destinations with Spark, in an embedded metastore or in the one that the settings name.
+"""Hive tables of destinations, made with Spark in an embedded metastore or in the one that the settings name.
 
 The embedded metastore is a Derby database, which one JVM at a time can open: that of the job that holds the sink's
 lease. To query tables while jobs run, set up a metastore server (`ngsi.hive_metastore_uri`).
@@ -71,7 +71,7 @@ def ensure_tables(
         fs: holds the notes, in the folder `hive`.
         destinations: those that got data; the same ones noted again do no harm.
         columns: the sink's, of the column modes.
-        parameters: how tables are called and what they have.
+        parameters: names and columns of tables.
         target: where files are.
     """
     pending = PendingTables(fs, hive_folder(settings))
@@ -79,6 +79,7 @@ def ensure_tables(
     noted = pending.all()
     if not noted:
         return TablesReport()
+    # Asked by a plain connection first: Hive's own client would try for minutes, for each table.
     if reason := metastore_problem(parameters):
         return TablesReport(waiting=len(noted), problems=(reason,))
     if parameters.values.hive_metastore_uri is None:
@@ -97,6 +98,7 @@ def ensure_tables(
         except Exception as error:  # noqa: BLE001 - Spark raises errors of many kinds; this table waits, the others are made
             problems.append(f"{table.database}.{table.name}: {_first_line(error)}")
             continue
+        # After the table exists: a crash in between costs one more look at it.
         pending.done(destination)
         created, extended = created + is_new, extended + is_longer
     if reason := hive_server_problem(parameters):
@@ -118,6 +120,7 @@ def ensure_table(session: SparkSession, table: HiveTable, *, is_partitioned: boo
             run_statement(session, statement)
     had = [column.name.lower() for column in session.catalog.listColumns(name) if not column.isPartition]
     names = [column.lower() for column, _ in table.columns]
+    # Columns are only ever added at the end: those of a table of ours are the first ones of the destination's.
     if had != names[: len(had)]:
         raise CustodyError(
             f"expected a table with the columns {', '.join(names[: len(had)])}, got {', '.join(had)}. "
@@ -127,6 +130,7 @@ def ensure_table(session: SparkSession, table: HiveTable, *, is_partitioned: boo
     if longer is not None:
         run_statement(session, longer)
     if is_partitioned:
+        # Found by listing, not told by the batch: one call that also finds what a crash left out.
         run_statement(session, f"alter table {name} recover partitions")
     return is_new, longer is not None
 

@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> tuple[list[UnitReport], float]:
     """Ingest what waits; return a report of each file, and how many seconds the start of Spark took."""
     files = waiting_files(repository, interval)
+    # Without work no session: its start would take longer than everything else.
     if not files:
         return [], 0.0
     tasks = shares(files, repository.settings.repository.writer_slots)

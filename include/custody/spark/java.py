@@ -181,5 +181,6 @@ def _publish(path: Path, text: str, mode: int) -> None:
     ) as file:
         file.write(text)
     draft = Path(file.name)
+    # Before the rename: nobody must find a program that cannot be run.
     draft.chmod(mode)
     draft.replace(path)

@@ -91,7 +91,7 @@ def run_step(
     """Do all units of a step, each writer's under its lease.
 
     A session is started only when there are units, and returned for the next step. A writer whose lease cannot be had
-    costs an error in the report; the others' units are done. What it took to come here is told in `startup_seconds`,
+    costs an error in the report; the others' units are done. `startup_seconds` is the time that it took to come here;
     the start of a session is added to it.
     """
     started = time.monotonic()
@@ -116,11 +116,13 @@ def run_step(
                     session = start_session(name)
                     seconds = time.monotonic() - before
                     started, startup_seconds = started + seconds, startup_seconds + seconds
+                # Workers get the number only: the driver holds the lease and gives its signs of life.
                 epochs = {writer: lease.epoch for writer, lease in leases.items()}
                 work = partial(execute, name, settings.to_json(), epochs)
                 pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
                 done = [msgspec.json.decode(report, type=step.report_type) for report in pieces.map(work).collect()]
                 done = step.finish(settings, units, done)
+        # All count as failed: it is unknown which units were done.
         except BaseException:
             _release(step, leases, leases)
             raise
@@ -142,6 +144,7 @@ def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json:
         lease = Lease(PosixFileSystem(), lease_folder(settings, unit.writer, step.lease), epochs[unit.writer])
     started = time.monotonic()
     try:
+        # Time passed since the driver listed the units: a superseded attempt must not even begin one.
         if lease is not None:
             lease.check()
         report = step.run(Workspace(settings, unit.writer or settings.repository.writer, lease=lease), unit)

@@ -67,6 +67,7 @@ def _work(
     """Do the work, with a session of Spark where it needs one; return reports and how many seconds the session took."""
     settings = repository.settings
     tables = PendingTables(PosixFileSystem(), hive_folder(settings))
+    # Before lease and session: a run that finds nothing to do costs neither.
     if not sink_backlog(repository).is_any and not tables.all():
         return [], 0.0
     parameters = Parameters.from_section(settings.ngsi, settings.root)
@@ -97,6 +98,7 @@ def _persist(
         _, reports = take_all(opened, until_ms)
         ended = time.monotonic()
         if session is not None and settings.ngsi.hive:
+            # Still under the lease of the sink: one JVM at a time can open the embedded metastore.
             tables_report = ensure_tables(
                 session, settings, opened.fs, (), opened.sink.columns, opened.parameters, opened.target
             )

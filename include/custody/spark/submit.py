@@ -1,4 +1,4 @@
-"""Submits Spark jobs: the settings and the command line of `spark-submit`, and its run as a child process.
+"""Submits of Spark jobs: the settings and the command line of `spark-submit`, and its run as a child process.
 
 The settings suit many small jobs on one machine: a quick start, few partitions, short logs, nothing that listens beyond
 this host. On a cluster only settings are given that hold anywhere.

@@ -65,6 +65,7 @@ def find_earliest_revisions(rounds: Rounds, graph: Graph, asked: DataFrame) -> D
     tops = arcs.where("src_type = 'rev'").select(F.col("src").alias("revision"), F.col("dst").alias("node"))
     held = around.join(tops, "node", "inner").select("swhid", "revision").distinct()
     dated = dates.select(F.col("id").cast("bigint").alias("revision"), "committer_ts")
+    # NULL for the date 0 as for none, and `min` passes over NULL: such a revision is counted and never the earliest.
     date = F.when(F.col("committer_ts") != 0, F.struct("committer_ts", "revision"))
     found = held.join(dated, "revision", "left").groupBy("swhid")
     best = found.agg(F.min(date).alias("best"), F.countDistinct("revision").alias("rev_occurrences"))
@@ -93,6 +94,7 @@ def _above(rounds: Rounds, starts: DataFrame, arcs: DataFrame) -> DataFrame:
     while found[-1].rows:
         above = found[-1].frame.join(arcs, F.col("node") == F.col("dst"), "inner")
         above = above.select("swhid", F.col("src").alias("node")).distinct()
+        # Only what is new goes on: many ways lead to one directory.
         found.append(rounds.checkpoint(above.join(rounds.several(found), ["swhid", "node"], "left_anti")))
     return rounds.several(found)
 
@@ -105,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of CSV files to make, sorted by swhid")
     arguments = parser.parse_args(argv)
     started, fs = time.monotonic(), PosixFileSystem()
+    # Beside the answer and under a name of its own, so that two runs never meet; a run that fails removes it, too.
     scratch = arguments.out.absolute().with_name(f"{arguments.out.name}.rounds-{uuid.uuid4().hex}")
     try:
         if fs.exists(arguments.out):

@@ -55,6 +55,7 @@ def compute_earliest_timestamps(work: Work) -> None:
     A release of a revision adds nothing to the dates: it is counted only when the earliest revision is asked for.
     """
     roots = work.read(NODES_STEP, "roots").where("author_date is not null and top is not null")
+    # The least pair is the earliest date, and of equal dates the smallest node: each build gives the same rows.
     pair = F.struct("author_date", "revrel")
     seeds = roots.select(
         F.col("top").alias("node"), F.when(F.col("is_direct"), pair).alias("direct"), pair.alias("whole")
@@ -152,6 +153,7 @@ def list_revisions_in_origins(work: Work) -> None:
         taken.append(led)
         arcs = left
     found = _walked(work, origins.select("node", F.col("node").alias("ori")), arcs.frame)
+    # In reverse order: what leads to a node may itself have been taken out in a later round, so that one comes first.
     for led in reversed(taken):
         more = led.join(found.select(F.col("node").alias("up"), "ori"), "up", "inner").select("node", "ori").distinct()
         found = work.checkpoint(found.unionByName(more)).frame
@@ -225,6 +227,7 @@ def _ends(work: Work, single: Written) -> Written:
     """The end of the chain of each node: (node, up), where no `up` is a node any more."""
     now = single
     while True:
+        # Each pass doubles the step, so a chain takes as many passes as its length has binary digits.
         ahead = now.frame.select(F.col("node").alias("up"), F.col("up").alias("further"))
         jumped = now.frame.join(ahead, "up", "left")
         moved = work.checkpoint(
@@ -252,6 +255,7 @@ def _without_some(work: Work, arcs: Written, origins: DataFrame, seed: int) -> t
     outs = arcs.frame.select(F.col("src").alias("node"), F.lit(0).alias("ins"), F.lit(1).alias("outs"))
     degrees = ins.unionByName(outs).groupBy("node").agg(F.sum("ins").alias("ins"), F.sum("outs").alias("outs"))
     small = degrees.where(F.col("ins") * F.col("outs") <= _GROWTH * (F.col("ins") + F.col("outs")))
+    # Origins stay to the end: the last walk starts at them.
     small = small.join(origins, "node", "left_anti")
     # A number of chance decides between neighbours, another one each round.
     chance = F.xxhash64("node", F.lit(seed)).alias("chance")
@@ -267,6 +271,7 @@ def _without_some(work: Work, arcs: Written, origins: DataFrame, seed: int) -> t
     into = marked.frame.where("to_taken")
     led = work.checkpoint(into.select(F.col("dst").alias("node"), F.col("src").alias("up")))
     onward = marked.frame.where("from_taken").select(F.col("src").alias("node"), "dst")
+    # Over the gap: what led to a node that was taken out now leads to what the node led to.
     bridges = led.frame.join(onward, "node", "inner").select(F.col("up").alias("src"), "dst")
     kept = marked.frame.where("from_taken is null and to_taken is null").select("src", "dst")
     gone = marked.rows - kept.count()

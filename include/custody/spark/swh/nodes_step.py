@@ -49,6 +49,7 @@ def list_nodes(work: Work, graph: Graph) -> None:
     history = work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
     work.keep("origins", _nodes(work, graph).where("type = 'ori'").select(F.col("id").alias("node")))
     from_directories = written.folder / "src_type=dir"
+    # Decided once and by footers, without a job; the other steps follow what is kept here.
     if max(rows_in(from_directories), history.rows) <= work.sizes.arcs_in_arrays:
         kept = work.attempt / "kept"
         of_roots = (kept / "roots", kept / "release_contents")

@@ -40,11 +40,13 @@ def level_arcs(work: Work, arcs: DataFrame) -> tuple[DataFrame, DataFrame]:
     tops = pairs.join(inside, "src", "left_anti").select(F.col("src").alias("node")).distinct()
     found = [work.checkpoint(tops.withColumn(LEVEL, F.lit(0)))]
     while found[-1].rows:
+        # Directories that lie in each other would go on for ever.
         if len(found) > limits.LEVELS_MAX:
             raise limits.too_deep()
         below = found[-1].frame.join(pairs, F.col("node") == F.col("src"), "inner")
         nodes = below.select(F.col("dst").alias("node")).distinct()
         found.append(work.checkpoint(nodes.withColumn(LEVEL, F.lit(len(found)))))
+    # A directory is found once for each length of a way to it; the longest one is its level.
     levels = work.keep("levels", work.several(found).groupBy("node").agg(F.max(LEVEL).alias(LEVEL))).frame
     above = levels.select(F.col("node").alias("src"), LEVEL)
     below = levels.select(F.col("node").alias("dst"), F.col(LEVEL).alias("below"))
@@ -78,10 +80,12 @@ class Arcs:
 
     def levels(self) -> list[int]:
         """Return the levels that have arcs, the highest first."""
+        # Read off the names of folders: Spark made one for each level that has rows.
         return sorted(int(path.name.partition("=")[2]) for path in self._folder.glob(f"{LEVEL}=*"))
 
     def at(self, level: int) -> DataFrame:
         """Return the arcs of a level."""
+        # The schema is given: to let Spark look for it would cost a job each round.
         return self._work.session.read.schema(self._schema).parquet(url_of(self._folder / f"{LEVEL}={level}"))
 
 
@@ -91,7 +95,7 @@ def schema_of(frame: DataFrame) -> str:
 
 
 class Walk:
-    """What is on its way to directories, by the level of each."""
+    """Values on their way to directories, by the level of each directory."""
 
     def __init__(self, work: Work, starts: DataFrame) -> None:
         """Begin with rows that have a column `level`."""
@@ -104,7 +108,7 @@ class Walk:
         self._sent.append(self._work.checkpoint(rows, by=LEVEL))
 
     def turns(self, levels: list[int]) -> Iterator[tuple[int, DataFrame]]:
-        """Give each level, in the order given, with what waits for it; levels that nothing waits for are left out."""
+        """Yield each level, in the order given, with what waits for it; levels that nothing waits for are left out."""
         for level in levels:
             rows = self.waiting(level)
             if rows is not None:
@@ -158,7 +162,7 @@ def earliest(work: Work, seeds: DataFrame, arcs: Arcs, levels: DataFrame) -> Wri
 
     Args:
         work: the step.
-        seeds: (node, direct, whole): two pairs (author_date, revrel), the first one may be missing. Each goes its way.
+        seeds: (node, direct, whole): two pairs (author_date, revrel), the first one may be missing. Both go down apart.
         arcs: arcs between directories, by the level above.
         levels: of the directories.
     """

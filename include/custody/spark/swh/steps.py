@@ -140,6 +140,7 @@ def _do(
             graph=str(graph.folder), fingerprint=graph.fingerprint(fs), node_filter=arguments.node_filter
         )
         build = Build.begin(fs, folder, arguments.build, description)
+        # Looked up before a session is started, which takes seconds.
         output = build.output(step)
         note = "was done before"
         if output is None:

@@ -64,14 +64,14 @@ class Written:
 
 @dataclass(slots=True, kw_only=True)
 class Rounds:
-    """Where a loop writes what each of its rounds found."""
+    """The folder of an attempt, into which a loop writes what each of its rounds found."""
 
     session: SparkSession
     attempt: Path
     rounds: int = 0
 
     def checkpoint(self, frame: DataFrame, *, by: str | None = None) -> Written:
-        """Write what a round found and return it as files, `by` a column into folders; it goes when the step ends."""
+        """Write what a round found and return it as files, `by` a column into folders, until the step ends."""
         return self._write(frame, self._next(), by)
 
     def runs(self, frame: DataFrame, order: Sequence[str]) -> Written:
@@ -82,7 +82,7 @@ class Rounds:
         return Written(frame, rows_in(folder), folder)
 
     def folder(self) -> Path:
-        """Make a folder that tasks write into; it goes when the step ends."""
+        """Make a folder that tasks write into; it is removed when the step ends."""
         folder = self._next()
         PosixFileSystem().make_directory(folder)
         return folder
@@ -102,6 +102,7 @@ class Rounds:
         return told
 
     def _next(self) -> Path:
+        # A new folder each time: a DataFrame of an earlier round still reads its own files.
         folder = self.attempt / "rounds" / f"{self.rounds:06}"
         self.rounds += 1
         return folder
@@ -118,7 +119,7 @@ class Rounds:
 
 @dataclass(slots=True, kw_only=True)
 class Work(Rounds):
-    """What a step works with: the session, the build, and its attempt's folder."""
+    """The tools of a step: the session, the build, and its attempt's folder."""
 
     build: Build
     step: str
@@ -170,6 +171,7 @@ def any_in(folder: Path, column: str) -> bool:
         place = metadata.schema.names.index(column)
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         seen = [group.column(place).statistics for group in groups if group.num_rows]
+        # Without statistics nothing is known, and one more round does no harm.
         if any(found is None or not found.has_min_max or found.max for found in seen):
             return True
     return False
@@ -179,6 +181,7 @@ def _schema(folder: Path) -> StructType:
     """The columns of what was written; to ask Spark would cost a job."""
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+    # One file is enough: all files of a folder have the same columns.
     schema = pq.read_schema(next(folder.glob("*.parquet")))
     if schema.metadata and _SPARK_SCHEMA in schema.metadata:
         return StructType.fromJson(json.loads(schema.metadata[_SPARK_SCHEMA]))
@@ -206,6 +209,7 @@ def merge_runs(work: Work, name: str, folder: Path) -> None:
     runs = sorted(folder.glob("*.parquet"))
     target = work.attempt / "tables" / name
     PosixFileSystem().make_directory(target)
+    # By the footers of the runs: no row is read to find out how keys are spread.
     ranges = cut_ranges(runs, TABLES[name], work.sizes.file_rows)
     made = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
     work.files += [msgspec.json.decode(file, type=WrittenFile) for file in made if file]
