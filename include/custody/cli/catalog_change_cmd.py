@@ -350,8 +350,10 @@ def _undisturbed(settings: Settings, writer: str) -> Iterator[None]:
     fs, clock = PosixFileSystem(), SystemClock()
     lock = lock_path(settings.containers, writer)
     with ExitStack() as held:
+        # Where no writer of the name was ever started there is no folder for its lock, and nobody to lock out.
         if fs.exists(lock.parent):
             held.enter_context(fs.lock(lock))
+        # All three: a step beside a rebuild or a wipe would commit into half of a catalog.
         for name in (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE):
             lease = take_lease(settings, writer, Attempt.new("catalog"), name, fs=fs, clock=clock, wait_seconds=0)
             held.callback(lease.release)

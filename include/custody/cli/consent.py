@@ -20,7 +20,7 @@ from custody.cli.options import dry_run_option
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """Whether the user wants what a command is about to do."""
+    """The user's consent to what a command is about to do."""
 
     yes: bool
     """Whether nobody has to be asked, nor shown the plan first."""

@@ -1,4 +1,4 @@
-"""How a command ends: an error becomes one line or one JSON object on stderr, and an exit code of its own.
+"""The end of a command: an error becomes one line or one JSON object on stderr, and an exit code of its own.
 
 A reader that went away (`| head`) and Ctrl-C are no errors of custody: the former ends the command without a word, the
 latter with one line.

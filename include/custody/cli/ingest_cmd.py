@@ -96,6 +96,7 @@ def _split_folder(folder: Path, *, is_deep: bool) -> tuple[list[Path], list[Path
     folders: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.is_dir():
+            # A link may lead back to a folder above it, and the walk would not end.
             if is_deep and not path.is_symlink():
                 for collected, more in zip((files, strange, folders), _split_folder(path, is_deep=True), strict=True):
                     collected += more

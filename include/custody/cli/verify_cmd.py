@@ -225,6 +225,7 @@ def attest_head(repository: Path, new_key: Path | None, key: Path | None, out: P
 
 def _keep_key(path: Path, pem: bytes) -> None:
     """Write a new private key that only its owner can read."""
+    # Before the file is made: with a later change of its rights others could read the key for a moment.
     former = os.umask(0o177)
     try:
         if not PosixFileSystem().publish_if_absent(path.absolute(), pem):

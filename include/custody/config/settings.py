@@ -56,6 +56,7 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
+        # Messages of pydantic would show values, secrets too; `_explain` adds those that may be seen.
         hide_input_in_errors=True,
     )
 
@@ -151,6 +152,7 @@ class Settings(BaseSettings):
     def from_json(cls, text: str) -> Settings:
         """Return the settings that `to_json` wrote, whatever this machine's environment says."""
         document = json.loads(text)
+        # Arguments win over the environment: a worker takes the driver's settings and not its own machine's.
         return cls(**{**document, "root": Path(document["root"])})
 
 

@@ -22,6 +22,7 @@ from custody.workspace import Workspace
 
 COLUMNS = ("content_claim", "previous_content_claim")
 _KEY = ["container", "section", "identifier"]
+# A journal may be sealed or swept between its listing and its reading; this often in a row is no accident any more.
 _TRIES = 5
 
 
@@ -133,10 +134,12 @@ def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
 
 def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]]:
     """Yield (container, section, identifier, greatest end, events) of custody's own claims."""
+    # Most events have no content: their tables are passed over without grouping.
     if claims.null_count == len(claims):
         return
     parts = pa.chunked_array(claims.chunks).combine_chunks() if claims.num_chunks != 1 else claims.chunk(0)
     fields = {name: pc.struct_field(parts, name) for name in (*_KEY, "offset", "size")}
+    # A claim without offset or size still refers to its file: it counts, with the end 0.
     end = pc.add(pc.coalesce(fields.pop("offset"), 0), pc.coalesce(fields.pop("size"), 0))
     table = pa.table({**fields, "end": end}).filter(pc.starts_with(fields["container"], CLAIM_SCHEME))
     if table.num_rows:

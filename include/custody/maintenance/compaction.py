@@ -99,6 +99,7 @@ def compact(workspace: Workspace) -> Iterator[CompactionReport]:
     """Do all units of a writer, the logs first; an error is in the report of its unit."""
     for unit in [CompactionUnit(workspace.writer, rewrite.paths) for rewrite in plan_rewrites(workspace)]:
         yield _tried(workspace, unit)
+    # Listed again after the logs were written: only now may tombstones be without effect.
     for unit in [unit for unit in waiting_compactions(workspace) if not unit.paths]:
         yield _tried(workspace, unit)
 
@@ -114,6 +115,7 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
     on_disk = groups_on_disk(workspace)
     state = workspace.catalog.settle()
     files = [state.files[path] for path in paths if path in state.files]
+    # Another process replaced them since the plan: nothing is left to do, which is no error.
     if len(files) < len(paths):
         return CompactionReport(writer=workspace.writer, note="replaced already")
     if any(on_disk.intersection(file.groups) for file in files):
@@ -122,6 +124,7 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
         return CompactionReport(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
     holds = hold_conditions(workspace)
     survey = survey_logs(workspace, state, files, holds)
+    # A hold may have come since the plan: one log, written anew as it is, would gain nothing.
     if len(files) == 1 and not survey.erased:
         return CompactionReport(writer=workspace.writer, note="nothing to erase")
     return replace_logs(workspace, state, files, survey, holds)
@@ -154,8 +157,10 @@ def replace_logs(
     size = 0
     if survey.rows:
         metadata = new_log_metadata(workspace, files, survey, attempt)
+        # Files first, then the transaction: a crash in between leaves the old logs live, and files that nothing lists.
         new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
+        # Logs of several incarnations become one that names none: a sweep then compares the events themselves.
         known = incarnations.pop() if len(incarnations) == 1 else b""
         file = add_file(workspace, new_files, metadata, survey.sources, known)
         size = file.size_bytes
@@ -166,6 +171,7 @@ def replace_logs(
         actions.append(Action(respect_holds=RespectHolds(names=sorted(state.holds))))
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
+    # Of a refused commit only: after another error the transaction may be there all the same and list these files.
     except CommitConflictError:
         if new_files is not None:
             _discard(workspace, new_files)
@@ -202,6 +208,7 @@ def _remnant(
     groups: set[int] = set()
     if not survey.rows:
         replaced = {file.path for file in files}
+        # A group is live as long as one log names it: the remnant has to name those that no log names any more.
         elsewhere = {group for path, file in state.files.items() if path not in replaced for group in file.groups}
         groups = {group for file in files for group in file.groups} - elsewhere
     if not (survey.keys or groups):
@@ -221,6 +228,7 @@ def _discard(workspace: Workspace, new_files: LogFiles) -> None:
 def _settle(workspace: Workspace) -> CompactionReport:
     actions, removed = _settling(workspace)
     revision = workspace.catalog.commit(actions).revision if actions else None
+    # Settled first: a shard goes only when the transaction that replaced it is durable.
     leftovers = list(leftover_shards(workspace, workspace.catalog.settle()))
     for folder in leftovers:
         remove_folder(workspace, folder)
@@ -241,6 +249,7 @@ def _settling(workspace: Workspace) -> tuple[list[Action], int]:
     done = [stone for stone in stones if not is_remnant(stone) and _is_done(workspace, state, on_disk, stone)]
     remnants = [stone for stone in stones if is_remnant(stone)]
     actions = [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in done]
+    # Remnants stay for good: without joining, each compaction would add one.
     if len(remnants) > 1:
         actions += [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in remnants]
         actions.append(Action(add_tombstone=merged_remnant(remnants, workspace.clock.now_ms())))
@@ -249,6 +258,7 @@ def _settling(workspace: Workspace) -> tuple[list[Action], int]:
 
 def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int], stone: AddTombstone) -> bool:
     """Whether no event that a tombstone means is on disk, and none can come: it ends before a certain id."""
+    # Without an end it means later events too; a group from before its end may still bring an event that it means.
     if not stone.before_event_id or any(group < stone.before_event_id for group in on_disk):
         return False
     means = [file for file in state.files.values() if stone in tombstones_for(state, file)]

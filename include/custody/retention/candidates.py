@@ -80,6 +80,7 @@ class ExpiryCandidates:
 
     def holders(self, file: AddFile) -> tuple[str, ...]:
         """Return the names of the holds that mean an event of a log."""
+        # Asked several times in one plan, and each answer may cost the reading of a log.
         if file.path not in self._held:
             self._held[file.path] = tuple(name for name, part in self.holds.items() if self._means(file, part))
         return self._held[file.path]
@@ -123,6 +124,7 @@ class ExpiryCandidates:
             return [], []
         present = [stone for _, stone in sorted(self.state.tombstones.items()) if stone.by_retention]
         needed = self.policy.hiding(self.holds.values())
+        # Compared by meaning, not by id: each new tombstone makes readers look at the logs again.
         dropped = [stone for stone in present if not any(same_meaning(stone, new) for new in needed)]
         added = [stone for stone in needed if not any(same_meaning(stone, old) for old in present)]
         return dropped, added
@@ -138,6 +140,7 @@ class ExpiryCandidates:
 
     def _all_meant(self, file: AddFile, stones: Sequence[AddTombstone]) -> bool:
         try:
+            # Damage keeps a log: nobody knows whether the unreadable events are too old.
             return all(pc.all(matching_rows(stones, table)).as_py() for table in self._tables(file, stones))
         except (CorruptionError, NotFoundError):
             return False

@@ -47,6 +47,7 @@ def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, r
         if state.seal is not None:
             continue  # nothing of a retired writer expires
         if standing is not None:
+            # The same hold again is no error: so an interrupted call can be repeated for the catalogs that lack it.
             if standing.condition != condition:
                 raise ConflictError(
                     f"writer {workspace.writer!r}: another hold is called {name!r}. Choose another name."

@@ -114,6 +114,7 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
             allocated_folder_bytes(fs, folder) for folder in former_builds(settings, fs, clock, needs_room=True)
         )
     chooser = _Chooser(surveyed, contents)
+    # Age before size: what is too old goes in any case, and may free enough.
     chooser.by_age()
     if chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max:
         chooser.by_size(use.total_bytes - waiting - chosen.bytes_max * chosen.purge_percent // 100)
@@ -189,6 +190,7 @@ class _Chooser:
             self.held.setdefault((name, file.path), writer.held_log(file))
             return
         gone = self.gone[name]
+        # Before its room is counted: a shard's room counts with the last of its logs, this one included.
         gone[file.path] = file
         size = writer.room(file, writer.leaving([file.path], gone)) + self._contents.released(name, file.path)
         self.freed += size
@@ -251,6 +253,7 @@ def _actions(writer: ExpiryCandidates, gone: Mapping[str, AddFile], now_ms: int)
         shards = writer.leaving(list(gone), gone)
         yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone))
         yield from (Action(remove_shard=RemoveShard(name=shard.name, reason=EXPIRED)) for shard in shards)
+        # The mark remembers only groups that no live log names any more; the others stay live by their logs.
         left = {group for path, file in writer.state.files.items() if path not in gone for group in file.groups}
         yield Action(
             add_mark=AddMark(

@@ -17,6 +17,7 @@ import msgspec
 from custody.catalog import AddTombstone, Attribute, Condition
 from custody.config import KeepRule
 
+# Each new tombstone makes readers look at logs again, so the times of the rules move seldom.
 _GRANULES = 32
 _GRANULE_MS_MAX = 86_400_000
 
@@ -64,6 +65,7 @@ class AgePolicy:
         """Return the tombstones that hide expired events in logs that stay; none without rules, nor for held events."""
         if not self.rules:
             return []
+        # The general age hides only where a longer rule may keep a log: everywhere else the whole log goes.
         has_longer = self.age_max_ms is not None and any(rule.keep_ms > self.age_max_ms for rule in self.rules)
         return self._stones(self.age_max_ms if has_longer else None, tuple(holds))
 
@@ -91,6 +93,7 @@ class AgePolicy:
         )
 
 
+# The least time there is: events from before 1970 are meant too.
 _FIRST_MS = -(1 << 63)
 
 

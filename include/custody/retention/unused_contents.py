@@ -62,6 +62,7 @@ class ContentUse:
     def _removable(self) -> dict[ResourceClaim, int]:
         """Room of the files that may go by their age and the journals; none when that cannot be known."""
         workspaces = [item.workspace for item in self._writers]
+        # A container that is not there may hold events that refer to any content.
         if any(workspace.missing() for workspace in workspaces):
             return {}
         try:
@@ -113,6 +114,7 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
 def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
     """Return the resource claims that would be deleted now; raises as `drop_unused` does."""
     old = old_claims(workspaces, settings, clock)
+    # Reads the claims of all events, so only when a file is old enough to go.
     known = all_references(workspaces) if old else {}
     return [resource for resource in old if resource not in known]
 

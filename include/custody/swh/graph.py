@@ -26,7 +26,7 @@ FORMATS = ("parquet", "orc")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column has to be: a text for messages and the test of an Arrow type."""
+    """The requirement on a column: a text for messages and the test of an Arrow type."""
 
     expected: str
     fits: Callable[[pa.DataType], bool]

@@ -91,6 +91,7 @@ class PageIndex:
         firsts = self.firsts
         begin = np.maximum(np.searchsorted(firsts, keys, side="left") - 1, 0)
         end = np.searchsorted(firsts, keys, side="right")
+        # +1 where the pages of a key begin, -1 behind them: the running sum is positive at pages that some key needs.
         marks = np.zeros(self.count + 1, np.int64)
         np.add.at(marks, begin, 1)
         np.add.at(marks, end, -1)
@@ -111,6 +112,7 @@ class PageReader:
         schema = pa.schema([spec.schema.field(name) for name in columns])
         self.columns = tuple(columns)
         sink = pa.BufferOutputStream()
+        # An empty file gives pyarrow's own footer for these columns: only the row group is added by hand.
         pq.ParquetWriter(sink, schema, store_schema=False).close()
         empty = sink.getvalue().to_pybytes()
         length = int.from_bytes(empty[-TAIL_BYTES:-4], "little")
@@ -155,6 +157,7 @@ class PageReader:
         table = file.read(use_threads=len(pages) >= _PAGES_OF_THREADS)
         if table.num_rows != rows:
             raise ValueError(f"expected {rows} rows, got {table.num_rows}")
+        # One array a column: the caller finds its rows by one search.
         return table if table.column(0).num_chunks == 1 else table.combine_chunks()
 
 
@@ -230,6 +233,7 @@ def find_pages(
                 if kind == _DATA_PAGE:
                     data_pages.append((values, start, end - start | zlib.crc32(data[start:end]) << 32))
                 else:
+                    # Equal dictionaries of several row groups count as one: pages of all of them are decoded together.
                     dictionaries.setdefault(bytes(data[start:end]), start)
         if [page[0] for page in data_pages] != rows or len(dictionaries) > 1:
             raise CorruptionError(

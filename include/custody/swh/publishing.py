@@ -21,7 +21,7 @@ from custody.vfs import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became live: revision of the catalog, files, rows of all tables, bytes with the indexes."""
+    """A published build: revision of the catalog, files, rows of all tables, bytes with the indexes."""
 
     revision: int
     files: int
@@ -53,6 +53,7 @@ def publish(catalog: Catalog, build: Build) -> Published:
         ConflictError: another build was published at the same time. Try again.
     """
     files = build.files()
+    # A process that died may have published this build already.
     state = catalog.settle()
     if set(state.files) != set(files):
         actions = [Action(remove_file=RemoveFile(path=path)) for path in state.files if path not in files]
@@ -62,6 +63,7 @@ def publish(catalog: Catalog, build: Build) -> Published:
         described = build.description
         text = f"build {build.name} of {described.graph}, filter {described.node_filter}"
         state = catalog.commit([*actions, Action(note=Note(text=text))])
+    # After the commit: until then steps may need what others kept. A crash in between leaves it to the next call.
     build.clear()
     return Published(
         state.revision,

@@ -92,8 +92,10 @@ def write_copies(workspace: Workspace) -> str:
     ]
     damaged = [*copies.unreadable, *other]
     target = f"{catalog.objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
+    # Out of the way first: a copy is only written where its name is free.
     forgotten.set_aside(damaged, target)
     written = forgotten.complete(state)
+    # `since` promises that later copies are complete: it is written after them.
     if copies.since is None:
         forgotten.settle_since(state)
     return f"{written} written, {len(damaged)} moved to {target}" if damaged else f"{written} written"

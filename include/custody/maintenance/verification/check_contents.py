@@ -64,6 +64,7 @@ def check_digests(workspace: Workspace) -> Iterator[Finding]:
         if sha256 != statement.sha256:
             wrong.append((statement, content, sha256))
     if wrong:
+        # Only when something is wrong, as this reads the events of all writers.
         others = _digests_of_others(workspace, said, {statement.sha256 for statement, _, _ in wrong})
         for statement, content, sha256 in wrong:
             is_inherited = not statement.is_captured and others[statement.sha256] - {statement.claim}

@@ -148,6 +148,7 @@ def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
             log.check(log.metadata)  # the table beside it, the one within it and the footer say the same
     except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
         wrong = [str(error)]
+    # Changed bytes have findings of their own; named here is a log that is as listed and contradicts the catalog.
     if wrong and not damaged and not verify_file(workspace.catalog.objects, file):
         defect = Defect(str(log.path), None, wrong[0])
         yield _whole(workspace, file, "log-changed", defect, "its bytes are those that were listed", events=0)
@@ -212,6 +213,7 @@ def _check_marks(workspace: Workspace, shard: AddShard) -> None:
 
 def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened: OpenShard) -> Iterator[Finding]:
     """Compare pointers and counts of values with those of the logs; damaged logs are reported by their own check."""
+    # Fields with one value an event: only of these the counts have to be those of the logs' rows.
     fields = [DAY, *(field.name for field in IDENTIFIER_FIELDS if field.name not in SEVERAL_VALUES)]
     fields += [ATTRIBUTE_PREFIX + name for name in opened.description.attributes]
     fields = [name for name in fields if name == DAY or name in opened.description.fields]

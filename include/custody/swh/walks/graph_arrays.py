@@ -138,6 +138,7 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
     above, below = (_places(sorted_ids, ends[inner]) for ends in (src, dst))
     level = _levels(above, below, len(sorted_ids))
+    # Stable: within a level the order of the ids stays.
     order = np.argsort(level, kind="stable")
     numbers = np.empty(len(order), np.int32)
     numbers[order] = np.arange(len(order), dtype=np.int32)
@@ -189,6 +190,7 @@ def best_rows(keys: np.ndarray, depths: np.ndarray, paths: Callable[[np.ndarray]
     begins = np.flatnonzero(is_first)
     # Rows as good as the best of their key, as far as the depth says.
     ends = np.searchsorted(sorted_ranks, sorted_ranks[begins], "right")
+    # Only rows of equal depth need their paths, which are costly to put together.
     several = np.flatnonzero(ends - begins > 1)
     if len(several):
         counts = (ends - begins)[several]
@@ -214,7 +216,7 @@ def too_deep() -> InvalidInputError:
 
 
 def _places(held: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Where values stand among sorted ones; a part at a time, as places are twice as wide on the way."""
+    """Return the places of values among sorted ones; a part at a time, as places are twice as wide on the way."""
     places = np.empty(len(values), np.int32)
     for start in range(0, len(values), _SLICE_ARCS):
         part = slice(start, start + _SLICE_ARCS)
@@ -241,11 +243,13 @@ def _levels(above: np.ndarray, below: np.ndarray, count: int) -> np.ndarray:
     left = np.bincount(below, minlength=count)
     level = np.full(count, -1, np.int32)
     ready = np.flatnonzero(left == 0)
+    # Directories in a circle are never ready: they keep the level -1.
     for number in range(LEVELS_MAX + 1):
         if not len(ready):
             break
         level[ready] = number
         met = targets[spans(first[ready], first[ready + 1] - first[ready])]
+        # With `.at`, as a directory may be met several times in a round.
         np.subtract.at(left, met, 1)
         ready = np.unique(met[left[met] == 0])
     if count and level.min() < 0:

@@ -21,6 +21,7 @@ NONE_ABOVE = np.iinfo(np.int64).max
 """No number, where the least one is looked for."""
 NONE_BELOW = np.iinfo(np.int64).min
 """No number, where the greatest one is looked for."""
+# Bounds how many pairs of directory and date wait at once.
 _ROOTS_AT_ONCE = 16_384
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _START = -1
@@ -39,7 +40,7 @@ class PathRows:
 
 @dataclass(frozen=True)
 class WalkResult:
-    """What was found below some tops: directories of the barrier, and contents; each sorted by things, then tops."""
+    """The findings below some tops: directories of the barrier, and contents; each sorted by things, then tops."""
 
     tops: np.ndarray
     walked: int
@@ -73,6 +74,7 @@ def least_above(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
     """
     for lo, hi in graph.levels():
         src, dst = graph.arcs(lo, hi)
+        # From the top level on: all that is above a directory is known before it hands its own number on.
         np.minimum.at(values, dst, values[src])
     of_contents = np.full(len(graph.contents), NONE_ABOVE)
     for lo, hi in graph.slices():
@@ -93,6 +95,7 @@ def greatest_below(graph: GraphArrays, dates: np.ndarray, within: np.ndarray) ->
         src, held = graph.held_arcs(lo, hi)
         np.maximum.at(latest, src, dates[held])
     latest[~within] = NONE_BELOW
+    # From the bottom level on: all that is below a directory is known before it hands its own number up.
     for lo, hi in reversed(list(graph.levels())):
         src, dst = graph.arcs(lo, hi)
         counted = within[src]

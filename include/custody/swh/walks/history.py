@@ -65,9 +65,11 @@ def make_history(src: np.ndarray, dst: np.ndarray, origins: np.ndarray) -> Histo
     """
     ids = np.unique(np.concatenate([src, dst, origins]))
     count = len(ids)
+    # An arc is one number, the source first: one `unique` sorts arcs and drops repeated ones.
     arcs = np.unique(np.searchsorted(ids, src) * count + np.searchsorted(ids, dst))
     numbers = np.searchsorted(ids, np.unique(origins))
     stays = np.zeros(count, bool)
+    # Origins are what is asked for, so none of them is taken out.
     stays[numbers] = True
     taken: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(_CHAIN_PASSES):
@@ -79,6 +81,7 @@ def make_history(src: np.ndarray, dst: np.ndarray, origins: np.ndarray) -> Histo
             break
         taken.append(led)
         arcs = left[1]
+    # What went last comes back first: by then it is known what leads to its neighbours.
     taken.reverse()
     none = np.empty(0, np.int64)
     return History(
@@ -149,6 +152,7 @@ def follow(history: History, origins: np.ndarray, *, rows_wanted: int) -> Iterat
         nodes, places = _led(history, part)
         yield nodes, part[places]
         start += len(part)
+        # As many as the last part lets expect, and at most four times as many: origins differ.
         count = int(min(max(len(part) * rows_wanted / max(len(nodes), 1), 1), len(part) * 4, _ORIGINS_MAX))
 
 

@@ -21,6 +21,7 @@ from custody.swh.table_file import WrittenFile, write_tables
 from custody.swh.tables import TableSpec
 from custody.vfs import FileSystem
 
+# Small row groups: a merge reads of each run little more than the rows of its range.
 _RUN_GROUP_ROWS = 32_768
 _PIECE_ROWS = 65_536
 
@@ -64,6 +65,7 @@ def cut_ranges(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Ra
     total = int(ends[-1]) if groups else 0
     files = -(-total // file_rows)
     marks = np.searchsorted(ends, np.arange(1, files) * (total / max(files, 1)))
+    # Ranges are cut between keys, never within one: all rows of a key are in one file.
     bounds = sorted({groups[mark][0] for mark in marks.tolist()} - {groups[0][0]} if groups else set())
     return [
         Range(number, first, behind)

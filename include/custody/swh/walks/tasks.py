@@ -31,6 +31,7 @@ from custody.swh.walks.history import History, follow, make_history
 from custody.swh.walks.sorted_runs import write_run
 from custody.vfs import PosixFileSystem
 
+# Bounds the memory of a task, whatever the size of the graph.
 ROWS_OF_A_RUN = 1_000_000
 Part = tuple[int, int]
 """The number of a part, and of how many."""
@@ -174,11 +175,13 @@ def contents_in_revisions(
         }
 
     count = 0
+    # Contents that releases name need no walk: the first part writes them, so that they are there once.
     if part[0] == 0:
         alone = read_rows(released, "cnt", "revrel", "author_date")
         alone = alone.filter(pc.is_valid(alone["author_date"])).rename_columns(["cnt", "revrel", "revrel_author_date"])
         alone = alone.sort_by([(name, "ascending") for name in ("cnt", "revrel_author_date", "revrel")])
         empty = pa.repeat(pa.scalar(b"", pa.large_binary()), alone.num_rows)
+        # Under the number of a part that does not exist, so that no run of a walk has its name.
         add_run(fs, runs, (part[1], 0), {name: alone[name] for name in alone.column_names} | {"path": empty})
         count = alone.num_rows
     tops = _by_id(graph, np.unique(held.top))
