@@ -85,6 +85,7 @@ def _run_reported(run: Callable[[], object], *, as_json: bool) -> int:
             # Here and not when Python ends, where an error could no longer be reported.
             _flush_stdout()
     except OutputUnread:
+        # The reader went away on purpose: no message, only the exit code.
         _discard_stdout()
         return UNREAD
     except (InterruptedByUser, click.Abort):

@@ -123,6 +123,7 @@ def _ingest(repository: Repository, files: Sequence[Path], format: Format | None
         for path in files:
             start = done
 
+            # `start` as a default: a closure would see the value of a later file.
             def advance(count: int, start: int = start) -> None:
                 progress.update(total, completed=start + count)
 

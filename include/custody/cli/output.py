@@ -91,6 +91,7 @@ def print_table(
         return
     right = {number for number, name in enumerate(columns) if name.endswith("#")}
     if not _has_width():
+        # Where no width is given nothing has to fit, so no cell is folded.
         console.width = max(console.width, table_width(widths))
     console.print(table(heading, names, cells, widths, right))
 

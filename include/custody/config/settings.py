@@ -92,6 +92,7 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
+            # Last, so that the environment overrides the file.
             TomlConfigSettingsSource(settings_cls, root / SETTINGS_FILE),
         )
 
@@ -200,6 +201,7 @@ def _explain(error: ValidationError, file: Path) -> str:
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
+        # pydantic does not say where a value is from; the environment wins over the file, so it is looked at first.
         variable = ENVIRONMENT_PREFIX + "__".join(str(part).upper() for part in problem["loc"])
         place = f"environment {variable}" if variable in os.environ else f"{file} [{key}]"
         lines.append(f"{place}: {problem['msg']}{_value_text(problem)}")

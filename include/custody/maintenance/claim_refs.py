@@ -27,7 +27,7 @@ _TRIES = 5
 
 
 class ClaimReference(NamedTuple):
-    """How many events refer to a resource claim, and up to which byte of it."""
+    """The references to a resource claim: how many events, and up to which byte of it."""
 
     events: int
     end: int
@@ -83,6 +83,7 @@ def references_in_journals(workspace: Workspace) -> ClaimReferences:
 
 def references_in_kept_logs(workspace: Workspace) -> ClaimReferences:
     """Return the references of the events of all kept revisions; raises as `all_references` does."""
+    # All kept revisions, not the newest alone: a query for an earlier one may still ask for the content.
     paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
     return references_of(
         table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.paths.home / path))

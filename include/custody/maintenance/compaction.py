@@ -91,6 +91,7 @@ def compact_unit(workspace: Workspace, unit: CompactionUnit) -> CompactionReport
         CorruptionError: a log is damaged; it stays as it is.
         StorageError: a container of the writer is missing; it may hold journals of groups between these logs.
     """
+    # A missing container may hold journals of groups between these logs: joining would reach over them.
     workspace.require_containers()
     return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
 
@@ -118,6 +119,7 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
     # Another process replaced them since the plan: nothing is left to do, which is no error.
     if len(files) < len(paths):
         return CompactionReport(writer=workspace.writer, note="replaced already")
+    # Checked again, as another process may have planned the unit: erased events would stay in the journals.
     if any(on_disk.intersection(file.groups) for file in files):
         return CompactionReport(writer=workspace.writer, note="its journals are not swept yet")
     if any(is_newer(file.schema_version) for file in files):
@@ -150,6 +152,7 @@ def replace_logs(
     """
     paths = [file.path for file in files]
     shards = shards_covering(state, paths)
+    # Names the new files too, so that two attempts never write under one name.
     attempt = uuid.uuid4()
     actions = [Action(remove_file=RemoveFile(path=path)) for path in paths]
     actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
@@ -221,6 +224,7 @@ def _discard(workspace: Workspace, new_files: LogFiles) -> None:
     """Remove the files of an attempt that lost."""
     for path in (new_files.log, new_files.toc):
         workspace.fs.remove(path)
+    # Both names at once: nothing lists them, so their order does not matter.
     workspace.fs.sync_directory(new_files.log.parent)
     remove_folder(workspace, new_files.shard)
 

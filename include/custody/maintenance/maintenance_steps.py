@@ -85,6 +85,7 @@ class Rebuild(Step):
         shard = workspace.catalog.settle().shards.get(name)
         if shard is None:
             raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
+        # Rebuilt by another process since the units were listed.
         if not is_stale(workspace, shard):
             return UnitReport(unit=str(unit), note="built already")
         built = rebuild_shard(workspace, shard)

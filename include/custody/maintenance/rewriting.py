@@ -62,8 +62,10 @@ def hold_conditions(workspace: Workspace, others: Iterable[Workspace] | None = N
     conditions: dict[str, Condition] = {}
     for other in Workspace.all(workspace.settings, workspace.fs) if others is None else others:
         for name, hold in other.catalog.load().holds.items():
+            # Ids are each writer's own: a hold that names ids means the events of its writer only.
             if other.writer != workspace.writer and not hold.condition.event_ids:
                 conditions.setdefault(name, hold.condition)
+    # The writer's own hold counts before one of the same name elsewhere.
     conditions.update((name, hold.condition) for name, hold in workspace.catalog.load().holds.items())
     return dict(sorted(conditions.items()))
 
@@ -218,6 +220,7 @@ def remove_folder(workspace: Workspace, folder: Path) -> None:
 
 def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
     """Yield the folders of shards that are listed no longer, and what interrupted removals and attempts left."""
+    # A shard of a staged unit is not listed yet, and the rollover is about to list it.
     staged = {
         workspace.files(manifest.metadata(log)).shard for manifest in workspace.manifests() for log in manifest.logs
     }
@@ -231,7 +234,9 @@ def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]
             if name.startswith(REMOVING_PREFIX):
                 yield path
             elif path not in live | staged and (name.startswith(BUILDING_PREFIX) or parse_shard(name) is not None):
+                # The history is read only when an unlisted shard is there.
                 removed = _removed(workspace, state) if removed is None else removed
+                # One that was listed once is of no use any more; one that never was may belong to a job that goes on.
                 if name in removed or _is_old(workspace, path, now - UNLISTED_SHARD_AGE_MS):
                     yield path
 
@@ -314,6 +319,7 @@ def survey_logs(
         # The first of two readings: what the new log says of itself needs few columns.
         columns = sorted({*_SURVEY_COLUMNS, *columns_needed([*stones, *held])})
         for table in _tables(workspace, file, columns, on_damage):
+            # Invariant: both readings filter alike, else the metadata of the new log would not be that of its events.
             is_erased = erasable(stones, held, table)
             survey.add(table.filter(pc.invert(is_erased)))
             erased = table.filter(is_erased)

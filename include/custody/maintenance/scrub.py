@@ -130,6 +130,7 @@ def next_slice(
         scrub = ScrubState()
     workspaces = _workspaces(settings, fs, clock)
     units = [*shared_check_units(settings, fs), *(unit for item in workspaces for unit in writer_check_units(item))]
+    # In the order of the keys, over all writers: the position is the key of the last unit that was checked.
     units.sort(key=lambda unit: unit.key)
     left = [unit for unit in units if unit.key > scrub.after]
     quota = _quota(settings, clock, scrub, sum(unit.bytes for unit in units)) if bytes_max is None else bytes_max
@@ -148,6 +149,7 @@ def scrub_unit(settings: Settings, fs: FileSystem, clock: Clock, piece: CheckUni
     """Return the findings of one unit."""
     from custody.maintenance.verification import run_check
 
+    # A workspace a unit: what it caches must not be older than the check.
     workspace = Workspace(settings, piece.writer, fs, clock) if piece.writer else None
     return run_check(workspace, piece, settings, fs, SCRUB_LEVEL)
 
@@ -186,6 +188,7 @@ def save_progress(
         ended = msgspec.structs.replace(ended, finished_ms=now)
         saved = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
     else:
+        # New units that sort before it are checked in the next round.
         after = max((piece.key for piece in done), default=scrub.after)
         saved = ScrubState(current=current, after=after, last_run_ms=now, former=scrub.former)
     fs.make_directory(settings.maintenance_folder)
@@ -239,6 +242,7 @@ def _quota(settings: Settings, clock: Clock, scrub: ScrubState, total: int) -> i
     since = _DAY_MS if scrub.last_run_ms is None else max(0, clock.now_ms() - scrub.last_run_ms)
     # Rounded up: frequent runs on a small repository would otherwise never have a byte due.
     due = -int(-total * since // (settings.maintenance.scrub_days * _DAY_MS))
+    # Bounded, so that a run after a long pause does not take the disk for hours.
     return min(due, settings.maintenance.scrub_bytes_per_run)
 
 

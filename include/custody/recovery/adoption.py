@@ -35,7 +35,7 @@ class AdoptedJournal(msgspec.Struct, frozen=True, kw_only=True):
     writer: str
     """The new name."""
     path: str
-    """Where it lies now."""
+    """Its present path."""
 
 
 def list_foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Path]:

@@ -56,7 +56,7 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> list[str]:
-        """What could not be done, and what a person has to look at."""
+        """The errors of leftovers that resisted, and the leftovers that are kept for a person."""
         kept = [f"{item.path}: {item.why}" for item in self.findings if item.action == "keep"]
         return list(dict.fromkeys([item.error for item in self.findings if item.error is not None] + kept))
 

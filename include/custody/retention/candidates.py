@@ -66,11 +66,13 @@ class ExpiryCandidates:
         if self.state.seal is not None:
             return []
         files = sorted(self.state.files.values(), key=lambda file: file.first_event_id)
+        # Its events would stay in the journals or the staged unit.
         return [file for file in files if not self.on_disk.intersection(file.groups)]
 
     def is_expired(self, file: AddFile) -> bool:
         """Whether all events of a log are too old."""
         policy = self.policy
+        # The bounds in the catalog are enough: nothing has to be read.
         if policy.surely_ms is not None and file.last_event_time_ms < policy.surely_ms:
             return True
         if policy.possibly_ms is None or not policy.rules or file.last_event_time_ms >= policy.possibly_ms:
@@ -130,6 +132,7 @@ class ExpiryCandidates:
         return dropped, added
 
     def _means(self, file: AddFile, part: Condition) -> bool:
+        # The catalog's bounds first: most holds rule a log out without a look into it.
         bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
         if not may_match(part, *bounds):
             return False

@@ -155,6 +155,7 @@ def _settled(workspace: Workspace) -> list[AddMark]:
             continue
         if not is_short and mark.id not in due:
             continue
+        # Looked for on disk, as the process that deleted them may have died halfway.
         is_left = any(objects.store.head(objects.home + path) is not None for path in mark.paths)
         if not is_left and not any(workspace.fs.exists(folder) for folder in _folders(workspace, mark)):
             settled.append(mark)

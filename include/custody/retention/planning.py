@@ -106,6 +106,7 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
     use = measure_disk(settings, fs)
     contents = ContentUse(settings, fs, clock, surveyed)
     waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
+    # Files that wait for their deletion count as gone: no event goes because they are still there.
     is_over = chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max
     if is_over and use.kinds.get("content"):  # reads the claims of all events, so only when room is needed
         waiting += contents.unused_bytes
@@ -170,6 +171,7 @@ class _Chooser:
 
     def by_size(self, needed_bytes: int) -> None:
         """Choose the oldest logs until so many bytes are freed."""
+        # Each writer's logs go in the order of their ids, so that no hole opens in the middle of a writer.
         queues = [self._queue(number, writer) for number, writer in enumerate(self._writers)]
         for _, number, _, file in heapq.merge(*queues):
             if self.freed >= needed_bytes:
@@ -180,12 +182,14 @@ class _Chooser:
         """Yield a writer's logs in the order of their ids; times that go back do not change that order."""
         time = -(1 << 63)
         for file in writer.candidates:
+            # Old history that was brought in late does not go before newer events that were stored earlier.
             time = max(time, file.first_event_time_ms)
             if file.path not in self.gone[writer.workspace.writer]:
                 yield time, number, file.first_event_id, file
 
     def _try(self, writer: ExpiryCandidates, file: AddFile, why: str) -> None:
         name = writer.workspace.writer
+        # Looked at last: only for logs that would go is it worth reading events.
         if writer.holders(file):
             self.held.setdefault((name, file.path), writer.held_log(file))
             return

@@ -149,6 +149,7 @@ class PruneRevisions(RetentionStep):
 
     def _keeps_too_much(self, workspace: Workspace) -> bool:
         state = workspace.catalog.load()
+        # Marks first: while one is due, its own deletion raises the floor and frees room.
         is_behind = state.floor < state.revision and waiting_bytes(workspace, workspace.clock.now_ms()) > 0
         return is_behind and not due_marks(workspace) and _is_over(workspace)
 

@@ -76,6 +76,7 @@ class AgePolicy:
         ]
         if age_max_ms is not None:
             stones.append(self._stone(age_max_ms, "age_max", Condition(), excepted))
+        # In a tombstone the end 0 means none: such a stone would hide every event of its rule.
         return [stone for stone in stones if stone.to_time_ms > 0]
 
     def _stone(self, keep_ms: int, reason: str, condition: Condition, excepted: Sequence[Condition]) -> AddTombstone:
@@ -103,6 +104,7 @@ def same_meaning(one: AddTombstone, other: AddTombstone) -> bool:
 
 
 def _bare(stone: AddTombstone) -> AddTombstone:
+    # A copy: the tombstone in the catalog's state must not change.
     copy = AddTombstone()
     copy.CopyFrom(stone)
     copy.ClearField("id")

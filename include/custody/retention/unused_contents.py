@@ -29,7 +29,7 @@ _WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
 
 
 class ContentUse:
-    """How many logs refer to each resource claim. Nothing is read before the first question.
+    """Use counts of contents: how many logs refer to each resource claim. Nothing is read before the first question.
 
     Args:
         settings: those of the repository.
@@ -48,6 +48,7 @@ class ContentUse:
         """Count a log as gone, and return the bytes of contents that go with it; call it once a log."""
         size = 0
         for resource in self._claims.get((writer, path), ()) if self._removable else ():
+            # Contents go with the last log that refers to their file.
             self._logs[resource] -= 1
             if not self._logs[resource]:
                 size += self._removable.get(resource, 0)
@@ -77,6 +78,7 @@ class ContentUse:
     @cached_property
     def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
         store = self._settings.store
+        # Without contents on disk no log has to be read.
         if not any(_has_contents(item.workspace.fs, store, item.workspace.writer) for item in self._writers):
             return {}
         return {
@@ -103,6 +105,7 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
     for resource in unused:
         path = resource.path(settings.store)
         size += allocated_file_bytes(fs, path)
+        # Not synced one by one: what comes back after a crash is still unused and goes with the next pass.
         fs.remove(path)
     # All sections are synced: a process that died may have removed files without making that durable.
     for workspace in workspaces:

@@ -155,6 +155,7 @@ class Build:
         Durability: on return the output survives power loss.
         """
         # Everything in the folder is synced before the rename: after it the step counts as done, also after a crash.
+        # Only the attempt itself reads its rounds.
         self._fs.remove_tree(attempt / "rounds")
         self._fs.write_durably(attempt / _OUTPUT, with_checksum(msgspec.json.encode(output)))
         self._sync(attempt)

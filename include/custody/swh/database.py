@@ -80,6 +80,7 @@ class ProvenanceDatabase:
     def __init__(
         self, fs: FileSystem, files: Mapping[str, Mapping[Path, bytes | None]], cache_bytes: int = CACHE_BYTES
     ) -> None:
+        # One cache for all tables, so that one number bounds the memory of the database.
         cache = PageCache(cache_bytes)
         self._tables = {name: IndexedTable(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
 

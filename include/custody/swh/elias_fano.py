@@ -220,6 +220,7 @@ class CheckedWords:
         self.path = path
         self._offset = offset
         blocks = blocks_of(len(words))
+        # A byte a block: threads set them without a lock, as they only ever set the same value.
         self._is_checked = bytearray(blocks) if sums is not None else bytearray(b"\x01") * blocks
 
     def at(self, place: int) -> int:

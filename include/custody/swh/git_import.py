@@ -271,6 +271,7 @@ class _Walk:
         found = self._ids.get(target)
         if found is None:
             found = self._meet(kind, target)
+        # A shallow clone lacks objects: what it has is imported, and the gaps are counted.
         if found < 0:
             self._absent += 1
         else:
@@ -318,6 +319,7 @@ def _tree_entries(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 def _header(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values before the first empty line; of a value of several lines the first one."""
     for line in data.partition(b"\n\n")[0].split(b"\n"):
+        # A line that begins with a blank continues the value before it, as those of a signature do.
         if not line.startswith(b" "):
             key, _, value = line.partition(b" ")
             yield key, value

@@ -55,6 +55,7 @@ class KeyIndex:
             firsts: the first key of each page.
             places: of each page a row of words, as `PageIndex` has them.
         """
+        # Distances from the first key: smaller numbers take fewer bits.
         held = EliasFano.of(keys - keys[0])
         words = CheckedWords(np.concatenate([held.words.part(0, len(held.words)), firsts, places.reshape(-1)]))
         start = len(held.words)

@@ -89,6 +89,7 @@ class PageIndex:
     def of_keys(self, keys: np.ndarray) -> list[int]:
         """Return the pages that hold the rows of some keys of this file, in order."""
         firsts = self.firsts
+        # As in `of_key`: the rows of a key may begin in the page before.
         begin = np.maximum(np.searchsorted(firsts, keys, side="left") - 1, 0)
         end = np.searchsorted(firsts, keys, side="right")
         # +1 where the pages of a key begin, -1 behind them: the running sum is positive at pages that some key needs.
@@ -176,6 +177,7 @@ class PageCache:
         with self._lock:
             held = self._held.get(key)
             if held is not None:
+                # The front of the order is what was used longest ago: that goes first.
                 self._held.move_to_end(key)
                 return held[0]
         # Decoded without the lock: two threads may decode the same page at once, which costs less than waiting.

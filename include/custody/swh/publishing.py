@@ -55,6 +55,7 @@ def publish(catalog: Catalog, build: Build) -> Published:
     files = build.files()
     # A process that died may have published this build already.
     state = catalog.settle()
+    # Published already: another transaction would only add a revision.
     if set(state.files) != set(files):
         actions = [Action(remove_file=RemoveFile(path=path)) for path in state.files if path not in files]
         actions += [
@@ -96,6 +97,7 @@ def _live(build: str, path: str, file: WrittenFile) -> AddFile:
         table=file.table,
         partition=build,
         schema_version=1,
+        # The catalog's field for the file beside a log: so a check of the catalog's files covers the indexes.
         toc_path=path.removesuffix(".parquet") + INDEX_SUFFIX,
         toc_sha256=bytes.fromhex(file.index_sha256),
     )

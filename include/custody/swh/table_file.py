@@ -92,6 +92,7 @@ def write_tables(
         with pq.ParquetWriter(sink, first.schema, **_options(spec)) as writer:
             for group in chain([first], groups):
                 group_keys = np.asarray(group.column(spec.key).combine_chunks())
+                # The index and every question rest on this order, so it is checked and not trusted.
                 if (keys and group_keys[0] < keys[-1][-1]) or (group_keys[1:] < group_keys[:-1]).any():
                     raise InvalidInputError(f"{target}: expected rows sorted by {spec.key}, got others.")
                 keys.append(np.unique(group_keys))

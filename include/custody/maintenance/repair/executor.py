@@ -77,6 +77,7 @@ _ONE_BY_ONE = {
 """By kind of finding: the action, and the field of the finding that names its target. One action a finding."""
 _JOINED = {"catalog-history": "note-history", "catalog-tail": "list-again", "forgotten-lost": "forget-again"}
 """By kind of finding: one action for all findings of a writer."""
+# The piece is gone already, but to drop its entry is a decision for a person.
 _NEEDS_ACCEPTING = ("drop-entry",)
 
 
@@ -87,7 +88,7 @@ class RepairReport(msgspec.Struct, kw_only=True):
     before: list[Finding]
     after: list[Finding] | None = None
     report: str | None = None
-    """Where the outcomes are kept."""
+    """Path of the report with the outcomes."""
 
 
 def plan_repairs(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> RepairReport:
@@ -229,12 +230,14 @@ def _verify(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> l
 
 def _workspace(settings: Settings, fs: FileSystem, clock: Clock, writer: str | None) -> Workspace:
     """Return a workspace without caches: an action may have changed what was read."""
+    # Findings without a writer are of the repository's own files: any writer's workspace will do.
     return Workspace(settings, writer or settings.repository.writer, fs, clock)
 
 
 def _do(workspace: Workspace, action: RepairAction) -> RepairAction:
     try:
         return msgspec.structs.replace(action, outcome=_ACTIONS[action.what](workspace, action))
+    # One action that fails must not keep the others from being done.
     except (CustodyError, OSError) as error:
         return msgspec.structs.replace(action, error=str(error))
 

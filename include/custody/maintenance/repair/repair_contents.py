@@ -106,6 +106,7 @@ def _key(data: bytes, path: Path, vouched: list[Voucher]) -> bytes:
         for offset, length, _ in vouched:
             record = whole_record(memoryview(data), offset + length)
             if record is not None:
+                # Every record begins with the file's nonce, so one whole record tells that of a lost header.
                 return bytes(record.payload[:NONCE_BYTES])
     raise NotFoundError(f"{path}: neither its head nor a record that an event vouches for is whole. Use a backup.")
 

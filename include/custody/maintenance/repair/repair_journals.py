@@ -119,6 +119,7 @@ def redo_unit(workspace: Workspace, first_group: int) -> str:
     try:
         wanted = set(workspace.manifest(first_group).groups)
     except CustodyError:
+        # The manifest is what is damaged: the folder's name still tells the first group.
         wanted = {first_group}
     there = {group.first_event_id for group in workspace.groups() if group.is_sealed}
     state = workspace.catalog.settle()

@@ -31,6 +31,7 @@ from custody.workspace import Workspace
 def live_file(workspace: Workspace, path: str) -> tuple[CatalogState, AddFile]:
     """Return the newest state, all of it durable, and a live file of it; raises NotFoundError when it is not live."""
     state = workspace.catalog.settle()
+    # Not an error of the repair: a compaction or a retention was faster.
     if path not in state.files:
         raise NotFoundError(f"{path}: is not live any more. Nothing is left to do.")
     return state, state.files[path]
@@ -85,6 +86,7 @@ def rewrite(workspace: Workspace, path: str) -> str:
     """
     state, file = live_file(workspace, path)
     damages: list[Damage] = []
+    # A rewrite erases like a compaction does, so the holds count here too.
     holds = hold_conditions(workspace)
     survey = survey_logs(workspace, state, [file], holds, on_damage=damages.append)
     damaged = {damage.block: damage for damage in damages}
@@ -196,6 +198,7 @@ def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None
     if not workspace.fs.exists(path):
         return
     digest = sha256_of(workspace, file.path)
+    # By digest: two live logs never have equal bytes, as their ids differ.
     other = next((item.path for item in state.files.values() if item.sha256 == digest), None)
     if other is not None and other != file.path:
         now = f"{workspace.clock.now_ms():0{TIME_DIGITS}d}"

@@ -104,8 +104,10 @@ def _held(workspace: Workspace, state: CatalogState, level: Level) -> _Held:
     """Return the holders of ids, by first id: live logs, and the records of groups that are not live."""
     holders = [(file.first_event_id, file.last_event_id, path) for path, file in state.files.items()]
     for group in workspace.groups():
+        # The journals of a live group hold the ids of its logs once more, until they are swept.
         if not workspace.is_committed(state, group.first_event_id):
             where = str(group.sealed[0] if group.sealed else group.open[0])
+            # The quick level reads no records: ids within a group are then taken for complete.
             ranges = _ends(workspace, group) if level is Level.QUICK else record_ranges(workspace, group)
             holders += [(first, first + count - 1, where) for first, count in ranges]
     holders.sort()

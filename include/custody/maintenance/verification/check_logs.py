@@ -40,8 +40,10 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
         return
     toc_is_there = workspace.fs.exists(workspace.paths.home / file.toc_path)
     if level is Level.QUICK:
+        # Only a log whose size is wrong is read at this level.
         if workspace.fs.size(where) != file.size_bytes:
             yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
+        # Its bytes are not read at this level: it is enough that it is there.
         tocs = [] if toc_is_there else verify_toc(workspace.catalog.objects, file)
     else:
         yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
@@ -92,6 +94,7 @@ def _explained(workspace: Workspace, state: CatalogState, file: AddFile, defects
     if not defects:
         return
     digest = sha256_of(workspace, file.path)
+    # Logs that changed places are whole: a repair only has to move them back.
     other = next((path for path in state.files if state.files[path].sha256 == digest), None)
     if other is not None and other != file.path:
         yield _whole(workspace, file, "log-foreign", defects[0], f"it holds the bytes of {other}")

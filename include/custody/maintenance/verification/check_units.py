@@ -76,6 +76,7 @@ def size_of(fs: FileSystem, path: Path) -> int:
     """Return a file's size; 0 for a path that is gone, or no file."""
     try:
         return fs.size(path)
+    # Swept or removed since it was listed.
     except StorageError:
         return 0
 

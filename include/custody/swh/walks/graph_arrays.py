@@ -133,6 +133,7 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
     names = names.cast(pa.large_binary())
     name = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in encoded.chunks)])
+    # Freed before the sorting below, which needs the memory.
     del arcs, encoded
     inner = np.flatnonzero(to_directory)
     sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
@@ -231,6 +232,7 @@ def _by_source(
     span = int(dst.max(initial=0)) + 1
     keys = src.astype(np.int64) * span + dst
     rows = best_rows(keys, np.zeros(len(keys), np.int32), lambda few: names.take(pa.array(name[few])))
+    # Keys begin with the source: one search finds where the arcs of each begin.
     first = np.searchsorted(keys[rows], np.arange(count + 1, dtype=np.int64) * span)
     return first, dst[rows], name[rows].astype(np.int32)
 

@@ -133,6 +133,7 @@ def expand(
         rows_wanted: about how many rows a part is to find.
         with_contents: whether contents in what was walked into are looked for.
     """
+    # Few at first, as nobody knows yet how much lies below a top.
     start, count = 0, _TOPS_FIRST
     while start < len(tops):
         part = tops[start : start + count]
@@ -244,6 +245,7 @@ def _enter(
     for level in range(len(waiting)):
         if not waiting[level]:
             continue
+        # A directory is entered once for each date, however many ways lead to it.
         pairs = np.unique(np.concatenate(waiting[level]))
         waiting[level] = []
         directories = pairs // span
@@ -254,6 +256,7 @@ def _enter(
         is_dated = latest[below] != NONE_BELOW
         below, rank = below[is_dated], rank[is_dated]
         is_frontier = holds[below] & (latest[below] < different[rank])
+        # A pair goes no further where its directory is frontier.
         found[below[is_frontier]] = True
         _queue(waiting, bounds, np.unique((below * span + rank)[~is_frontier]))
 

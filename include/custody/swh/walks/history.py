@@ -125,8 +125,10 @@ def _without_some(
     ins, outs = np.bincount(dst, minlength=count), np.bincount(src, minlength=count)
     chosen = (ins * outs <= _GROWTH * (ins + outs)) & ~stays
     # A number of chance decides between neighbours, another one each round.
+    # Seeded by the round, so that a step that is done again makes the same arrays.
     chance = np.random.default_rng(seed).permutation(count)
     both = chosen[src] & chosen[dst]
+    # Of two neighbours one stays: a gap next to a gap could not be bridged in the same round.
     losing = np.where(chance[src[both]] < chance[dst[both]], dst[both], src[both])
     chosen[losing] = False
     into, out = chosen[dst], chosen[src]
@@ -146,6 +148,7 @@ def follow(history: History, origins: np.ndarray, *, rows_wanted: int) -> Iterat
         origins: numbers of nodes, sorted.
         rows_wanted: about how many rows there are to be at a time.
     """
+    # Few at first, as nobody knows yet to how much an origin leads.
     start, count = 0, _ORIGINS_FIRST
     while start < len(origins):
         part = origins[start : start + count]

@@ -59,6 +59,7 @@ def cut_ranges(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Ra
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             if group.num_rows:
+                # The statistics in the footers are all that is read of a run here.
                 groups.append((group.column(place).statistics.min, group.num_rows))
     groups.sort()
     ends = np.cumsum([rows for _, rows in groups])
@@ -106,6 +107,7 @@ def _read(run: Path, spec: TableSpec, part: Range) -> pa.Table:
         columns = [name for name in spec.schema.names if not (spec.derives_key and name == spec.key)]
         table = file.read_row_groups(wanted, columns=columns, use_threads=False)
     keys = table.column(spec.range_column)
+    # Row groups reach over the bounds of a range: their other rows are cut off here.
     if part.first is not None:
         table = table.filter(pc.greater_equal(keys, part.first))
     if part.behind is not None:

@@ -333,6 +333,7 @@ def write_alone(fs: PosixFileSystem, folder: Path, columns: Columns) -> int:
 
 def fresh(fs: PosixFileSystem, folder: Path) -> None:
     """Make a folder that is empty, whatever an earlier try left in it."""
+    # An earlier try of the task may have left files that this one does not write.
     fs.remove_tree(folder)
     fs.make_directory(folder)
 
@@ -351,6 +352,7 @@ def _by_id(graph: GraphArrays, directories: np.ndarray) -> np.ndarray:
 
 def _slice(count: int, part: Part) -> slice:
     number, of = part
+    # Parts of equal size but for one, without gaps: each part begins where the one before it ends.
     return slice(count * number // of, count * (number + 1) // of)
 
 
