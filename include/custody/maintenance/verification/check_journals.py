@@ -151,11 +151,11 @@ def _damage(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
         # The end record counts the whole file, so the loss cannot be divided: the first damage carries it.
         events = lost if number == 0 else 0
         yield _damaged_journal(workspace, journal.path, damage.offset, str(damage), events, damage.length)
-    # The checksum of a record does not cover its mark: a changed one is looked for by itself.
     if not journal.damage:
         if journal.end is not None and journal.end.events != known:
             text = f"expected {journal.end.events} events, as its end record says, got {known}."
             yield _damaged_journal(workspace, journal.path, None, text, lost)
+        # The checksum of a record does not cover its mark: a changed one is looked for by itself.
         for offset in misplaced_parts(workspace.fs.read(journal.path), len(JOURNAL_PREAMBLE)):
             yield _damaged_journal(
                 workspace, journal.path, offset, "expected the mark of a record, got that of a part."
