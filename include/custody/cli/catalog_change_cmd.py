@@ -222,8 +222,10 @@ def repair_chain(repository: Path, consent: Consent, accept_loss: bool, writer: 
         show(done=False)
     if consent.yes or (plan.is_needed and consent.ask("Repair the catalog?")):
         require_accepted(plan.more, accept_loss=accept_loss)
+        # Planned anew: the catalog may have changed while the user read the plan.
         plan = repair(writer_catalog, SystemClock(), containers, coming)[0]
         show(done=True)
+    # The catalog is readable again and lacks revisions: a script must not take that for success.
     if plan.lost:
         sys.exit(CorruptionError.exit_code)
 
@@ -302,6 +304,7 @@ def wipe_catalog(repository: Path, named: str | None, consent: Consent, writer: 
     settings, writer_catalog = load_catalog(repository, writer)
     objects = writer_catalog.objects
     name = f"{objects.writer}/{objects.database}"
+    # Without a question the name is what stops a script that is in the wrong repository.
     if consent.yes and named is None:
         raise click.UsageError(f"--yes needs the name of the catalog here: --confirm {name}")
     listed = list(objects.list())
@@ -350,8 +353,10 @@ def _undisturbed(settings: Settings, writer: str) -> Iterator[None]:
     fs, clock = PosixFileSystem(), SystemClock()
     lock = lock_path(settings.containers, writer)
     with ExitStack() as held:
+        # Where no writer of the name was ever started there is no folder for its lock, and nobody to lock out.
         if fs.exists(lock.parent):
             held.enter_context(fs.lock(lock))
+        # All three: a step beside a rebuild or a wipe would commit into half of a catalog.
         for name in (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE):
             lease = take_lease(settings, writer, Attempt.new("catalog"), name, fs=fs, clock=clock, wait_seconds=0)
             held.callback(lease.release)

@@ -150,6 +150,7 @@ def dump(repository: Path, revision: str | None, footers: bool, writer: str | No
             data = objects.store.get(item.key)
             entry |= {"bytes": len(data), "message": _message(decode(data, item.key), footers=footers)}
         except CustodyError as error:
+            # A damaged object does not end the dump: it is printed with its error.
             entry["error"] = str(error)
         print_json(entry)
 
@@ -168,6 +169,7 @@ def load_catalogs(repository: Path, writer: str | None) -> list[Catalog]:
     settings = load_settings(repository)
     names = [name for name in store_of(settings, PosixFileSystem()).folders("") if is_name(name)]
     catalogs = [load_catalog(repository, name)[1] for name in names]
+    # A writer that has committed nothing yet has a folder and no catalog.
     return [catalog for catalog in catalogs if next(iter(catalog.objects.list()), None) is not None]
 
 
@@ -188,6 +190,7 @@ def revision_of(catalog: Catalog, text: str) -> int:
         raise ConfigurationError(
             f"revision {text!r}: expected a number, newest, or a time like 2026-03-01T12:00."
         ) from error
+    # Without an offset UTC, whatever the time zone of this machine: the same command means the same everywhere.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return catalog.revision_at(int(moment.timestamp() * 1000))
 
@@ -257,6 +260,7 @@ def _message(transaction: Transaction, *, footers: bool) -> object:
     if files:
         document["live_files"] = files
     listed = [*files, *(action["add_file"] for action in document.get("actions", []) if "add_file" in action)]
+    # Kilobytes of base64 a file would hide the rest.
     for file in listed if not footers else ():
         if "footer" in file:
             file["footer"] = f"{len(b64decode(file['footer']))} bytes"

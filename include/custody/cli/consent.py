@@ -20,7 +20,7 @@ from custody.errors import ExitCode
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """Whether the user wants what a command is about to do."""
+    """The user's consent to what a command is about to do."""
 
     yes: bool
     """Whether nobody has to be asked, nor shown the plan first."""
@@ -37,6 +37,7 @@ class Consent:
         """
         if self.yes or self.dry_run:
             return self.yes
+        # A script must not hang at a question, nor delete without having been told to.
         if not is_terminal():
             raise click.UsageError("nothing was changed: --yes does it unasked, --dry-run only shows the plan.")
         # Asked on stderr, so that stdout has the data alone.

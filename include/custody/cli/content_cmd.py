@@ -141,6 +141,7 @@ def _write_file(path: Path, source: Content) -> None:
     fs = PosixFileSystem()
     if fs.exists(path):
         raise ConfigurationError(f"{path}: exists already. Name a new file.")
+    # A content is checked while it is read: on damage no file has the name that was asked for.
     partial = temporary(path)
     try:
         with fs.create(partial) as file:
@@ -160,6 +161,7 @@ def _printable(chunks: Iterable[bytes]) -> Iterator[bytes]:
     Raises:
         ConfigurationError: one would drive it, or is no text.
     """
+    # Incremental, as a character may lie across two chunks.
     decoder = codecs.getincrementaldecoder("utf-8")()
     for chunk in chunks:
         try:

@@ -1,4 +1,4 @@
-"""How a command ends: an error becomes one line or one JSON object on stderr, and an exit code of its own.
+"""The end of a command: an error becomes one line or one JSON object on stderr, and an exit code of its own.
 
 A reader that went away (`| head`) and Ctrl-C are no errors of custody: the former ends the command without a word, the
 latter with one line.
@@ -78,6 +78,7 @@ def _run_reported(run: Callable[[], object], *, as_json: bool) -> int:
             # Here and not when Python ends, where an error could no longer be reported.
             _flush_stdout()
     except OutputUnread:
+        # The reader went away on purpose: no message, only the exit code.
         _discard_stdout()
         return ExitCode.OUTPUT_UNREAD
     except (InterruptedByUser, click.Abort):

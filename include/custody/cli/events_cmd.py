@@ -80,6 +80,7 @@ def _print_event(event: Event) -> None:
             continue
         rows.append((name, time_text(value) if name in _TIMES else _plain(value)))
     print_table("", ("field", "value"), rows)
+    # A dict keeps the order of the names.
     names = dict.fromkeys([*event.previous_attributes, *event.updated_attributes])
     if names:
         print_table("attributes", ("name", "before", "after"), [_attribute(event, name) for name in names])

@@ -1,4 +1,4 @@
-"""How commands print the findings of a verification, and the options for its depth.
+"""Findings on the command line: how commands print them, and the options for the depth of a verification.
 
 Also the progress bar of work that goes through known bytes.
 """

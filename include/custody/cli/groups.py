@@ -25,7 +25,7 @@ _SENTENCE_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Where a command is, and its help in one line."""
+    """The place of a command, and its help in one line."""
 
     module: str
     attribute: str

@@ -95,6 +95,7 @@ def _split_folder(folder: Path, *, is_deep: bool) -> tuple[list[Path], list[Path
     folders: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.is_dir():
+            # A link may lead back to a folder above it, and the walk would not end.
             if is_deep and not path.is_symlink():
                 for collected, more in zip((files, strange, folders), _split_folder(path, is_deep=True), strict=True):
                     collected += more
@@ -121,6 +122,7 @@ def _ingest(repository: Repository, files: Sequence[Path], format: Format | None
         for path in files:
             start = done
 
+            # `start` as a default: a closure would see the value of a later file.
             def advance(count: int, start: int = start) -> None:
                 progress.update(total, completed=start + count)
 

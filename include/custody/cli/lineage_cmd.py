@@ -56,9 +56,11 @@ def _print_tree(graph: Lineage, uuid: str, lines_max: int | None) -> None:
     for depth, node, again in graph.walk(toward=uuid):
         generations = max(generations, depth + 1)
         lines.append((depth, clean(_label(node, again, node.uuid == uuid))))
+        # The events of a FlowFile that several lead to are printed once.
         if not again:
             lines += [(depth + 1, clean(_line(*pair, several))) for pair in zip(node.events, node.writers, strict=True)]
     tree = Tree(clean(f"{graph.events} events of {len(graph.nodes)} FlowFiles, {_counted(generations, 'generation')}"))
+    # The last branch of each depth: the walk gives a node before what is below it.
     branches = {-1: tree}
     for depth, text in lines[:lines_max]:
         branches[depth] = branches[depth - 1].add(text)

@@ -148,6 +148,7 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
 def _settings(ctx: click.Context) -> Settings:
     """Return the settings of the repository; nobody has to have one, unless it is named."""
     root = ctx.find_root()
+    # The default folder need not be there; a named one that is not there is a slip.
     is_named = root.get_parameter_source("repository") is not ParameterSource.DEFAULT
     return load_settings(ctx.obj, is_needed=is_named)
 

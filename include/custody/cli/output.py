@@ -1,4 +1,4 @@
-"""How commands print: data to stdout, talk to stderr; text from outside never reaches the terminal unescaped.
+"""Output of commands: data to stdout, talk to stderr; text from outside never reaches the terminal unescaped.
 
 Tables that never tear an identifier or a time apart: a table where it fits, else records of several lines.
 """
@@ -91,6 +91,7 @@ def print_table(
         return
     right = {number for number, name in enumerate(columns) if name.endswith("#")}
     if not _has_width():
+        # Where no width is given nothing has to fit, so no cell is folded.
         console.width = max(console.width, table_width(widths))
     console.print(table(heading, names, cells, widths, right))
 
@@ -155,7 +156,7 @@ def table(
 def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     """Yield lines that fold no word: of two columns each row as one line, of more each row as `name value` pairs.
 
-    As many pairs stand on a line as fit into `width`; what is longer than a line is left to the terminal.
+    A line has as many pairs as fit into `width`; what is longer than a line is left to the terminal.
     """
     if len(columns) == _FIELD_AND_VALUE:
         first = max(cell_len(row[0]) for row in rows)

@@ -83,6 +83,7 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
     if everything == bool(keys):
         raise click.UsageError("name KEYS or give --all")
     keys_wanted = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
+    # The sink alone can write its pieces: they are only marked here.
     marked = [key for key in keys_wanted if _is_sinks(opened, key)]
     chosen = [key for key in keys_wanted if key not in marked]
     reports: list[FileReport] = []
@@ -138,6 +139,7 @@ def remove(
         entries = [entry for entry in room.entries() if _is_wanted(entry, set(codes), names)]
     else:
         entries = [room.get(key) for key in keys]
+    # Not rejected input but work of the sink that waits: without it a destination would have a gap.
     if sinks := [entry.key for entry in entries if entry.format == SINK_FORMAT]:
         raise InvalidInputError(
             f"quarantine entry {sinks[0]}: expected rejected input, got what the sink of NGSI has still to write. "

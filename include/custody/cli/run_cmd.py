@@ -59,6 +59,7 @@ def run(repository: Path, step: str, verbose: bool, take_over: bool, until: str 
 
     arguments = ["--take-over"] * take_over + (["--until", until] if until is not None else [])
     code, tail = run_job(step, settings, on_line, os.environ, arguments=arguments)
+    # No report says why the job failed: the end of its log has to.
     if code != 0 and not any(report.failed for report in reports):
         for line in tail:
             talk.print(clean(line))
@@ -72,6 +73,7 @@ def run(repository: Path, step: str, verbose: bool, take_over: bool, until: str 
 
 
 def _report(line: str) -> StepReport | None:
+    # Spark's own log comes between the reports: only a report's line is decoded.
     if not line.startswith('{"step":'):
         return None
     try:

@@ -87,6 +87,7 @@ def search(
 def _structured(text: str) -> dict[str, object]:
     try:
         document = msgspec.json.decode(text or "{}")
+    # JSON that is nested too deeply ends in a RecursionError.
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInputError(f"query: expected JSON, got {error}.") from error
     if not isinstance(document, dict):

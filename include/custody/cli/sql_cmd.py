@@ -59,6 +59,7 @@ def sql(
     seconds_max = None if timeout_ms is None else timeout_ms / 1000
     with Repository.open(repository).sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged) as result:
         rows = _rows(result)
+        # Read as they come: a result may be larger than the memory.
         shown = islice(rows, limit or None)
         if as_json:
             for row in shown:
@@ -69,6 +70,7 @@ def sql(
             names = [f"{field.name}#" if _is_number(field.type) else field.name for field in result.schema]
             print_table("", names, ([_text(value) for value in row] for row in shown))
         talk = stderr()
+        # One row more is read, to see whether there is one.
         if limit and next(rows, None) is not None:
             talk.print(clean(f"There are more rows than {limit}; --limit 0 prints all of them."))
         for notice in result.notices:
@@ -85,6 +87,7 @@ def _values(column: pa.Array) -> list[object]:
     """Return a column's values as JSON knows them: times in ISO 8601, attributes as objects."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        # Python's datetime has no nanoseconds.
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     try:
         values: list[object] = column.to_pylist()
@@ -133,6 +136,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 def _print_csv(result: SqlResult, rows: Iterator[list[object]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
+    # Control characters can only drive a terminal: a file gets the data as they are.
     safe = clean if sys.stdout.isatty() else (lambda value: value)
     writer.writerow(map(safe, result.schema.names))
     for row in rows:

@@ -81,6 +81,7 @@ def build(repository: Path, graph: Path, name: str, node_filter: str, verbose: b
 
     arguments = ["--graph", str(graph.absolute()), "--build", name, "--node-filter", node_filter]
     code, tail = run_job("swh_all", load_settings(repository), on_line, os.environ, arguments=arguments)
+    # With --verbose these lines were printed already.
     for line in tail if code and not verbose else ():
         talk.print(clean(line))
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""How commands print where software was."""
+"""Output of the places of software, for the commands that look for them."""
 
 from __future__ import annotations
 

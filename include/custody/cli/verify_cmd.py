@@ -80,6 +80,7 @@ def verify_all(
     if against is not None:
         attestation = read_attestation(PosixFileSystem().read(against), against, trusted)
         writer = writer or attestation.writer
+    # Only catalog and files can be read from an object store; the other checks need folders.
     if chain_only or not is_local(settings.repository.store):
         _verify_catalogs(load_catalogs(repository, writer), attestation, files=not chain_only, as_json=as_json)
         return
@@ -125,6 +126,7 @@ def _writer_document(
         compared = compare(workspace.catalog, attestation)
         kind, where = "catalog-attested", str(workspace.catalog.objects)
         contradicted = [Finding(kind=kind, writer=workspace.writer, path=where, message=t) for t in compared.defects]
+        # Also here, so that the verdict counts them.
         checked.findings += contradicted
         document["defects"] = [*map(_defect, contradicted), *document["defects"]]
         document["attested_revision"] = attestation.revision
@@ -225,6 +227,7 @@ def attest_head(repository: Path, new_key: Path | None, key: Path | None, out: P
 
 def _keep_key(path: Path, pem: bytes) -> None:
     """Write a new private key that only its owner can read."""
+    # Before the file is made: with a later change of its rights others could read the key for a moment.
     former = os.umask(0o177)
     try:
         if not PosixFileSystem().publish_if_absent(path.absolute(), pem):

@@ -27,6 +27,7 @@ HEALTH_TARGET = "/health"
 _TARGET = re.compile(r"(?=/)(?:/[A-Za-z0-9._~-]+)*/?")
 _SERVICE = re.compile(rf"[A-Za-z0-9_]{{1,{SERVICE_CHARACTERS_MAX}}}")
 _SERVICE_PATH = re.compile(rf"/|(?:/[A-Za-z0-9_]{{1,{LEVEL_CHARACTERS_MAX}}}){{1,{PATH_LEVELS_MAX}}}")
+# TOML tells 2 from "2": both are accepted.
 _Words = BeforeValidator(lambda value: str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
 _Never = BeforeValidator(lambda value: "none" if value == "" else value)
 _User = Annotated[str | None, Unset]

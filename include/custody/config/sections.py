@@ -114,6 +114,7 @@ class RepositorySection(Section):
 
     @model_validator(mode="after")
     def _slot_names_fit(self) -> Self:
+        # Refused here, and not only when the last slot is taken for the first time.
         longest = self.slots[-1]
         if len(longest) > _NAME_CHARACTERS_MAX:
             raise ValueError(

@@ -56,6 +56,7 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
+        # Messages of pydantic would show values, secrets too; `_explain` adds those that may be seen.
         hide_input_in_errors=True,
     )
 
@@ -91,6 +92,7 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
+            # Last, so that the environment overrides the file.
             TomlConfigSettingsSource(settings_cls, root / SETTINGS_FILE),
         )
 
@@ -151,6 +153,7 @@ class Settings(BaseSettings):
     def from_json(cls, text: str) -> Settings:
         """Return the settings that `to_json` wrote, whatever this machine's environment says."""
         document = json.loads(text)
+        # Arguments win over the environment: a worker takes the driver's settings and not its own machine's.
         return cls(**{**document, "root": Path(document["root"])})
 
 
@@ -198,6 +201,7 @@ def _explain(error: ValidationError, file: Path) -> str:
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
+        # pydantic does not say where a value is from; the environment wins over the file, so it is looked at first.
         variable = ENVIRONMENT_PREFIX + "__".join(str(part).upper() for part in problem["loc"])
         place = f"environment {variable}" if variable in os.environ else f"{file} [{key}]"
         lines.append(f"{place}: {problem['msg']}{_value_text(problem)}")

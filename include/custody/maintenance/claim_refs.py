@@ -22,11 +22,12 @@ from custody.workspace import Workspace
 
 COLUMNS = ("content_claim", "previous_content_claim")
 _KEY = ["container", "section", "identifier"]
+# A journal may be sealed or swept between its listing and its reading; this often in a row is no accident any more.
 _TRIES = 5
 
 
 class ClaimReference(NamedTuple):
-    """How many events refer to a resource claim, and up to which byte of it."""
+    """The references to a resource claim: how many events, and up to which byte of it."""
 
     events: int
     end: int
@@ -82,6 +83,7 @@ def references_in_journals(workspace: Workspace) -> ClaimReferences:
 
 def references_in_kept_logs(workspace: Workspace) -> ClaimReferences:
     """Return the references of the events of all kept revisions; raises as `all_references` does."""
+    # All kept revisions, not the newest alone: a query for an earlier one may still ask for the content.
     paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
     return references_of(
         table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.paths.home / path))
@@ -133,10 +135,12 @@ def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
 
 def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]]:
     """Yield (container, section, identifier, greatest end, events) of custody's own claims."""
+    # Most events have no content: their tables are passed over without grouping.
     if claims.null_count == len(claims):
         return
     parts = pa.chunked_array(claims.chunks).combine_chunks() if claims.num_chunks != 1 else claims.chunk(0)
     fields = {name: pc.struct_field(parts, name) for name in (*_KEY, "offset", "size")}
+    # A claim without offset or size still refers to its file: it counts, with the end 0.
     end = pc.add(pc.coalesce(fields.pop("offset"), 0), pc.coalesce(fields.pop("size"), 0))
     table = pa.table({**fields, "end": end}).filter(pc.starts_with(fields["container"], CLAIM_SCHEME))
     if table.num_rows:

@@ -91,6 +91,7 @@ def compact_unit(workspace: Workspace, unit: CompactionUnit) -> CompactionReport
         CorruptionError: a log is damaged; it stays as it is.
         StorageError: a container of the writer is missing; it may hold journals of groups between these logs.
     """
+    # A missing container may hold journals of groups between these logs: joining would reach over them.
     workspace.require_containers()
     return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
 
@@ -99,6 +100,7 @@ def compact(workspace: Workspace) -> Iterator[CompactionReport]:
     """Do all units of a writer, the logs first; an error is in the report of its unit."""
     for unit in [CompactionUnit(workspace.writer, rewrite.paths) for rewrite in plan_rewrites(workspace)]:
         yield _tried(workspace, unit)
+    # Listed again after the logs were written: only now may tombstones be without effect.
     for unit in [unit for unit in waiting_compactions(workspace) if not unit.paths]:
         yield _tried(workspace, unit)
 
@@ -114,14 +116,17 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
     on_disk = groups_on_disk(workspace)
     state = workspace.catalog.settle()
     files = [state.files[path] for path in paths if path in state.files]
+    # Another process replaced them since the plan: nothing is left to do, which is no error.
     if len(files) < len(paths):
         return CompactionReport(writer=workspace.writer, note="replaced already")
+    # Checked again, as another process may have planned the unit: erased events would stay in the journals.
     if any(on_disk.intersection(file.groups) for file in files):
         return CompactionReport(writer=workspace.writer, note="its journals are not swept yet")
     if any(is_newer(file.schema_version) for file in files):
         return CompactionReport(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
     holds = hold_conditions(workspace)
     survey = survey_logs(workspace, state, files, holds)
+    # A hold may have come since the plan: one log, written anew as it is, would gain nothing.
     if len(files) == 1 and not survey.erased:
         return CompactionReport(writer=workspace.writer, note="nothing to erase")
     return replace_logs(workspace, state, files, survey, holds)
@@ -147,6 +152,7 @@ def replace_logs(
     """
     paths = [file.path for file in files]
     shards = shards_covering(state, paths)
+    # Names the new files too, so that two attempts never write under one name.
     attempt = uuid.uuid4()
     actions = [Action(remove_file=RemoveFile(path=path)) for path in paths]
     actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
@@ -154,8 +160,10 @@ def replace_logs(
     size = 0
     if survey.rows:
         metadata = new_log_metadata(workspace, files, survey, attempt)
+        # Files first, then the transaction: a crash in between leaves the old logs live, and files that nothing lists.
         new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
+        # Logs of several incarnations become one that names none: a sweep then compares the events themselves.
         known = incarnations.pop() if len(incarnations) == 1 else b""
         file = add_file(workspace, new_files, metadata, survey.sources, known)
         size = file.size_bytes
@@ -166,6 +174,7 @@ def replace_logs(
         actions.append(Action(respect_holds=RespectHolds(names=sorted(state.holds))))
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
+    # Of a refused commit only: after another error the transaction may be there all the same and list these files.
     except CommitConflictError:
         if new_files is not None:
             _discard(workspace, new_files)
@@ -202,6 +211,7 @@ def _remnant(
     groups: set[int] = set()
     if not survey.rows:
         replaced = {file.path for file in files}
+        # A group is live as long as one log names it: the remnant has to name those that no log names any more.
         elsewhere = {group for path, file in state.files.items() if path not in replaced for group in file.groups}
         groups = {group for file in files for group in file.groups} - elsewhere
     if not (survey.keys or groups):
@@ -214,6 +224,7 @@ def _discard(workspace: Workspace, new_files: LogFiles) -> None:
     """Remove the files of an attempt that lost."""
     for path in (new_files.log, new_files.toc):
         workspace.fs.remove(path)
+    # Both names at once: nothing lists them, so their order does not matter.
     workspace.fs.sync_directory(new_files.log.parent)
     remove_folder(workspace, new_files.shard)
 
@@ -221,6 +232,7 @@ def _discard(workspace: Workspace, new_files: LogFiles) -> None:
 def _settle(workspace: Workspace) -> CompactionReport:
     actions, removed = _settling(workspace)
     revision = workspace.catalog.commit(actions).revision if actions else None
+    # Settled first: a shard goes only when the transaction that replaced it is durable.
     leftovers = list(leftover_shards(workspace, workspace.catalog.settle()))
     for folder in leftovers:
         remove_folder(workspace, folder)
@@ -241,6 +253,7 @@ def _settling(workspace: Workspace) -> tuple[list[Action], int]:
     done = [stone for stone in stones if not is_remnant(stone) and _is_done(workspace, state, on_disk, stone)]
     remnants = [stone for stone in stones if is_remnant(stone)]
     actions = [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in done]
+    # Remnants stay for good: without joining, each compaction would add one.
     if len(remnants) > 1:
         actions += [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in remnants]
         actions.append(Action(add_tombstone=merged_remnant(remnants, workspace.clock.now_ms())))
@@ -249,6 +262,7 @@ def _settling(workspace: Workspace) -> tuple[list[Action], int]:
 
 def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int], stone: AddTombstone) -> bool:
     """Whether no event that a tombstone means is on disk, and none can come: it ends before a certain id."""
+    # Without an end it means later events too; a group from before its end may still bring an event that it means.
     if not stone.before_event_id or any(group < stone.before_event_id for group in on_disk):
         return False
     means = [file for file in state.files.values() if stone in tombstones_for(state, file)]

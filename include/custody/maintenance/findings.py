@@ -18,7 +18,7 @@ FindingSeverity = Literal["damage", "loss", "notice", "orphan"]
 
 
 class Level(StrEnum):
-    """How thorough a verification is."""
+    """The thoroughness of a verification."""
 
     QUICK = "quick"
     """Names, sizes, headers and end records; the whole catalog."""
@@ -164,7 +164,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def severity(self) -> FindingSeverity:
-        """How bad it is."""
+        """The severity of its kind."""
         return self._kind.severity
 
     @property

@@ -85,6 +85,7 @@ class Rebuild(Step):
         shard = workspace.catalog.settle().shards.get(name)
         if shard is None:
             raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
+        # Rebuilt by another process since the units were listed.
         if not is_stale(workspace, shard):
             return UnitReport(unit=str(unit), note="built already")
         built = rebuild_shard(workspace, shard)
@@ -102,6 +103,7 @@ class ScrubStep(Step):
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the pieces that are due, of all writers."""
         _, slice = next_slice(settings, fs or PosixFileSystem(), SystemClock())
+        # Each unit carries the position alone: with all units of the slice in each, the list would grow by the square.
         position = ScrubSlice(slice.round, slice.after, (), slice.is_last)
         return [MaintenanceUnit(piece.writer, piece=piece, slice=position) for piece in slice.pieces]
 
@@ -126,6 +128,7 @@ class ScrubStep(Step):
         findings: list[Finding] = []
         slice: ScrubSlice | None = None
         for unit, report in zip(units, reports, strict=True):
+            # The position is one key: units behind one that failed are checked again by the next run.
             if report.error is not None:
                 break
             done.append(_piece(unit))

@@ -62,8 +62,10 @@ def hold_conditions(workspace: Workspace, others: Iterable[Workspace] | None = N
     conditions: dict[str, Condition] = {}
     for other in Workspace.all(workspace.settings, workspace.fs) if others is None else others:
         for name, hold in other.catalog.load().holds.items():
+            # Ids are each writer's own: a hold that names ids means the events of its writer only.
             if other.writer != workspace.writer and not hold.condition.event_ids:
                 conditions.setdefault(name, hold.condition)
+    # The writer's own hold counts before one of the same name elsewhere.
     conditions.update((name, hold.condition) for name, hold in workspace.catalog.load().holds.items())
     return dict(sorted(conditions.items()))
 
@@ -98,6 +100,7 @@ def plan_rewrites(workspace: Workspace) -> Iterator[RewritePlan]:
     waiting = sorted(on_disk - live_groups(state))
     run: list[_Candidate] = []
     for file in sorted(state.files.values(), key=lambda file: file.first_event_id):
+        # Its events are also in journals or a staged unit: erased here, they would stay there.
         if on_disk.intersection(file.groups):
             yield from _rewrite_of(workspace, run)
             run = []
@@ -166,6 +169,7 @@ def _candidate(
     # A log of a newer custody is not joined: the columns that this one does not know would be lost.
     is_joined = file.size_bytes <= target and not is_newer(file.schema_version)
     size = _plain_bytes(file) if is_joined else math.inf
+    # At most half of the target is small: so an event is rewritten a bounded number of times.
     return _Candidate(file, size if size <= target / 2 else math.inf, forgotten)
 
 
@@ -182,6 +186,7 @@ def _fits(run: Sequence[_Candidate], candidate: _Candidate, waiting: Sequence[in
     return (
         sum(item.size for item in run) + candidate.size <= target
         and (first.table, first.partition) == (last.table, last.partition)
+        # Invariant: id ranges of logs do not overlap, so no log reaches over a group that is yet to become live.
         and not any(first.first_event_id < group < last.first_event_id for group in waiting)
     )
 
@@ -215,6 +220,7 @@ def remove_folder(workspace: Workspace, folder: Path) -> None:
 
 def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
     """Yield the folders of shards that are listed no longer, and what interrupted removals and attempts left."""
+    # A shard of a staged unit is not listed yet, and the rollover is about to list it.
     staged = {
         workspace.files(manifest.metadata(log)).shard for manifest in workspace.manifests() for log in manifest.logs
     }
@@ -228,7 +234,9 @@ def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]
             if name.startswith(REMOVING_PREFIX):
                 yield path
             elif path not in live | staged and (name.startswith(BUILDING_PREFIX) or parse_shard(name) is not None):
+                # The history is read only when an unlisted shard is there.
                 removed = _removed(workspace, state) if removed is None else removed
+                # One that was listed once is of no use any more; one that never was may belong to a job that goes on.
                 if name in removed or _is_old(workspace, path, now - UNLISTED_SHARD_AGE_MS):
                     yield path
 
@@ -274,6 +282,7 @@ class RewriteSurvey:
         self.times = (min(self.times[0], low), max(self.times[1], high))
         self.last_event_id = rows.column("event_id")[-1].as_py()
         self.rows += rows.num_rows
+        # One batch for `source_bounds`: a table of several chunks would give several.
         [batch] = rows.combine_chunks().to_batches()
         for node, first, last in source_bounds(batch):
             known = self.bounds.get(node, (first, last))
@@ -307,8 +316,10 @@ def survey_logs(
     for file in files:
         stones, held = tombstones_for(state, file), holds_for(holds, file)
         by_users = [stone for stone in stones if not stone.by_retention]
+        # The first of two readings: what the new log says of itself needs few columns.
         columns = sorted({*_SURVEY_COLUMNS, *columns_needed([*stones, *held])})
         for table in _tables(workspace, file, columns, on_damage):
+            # Invariant: both readings filter alike, else the metadata of the new log would not be that of its events.
             is_erased = erasable(stones, held, table)
             survey.add(table.filter(pc.invert(is_erased)))
             erased = table.filter(is_erased)
@@ -365,6 +376,7 @@ def rewrite_logs(
 
     write_log(workspace.fs, new_files.log, events, metadata, workspace.log_options)
     log, index = EventLog(workspace.fs, new_files.log), workspace.settings.index
+    # Built from the log that was just written, so that shard and log hold the same events.
     tables = log.tables(range(len(log.toc.blocks)))
     build_shard(workspace.fs, new_files.shard, tables, index.attributes, standard=index.fields, ranges=index.ranges)
     return new_files

@@ -20,13 +20,16 @@ from custody.maintenance.verification.check_units import CheckUnit
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
+# On disk (docs/formats/scrub.md): the mark, and in its last byte the version.
 PREAMBLE = b"CUSTSCR\x01"
 KIND_SCRUB = 1
 SCRUB_FILE = "scrub"
 _DAY_MS = 86_400_000
+# The file is replaced whole at each save: a dying disk must not let it grow without bound.
 FINDINGS_MAX = 10_000
 SCRUB_LEVEL = Level.DEFAULT
 """Every byte against its checksum: what a disk does to bytes. Decoding as well costs twenty times the CPU."""
+# A run that is killed checks at most about so much again.
 _SAVE_BYTES = 256 << 20
 
 
@@ -93,6 +96,7 @@ def decode_scrub(data: bytes, where: object) -> ScrubState:
         FormatVersionError: it is of another version.
         CorruptionError: it is not what was written.
     """
+    # The version before the checksum: a newer file may be framed in another way.
     if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{where} @7: expected scrub version 1, got {data[7]}. Use a newer custody.")
     records = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
@@ -126,6 +130,7 @@ def next_slice(
         scrub = ScrubState()
     workspaces = _workspaces(settings, fs, clock)
     units = [*shared_check_units(settings, fs), *(unit for item in workspaces for unit in writer_check_units(item))]
+    # In the order of the keys, over all writers: the position is the key of the last unit that was checked.
     units.sort(key=lambda unit: unit.key)
     left = [unit for unit in units if unit.key > scrub.after]
     quota = _quota(settings, clock, scrub, sum(unit.bytes for unit in units)) if bytes_max is None else bytes_max
@@ -144,6 +149,7 @@ def scrub_unit(settings: Settings, fs: FileSystem, clock: Clock, piece: CheckUni
     """Return the findings of one unit."""
     from custody.maintenance.verification import run_check
 
+    # A workspace a unit: what it caches must not be older than the check.
     workspace = Workspace(settings, piece.writer, fs, clock) if piece.writer else None
     return run_check(workspace, piece, settings, fs, SCRUB_LEVEL)
 
@@ -177,10 +183,12 @@ def save_progress(
     current = scrub.current if scrub.current.started_ms else msgspec.structs.replace(scrub.current, started_ms=now)
     current = current.with_found(done, findings)
     if is_end:
+        # Orphans belong to no unit: they are looked for once a round, at its end.
         ended = current.with_found((), list(orphans(_workspaces(settings, fs, clock), settings, fs)))
         ended = msgspec.structs.replace(ended, finished_ms=now)
         saved = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
     else:
+        # New units that sort before it are checked in the next round.
         after = max((piece.key for piece in done), default=scrub.after)
         saved = ScrubState(current=current, after=after, last_run_ms=now, former=scrub.former)
     fs.make_directory(settings.maintenance_folder)
@@ -215,8 +223,10 @@ def scrub_once(
         is_end = number == len(slice.pieces)
         if is_end or sum(item.bytes for item in done) >= save_bytes:
             scrub = save_progress(settings, fs, clock, slice, done, findings, is_end=is_end and slice.is_last)
+            # The position as it was just saved: the next save notices by it whether another run came between.
             slice = ScrubSlice(scrub.current.number, scrub.after, slice.pieces, slice.is_last)
             done, findings = [], []
+    # Nothing lies behind the position any more: only this ends the round.
     if not slice.pieces:
         scrub = save_progress(settings, fs, clock, slice, (), (), is_end=slice.is_last)
     return scrub
@@ -230,7 +240,9 @@ def is_scrub_behind(settings: Settings, scrub: ScrubState, now_ms: int) -> bool:
 def _quota(settings: Settings, clock: Clock, scrub: ScrubState, total: int) -> int:
     """Return how many bytes are due; without a run before, a day's part."""
     since = _DAY_MS if scrub.last_run_ms is None else max(0, clock.now_ms() - scrub.last_run_ms)
+    # Rounded up: frequent runs on a small repository would otherwise never have a byte due.
     due = -int(-total * since // (settings.maintenance.scrub_days * _DAY_MS))
+    # Bounded, so that a run after a long pause does not take the disk for hours.
     return min(due, settings.maintenance.scrub_bytes_per_run)
 
 

@@ -24,6 +24,7 @@ from custody.journal.journal_file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.rollover import stray_journals
 from custody.workspace import Workspace
 
+# Part of names on disk: with another length a repeated adoption would not find the journals that it moved.
 _DIGEST_DIGITS = 8
 _NAME_CHARACTERS = 63 - _DIGEST_DIGITS - 1
 
@@ -34,7 +35,7 @@ class AdoptedJournal(msgspec.Struct, frozen=True, kw_only=True):
     writer: str
     """The new name."""
     path: str
-    """Where it lies now."""
+    """Its present path."""
 
 
 def list_foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
@@ -75,6 +76,7 @@ def _new_name(workspace: Workspace, path: Path) -> str:
 def _move(workspace: Workspace, writer: str, paths: list[Path]) -> Iterator[AdoptedJournal]:
     fs, containers = workspace.fs, workspace.settings.containers
     fs.make_directory(lock_path(containers, writer).parent)
+    # The new name's own lock: no writer of that name may start while its journals arrive.
     with fs.lock(lock_path(containers, writer)):
         roots = [root for root in containers if any(path.is_relative_to(root) for path in paths)]
         for root in roots:
@@ -84,6 +86,7 @@ def _move(workspace: Workspace, writer: str, paths: list[Path]) -> Iterator[Adop
             root = next(root for root in roots if path.is_relative_to(root))
             target = ContainerPaths(root, writer).journals / path.name
             data = _renamed(workspace, writer, path)
+            # After a crash the copy may be there already, with the same bytes: it is made of the journal alone.
             if not fs.exists(target):
                 fs.write_durably(target, data)
             elif fs.read(target) != data:
@@ -109,5 +112,6 @@ def _renamed(workspace: Workspace, writer: str, path: Path) -> bytes:
     else:
         head = next(frames(data, start))
         start = head.end if isinstance(head, Frame) else start
+    # Without an incarnation it counts as one of its new writer's container, whatever the old writer's was.
     renamed = msgspec.structs.replace(header, writer=writer, incarnation="")
     return PREAMBLE + frame(KIND_HEADER, msgspec.json.encode(renamed)) + data[start:]

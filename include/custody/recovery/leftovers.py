@@ -43,6 +43,7 @@ from custody.rollover import swept_groups
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before_removal
 
+# Such a folder is work under way while its lease is live, and a leftover as soon as nobody holds it.
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
 _LEASES = (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE)
 LEFTOVER_AGE_MS = 3_600_000
@@ -97,6 +98,7 @@ def peek_leftovers(settings: Settings, fs: FileSystem | None = None) -> Leftover
 
 def _peek_writer(workspace: Workspace) -> Iterator[str]:
     settings, fs, writer = workspace.settings, workspace.fs, workspace.writer
+    # A live writer's open journals and temporary files are its own: only without its lock are they leftovers.
     if not workspace.is_held():
         yield from (str(path) for group in workspace.groups() for path in group.open)
         for root in settings.containers:
@@ -113,6 +115,7 @@ def _peek_writer(workspace: Workspace) -> Iterator[str]:
             held = held or not dead
             if dead:
                 yield str(lease.path)
+        # Its attempt may have left logs in folders too large to list each minute: the lease stands for them.
         elif lease.failed and name == ROLLOVER_LEASE:
             yield str(lease.path)
     # Under a live lease an unfinished folder is work under way.
@@ -168,6 +171,7 @@ class LeftoverScan:
 
     @cached_property
     def _state(self) -> CatalogState:
+        # Read once, after the groups: all parts of a scan judge by the same state.
         return self.workspace.catalog.load()
 
     @cached_property
@@ -239,8 +243,10 @@ class LeftoverScan:
             self.workspace.manifest(first)
         except (CorruptionError, FormatVersionError, StorageError) as error:
             known = any(group.first_event_id == first for group in self.groups) or first in live_groups(self._state)
+            # Neither journals nor live logs hold its events: the unit may be their last copy, so nothing removes it.
             if not known:
                 yield self._leftover(path, "damaged unit", "keep", f"its journals are gone and it is not live. {error}")
+            # A newer version or a disk that cannot be read is no damage: such a unit stays as it is.
             elif isinstance(error, CorruptionError):
                 yield self._leftover(
                     path, "damaged unit", "discard", f"it can be made again from the journals. {error}"
@@ -255,9 +261,12 @@ class LeftoverScan:
 
     def _log(self, path: Path, prefix: str) -> Iterator[Leftover]:
         if path.suffix == TEMPORARY_SUFFIX:
+            # A compaction has a lease of its own: while it is held, this file is work under way.
             if not (parse_written_anew(path.name) and self._is_compacting):
                 yield self._leftover(path, "temporary file", "remove", "the attempt that wrote it ended")
         elif path.name.startswith(REMOVING_PREFIX):
+            # An attempt may be superseded between its rename and its second look at the lease: by then the other one
+            # may have listed the file.
             before = name_before_removal(path.name)
             if prefix + before in self._kept and not self.fs.exists(path.with_name(before)):
                 yield self._leftover(path, "listed file without its name", "put back", "its removal was superseded")
@@ -265,6 +274,7 @@ class LeftoverScan:
                 yield self._leftover(path, "removed file", "remove", "its removal was interrupted")
         else:
             first = parse_event_log(prefix + path.name)
+            # Files with a compaction's suffix belong to the garbage collection and to `custody compact`.
             plain = first is not None and not parse_written_anew(path.name)
             if plain and first is not None and self._is_uncommitted(first) and prefix + path.name not in self._kept:
                 what = "event log" if path.suffix == ".parquet" else "table of contents"
@@ -315,7 +325,7 @@ class LeftoverScan:
                     yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
 
     def _shared(self) -> Iterator[Leftover]:
-        """What belongs to the repository is reported once, with the writer of the settings."""
+        """Yield the leftovers of the repository's own folders; only the scan of the settings' writer reports them."""
         settings = self.workspace.settings
         if self.workspace.writer != settings.repository.writer:
             return
@@ -344,6 +354,7 @@ class LeftoverScan:
     def _is_uncommitted(self, first_event_id: int) -> bool:
         """Whether an event belongs to a group that has journals and is not live: a group ends where the next begins."""
         known, waiting = self._known_groups
+        # The group of an id is the last one that begins at or before it, live or waiting.
         place = bisect_right(known, first_event_id) - 1
         return place >= 0 and known[place] in waiting
 
@@ -354,6 +365,7 @@ class LeftoverScan:
         fs, inside = self.fs, [path]
         try:
             if fs.is_directory(path):
+                # A folder's own time stands still while a file in it grows.
                 inside = [path / name for name in fs.list(path)] or inside
             changed = [fs.modified_ms(item) for item in inside]
         except StorageError:

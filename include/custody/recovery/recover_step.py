@@ -56,7 +56,7 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> list[str]:
-        """What could not be done, and what a person has to look at."""
+        """The errors of leftovers that resisted, and the leftovers that are kept for a person."""
         kept = [f"{item.path}: {item.why}" for item in self.findings if item.action == "keep"]
         return list(dict.fromkeys([item.error for item in self.findings if item.error is not None] + kept))
 
@@ -83,6 +83,7 @@ def recover(workspace: Workspace) -> RecoveryReport:
     }
     outcomes = []
     for item in leftovers:
+        # One leftover that resists does not keep the others from being dealt with: its error goes into the report.
         problem = problems[item.action] if item.action in problems else _problem(partial(_deal, workspace, item))
         outcomes.append(msgspec.structs.replace(item, error=problem))
     return RecoveryReport(
@@ -100,6 +101,7 @@ def seal_dead_journals(workspace: Workspace) -> list[SealedJournal]:
     fs, containers = workspace.fs, workspace.settings.containers
     # The writer's own lock: while this process holds it, no writer of the name can start and open these journals.
     with fs.lock(lock_path(containers, workspace.writer)):
+        # Under the writer's lock no temporary file can belong to live work.
         for root in containers:
             home = ContainerPaths(root, workspace.writer).home
             for name in fs.list(home):
@@ -144,6 +146,7 @@ def _deal(workspace: Workspace, item: Leftover) -> None:
     elif item.action == "close":
         epoch = parse_epoch(path.name)
         if epoch is not None:
+            # Failed, not released: its attempt did not end well and may have left files that only a recovery finds.
             Lease(workspace.fs, path.parent, epoch).release(failed=True)
 
 
@@ -156,6 +159,7 @@ class Recover(Step):
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers with leftovers, and those whose last pass failed."""
         folder = lease_folder(workspace.settings, workspace.writer, ROLLOVER_LEASE)
+        # The mark of a failed pass stays until a recovery has run, even if no leftover is in sight.
         lease = lease_status(workspace.fs, folder)
         if (lease is not None and lease.failed) or any(item.action != "adopt" for item in find_leftovers(workspace)):
             yield Unit(workspace.writer)

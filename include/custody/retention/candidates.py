@@ -66,11 +66,13 @@ class ExpiryCandidates:
         if self.state.seal is not None:
             return []
         files = sorted(self.state.files.values(), key=lambda file: file.first_event_id)
+        # Its events would stay in the journals or the staged unit.
         return [file for file in files if not self.on_disk.intersection(file.groups)]
 
     def is_expired(self, file: AddFile) -> bool:
         """Whether all events of a log are too old."""
         policy = self.policy
+        # The bounds in the catalog are enough: nothing has to be read.
         if policy.surely_ms is not None and file.last_event_time_ms < policy.surely_ms:
             return True
         if policy.possibly_ms is None or not policy.rules or file.last_event_time_ms >= policy.possibly_ms:
@@ -80,6 +82,7 @@ class ExpiryCandidates:
 
     def holders(self, file: AddFile) -> tuple[str, ...]:
         """Return the names of the holds that mean an event of a log."""
+        # Asked several times in one plan, and each answer may cost the reading of a log.
         if file.path not in self._held:
             self._held[file.path] = tuple(name for name, part in self.holds.items() if self._means(file, part))
         return self._held[file.path]
@@ -123,11 +126,13 @@ class ExpiryCandidates:
             return [], []
         present = [stone for _, stone in sorted(self.state.tombstones.items()) if stone.by_retention]
         needed = self.policy.hiding(self.holds.values())
+        # Compared by meaning, not by id: each new tombstone makes readers look at the logs again.
         dropped = [stone for stone in present if not any(same_meaning(stone, new) for new in needed)]
         added = [stone for stone in needed if not any(same_meaning(stone, old) for old in present)]
         return dropped, added
 
     def _means(self, file: AddFile, part: Condition) -> bool:
+        # The catalog's bounds first: most holds rule a log out without a look into it.
         bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
         if not may_match(part, *bounds):
             return False
@@ -138,6 +143,7 @@ class ExpiryCandidates:
 
     def _all_meant(self, file: AddFile, stones: Sequence[AddTombstone]) -> bool:
         try:
+            # Damage keeps a log: nobody knows whether the unreadable events are too old.
             return all(pc.all(matching_rows(stones, table)).as_py() for table in self._tables(file, stones))
         except (CorruptionError, NotFoundError):
             return False

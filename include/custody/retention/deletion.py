@@ -29,11 +29,13 @@ from custody.workspace import Workspace
 
 GROUPS_KEPT_MS = 7 * 86_400_000
 """How long a mark remembers its journal groups: longer than any rollover can be delayed."""
+# One newer checkpoint that was read back is enough to lose one; each more would cost a pass before bytes are freed.
 _LATER_CHECKPOINTS = 1
 
 
 def due_marks(workspace: Workspace) -> list[AddMark]:
     """Return the marks whose files may be deleted now, oldest first."""
+    # Readers that began before the mark may still be in these files.
     before = workspace.clock.now_ms() - workspace.settings.retention.grace_ms
     state = workspace.catalog.load()
     due = [mark for mark in state.marks.values() if (mark.paths or mark.shards) and mark.created_ms <= before]
@@ -72,6 +74,7 @@ def delete_shards(workspace: Workspace) -> tuple[int, int]:
     """
     live = {workspace.shard_path(shard) for shard in workspace.catalog.settle().shards.values()}
     folders = [folder for mark in due_marks(workspace) for folder in _folders(workspace, mark)]
+    # As with logs: what is live stays, whatever a mark says.
     present = [folder for folder in folders if workspace.fs.exists(folder) and folder not in live]
     size = sum(allocated_folder_bytes(workspace.fs, folder) for folder in present)
     for folder in present:
@@ -114,6 +117,7 @@ def keep_from(catalog: Catalog, revision: int) -> None:
         catalog.write_checkpoint()
         at = [catalog.load().revision]
     if len(at) <= _LATER_CHECKPOINTS:
+        # A later checkpoint needs a later revision: a note makes one.
         if catalog.load().revision == at[-1]:
             catalog.commit([Action(note=Note(text=f"retention: revisions before {at[-1]} are pruned"))])
         catalog.write_checkpoint()
@@ -151,6 +155,7 @@ def _settled(workspace: Workspace) -> list[AddMark]:
             continue
         if not is_short and mark.id not in due:
             continue
+        # Looked for on disk, as the process that deleted them may have died halfway.
         is_left = any(objects.store.head(objects.home + path) is not None for path in mark.paths)
         if not is_left and not any(workspace.fs.exists(folder) for folder in _folders(workspace, mark)):
             settled.append(mark)

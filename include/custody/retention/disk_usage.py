@@ -50,6 +50,7 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
     for root in sorted(roots):
         if any(root != other and root.is_relative_to(other) for other in roots):
             continue  # the other one counts it
+        # Every file and not only listed ones: the limit is a promise about the disk.
         for path, size in _walk(fs, root):
             kinds[_kind(path.relative_to(root).parts, is_store=root == settings.store)] += size
     return DiskUse.of(kinds)

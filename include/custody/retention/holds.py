@@ -47,6 +47,7 @@ def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, r
         if state.seal is not None:
             continue  # nothing of a retired writer expires
         if standing is not None:
+            # The same hold again is no error: so an interrupted call can be repeated for the catalogs that lack it.
             if standing.condition != condition:
                 raise ConflictError(
                     f"writer {workspace.writer!r}: another hold is called {name!r}. Choose another name."
@@ -84,6 +85,7 @@ def standing_holds(workspaces: Iterable[Workspace]) -> list[Hold]:
     by_meaning: dict[tuple[str, bytes], tuple[AddHold, list[str]]] = {}
     for workspace in workspaces:
         for name, hold in workspace.catalog.load().holds.items():
+            # By bytes, as messages are not hashable; deterministic, so that equal conditions have equal bytes.
             key = name, hold.condition.SerializeToString(deterministic=True)
             by_meaning.setdefault(key, (hold, []))[1].append(workspace.writer)
     return [_hold(hold, writers) for _, (hold, writers) in sorted(by_meaning.items())]

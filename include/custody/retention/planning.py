@@ -106,6 +106,7 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
     use = measure_disk(settings, fs)
     contents = ContentUse(settings, fs, clock, surveyed)
     waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
+    # Files that wait for their deletion count as gone: no event goes because they are still there.
     is_over = chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max
     if is_over and use.kinds.get("content"):  # reads the claims of all events, so only when room is needed
         waiting += contents.unused_bytes
@@ -114,6 +115,7 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
             allocated_folder_bytes(fs, folder) for folder in former_builds(settings, fs, clock, needs_room=True)
         )
     chooser = _Chooser(surveyed, contents)
+    # Age before size: what is too old goes in any case, and may free enough.
     chooser.by_age()
     if chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max:
         chooser.by_size(use.total_bytes - waiting - chosen.bytes_max * chosen.purge_percent // 100)
@@ -169,6 +171,7 @@ class _Chooser:
 
     def by_size(self, needed_bytes: int) -> None:
         """Choose the oldest logs until so many bytes are freed."""
+        # Each writer's logs go in the order of their ids, so that no hole opens in the middle of a writer.
         queues = [self._queue(number, writer) for number, writer in enumerate(self._writers)]
         for _, number, _, file in heapq.merge(*queues):
             if self.freed >= needed_bytes:
@@ -179,16 +182,19 @@ class _Chooser:
         """Yield a writer's logs in the order of their ids; times that go back do not change that order."""
         time = -(1 << 63)
         for file in writer.candidates:
+            # Old history that was brought in late does not go before newer events that were stored earlier.
             time = max(time, file.first_event_time_ms)
             if file.path not in self.gone[writer.workspace.writer]:
                 yield time, number, file.first_event_id, file
 
     def _try(self, writer: ExpiryCandidates, file: AddFile, why: str) -> None:
         name = writer.workspace.writer
+        # Looked at last: only for logs that would go is it worth reading events.
         if writer.holders(file):
             self.held.setdefault((name, file.path), writer.held_log(file))
             return
         gone = self.gone[name]
+        # Before its room is counted: a shard's room counts with the last of its logs, this one included.
         gone[file.path] = file
         size = writer.room(file, writer.leaving([file.path], gone)) + self._contents.released(name, file.path)
         self.freed += size
@@ -251,6 +257,7 @@ def _actions(writer: ExpiryCandidates, gone: Mapping[str, AddFile], now_ms: int)
         shards = writer.leaving(list(gone), gone)
         yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone))
         yield from (Action(remove_shard=RemoveShard(name=shard.name, reason=EXPIRED)) for shard in shards)
+        # The mark remembers only groups that no live log names any more; the others stay live by their logs.
         left = {group for path, file in writer.state.files.items() if path not in gone for group in file.groups}
         yield Action(
             add_mark=AddMark(

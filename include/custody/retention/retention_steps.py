@@ -142,12 +142,14 @@ class PruneRevisions(RetentionStep):
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Delete them, oldest first."""
         if self._keeps_too_much(workspace):
+            # Earlier revisions alone keep these files on disk: without them the garbage collection can take the files.
             keep_from(workspace.catalog, workspace.catalog.load().revision)
         count = delete_revisions(workspace.catalog)
         return UnitReport(unit=unit, note=f"{count} objects of the catalog deleted")
 
     def _keeps_too_much(self, workspace: Workspace) -> bool:
         state = workspace.catalog.load()
+        # Marks first: while one is due, its own deletion raises the floor and frees room.
         is_behind = state.floor < state.revision and waiting_bytes(workspace, workspace.clock.now_ms()) > 0
         return is_behind and not due_marks(workspace) and _is_over(workspace)
 
@@ -174,6 +176,7 @@ class CollectGarbage(RetentionStep):
             contents, freed = drop_unused(writers, settings, fs, workspace.clock)
             problem = ""
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
+            # An event that cannot be read may refer to any content, so all contents stay; the rest of the step goes on.
             contents, freed, problem = 0, 0, f"; contents stay, for an event cannot be read: {error}"
         settled = settle_marks(workspace)
         builds = room = 0

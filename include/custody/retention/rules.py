@@ -17,6 +17,7 @@ import msgspec
 from custody.catalog import AddTombstone, Attribute, Condition
 from custody.config import KeepRule
 
+# Each new tombstone makes readers look at logs again, so the times of the rules move seldom.
 _GRANULES = 32
 _GRANULE_MS_MAX = 86_400_000
 
@@ -64,6 +65,7 @@ class AgePolicy:
         """Return the tombstones that hide expired events in logs that stay; none without rules, nor for held events."""
         if not self.rules:
             return []
+        # The general age hides only where a longer rule may keep a log: everywhere else the whole log goes.
         has_longer = self.age_max_ms is not None and any(rule.keep_ms > self.age_max_ms for rule in self.rules)
         return self._stones(self.age_max_ms if has_longer else None, tuple(holds))
 
@@ -74,6 +76,7 @@ class AgePolicy:
         ]
         if age_max_ms is not None:
             stones.append(self._stone(age_max_ms, "age_max", Condition(), excepted))
+        # In a tombstone the end 0 means none: such a stone would hide every event of its rule.
         return [stone for stone in stones if stone.to_time_ms > 0]
 
     def _stone(self, keep_ms: int, reason: str, condition: Condition, excepted: Sequence[Condition]) -> AddTombstone:
@@ -91,6 +94,7 @@ class AgePolicy:
         )
 
 
+# The least time there is: events from before 1970 are meant too.
 _FIRST_MS = -(1 << 63)
 
 
@@ -100,6 +104,7 @@ def same_meaning(one: AddTombstone, other: AddTombstone) -> bool:
 
 
 def _bare(stone: AddTombstone) -> AddTombstone:
+    # A copy: the tombstone in the catalog's state must not change.
     copy = AddTombstone()
     copy.CopyFrom(stone)
     copy.ClearField("id")

@@ -70,6 +70,7 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
     replaced = _replaced(catalog)
     revisions = [replaced[folder.name][0] for folder in folders if folder.name in replaced]
     if revisions:
+        # The floor first, as with event logs: no kept revision may list a file that is gone.
         keep_from(catalog, max(revisions))
         delete_revisions(catalog)
     size = sum(allocated_folder_bytes(fs, folder) for folder in folders)

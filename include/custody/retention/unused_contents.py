@@ -29,7 +29,7 @@ _WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
 
 
 class ContentUse:
-    """How many logs refer to each resource claim. Nothing is read before the first question.
+    """Use counts of contents: how many logs refer to each resource claim. Nothing is read before the first question.
 
     Args:
         settings: those of the repository.
@@ -48,6 +48,7 @@ class ContentUse:
         """Count a log as gone, and return the bytes of contents that go with it; call it once a log."""
         size = 0
         for resource in self._claims.get((writer, path), ()) if self._removable else ():
+            # Contents go with the last log that refers to their file.
             self._logs[resource] -= 1
             if not self._logs[resource]:
                 size += self._removable.get(resource, 0)
@@ -62,6 +63,7 @@ class ContentUse:
     def _removable(self) -> dict[ResourceClaim, int]:
         """Room of the files that may go by their age and the journals; none when that cannot be known."""
         workspaces = [item.workspace for item in self._writers]
+        # A container that is not there may hold events that refer to any content.
         if any(workspace.missing() for workspace in workspaces):
             return {}
         try:
@@ -76,6 +78,7 @@ class ContentUse:
     @cached_property
     def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
         store = self._settings.store
+        # Without contents on disk no log has to be read.
         if not any(_has_contents(item.workspace.fs, store, item.workspace.writer) for item in self._writers):
             return {}
         return {
@@ -102,6 +105,7 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
     for resource in unused:
         path = resource.path(settings.store)
         size += allocated_file_bytes(fs, path)
+        # Not synced one by one: what comes back after a crash is still unused and goes with the next pass.
         fs.remove(path)
     # All sections are synced: a process that died may have removed files without making that durable.
     for workspace in workspaces:
@@ -113,6 +117,7 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
 def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
     """Return the resource claims that would be deleted now; raises as `drop_unused` does."""
     old = old_claims(workspaces, settings, clock)
+    # Reads the claims of all events, so only when a file is old enough to go.
     known = all_references(workspaces) if old else {}
     return [resource for resource in old if resource not in known]
 

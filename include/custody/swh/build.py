@@ -29,6 +29,7 @@ from custody.swh.table_file import WrittenFile
 from custody.vfs import FileSystem
 
 NODE_FILTERS = ("heads", "all")
+# Also names of folders on disk: add steps, never rename one.
 STEPS = (
     "swh_nodes",
     "swh_earliest_timestamps",
@@ -48,12 +49,14 @@ DATABASE = SOFTWARE
 """Under which name the database lies beside the events of a writer."""
 
 _T = TypeVar("_T", bound=msgspec.Struct)
+# Safe as a folder's name; none begins with a dot, as the folders do that retention is removing.
 _NAME = re.compile(r"[A-Za-z0-9_=][A-Za-z0-9._=+-]{0,99}")
+# Names on disk.
 _DESCRIPTION, _OUTPUT, _ATTEMPT = "build.json", "output.json", "attempt."
 
 
 class BuildDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build is made from; a step of it that is asked for anything else refuses."""
+    """The source of a build: graph, fingerprint and filter. A build is not continued with others."""
 
     graph: str
     fingerprint: str
@@ -61,7 +64,7 @@ class BuildDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step made: files of the database, rows of what it kept for later steps, rounds of its loops."""
+    """The output of a step: files of the database, rows that it kept for later steps, rounds of its loops."""
 
     step: str
     files: tuple[WrittenFile, ...]
@@ -95,6 +98,7 @@ class Build:
             raise ConfigurationError(f"node filter {description.node_filter!r}: expected one of {NODE_FILTERS}.")
         folder = _folder(database, name)
         fs.make_directory(folder)
+        # Of two that begin the same build one writes; both compare what lies there afterwards.
         fs.publish_if_absent(folder / _DESCRIPTION, with_checksum(msgspec.json.encode(description)))
         build = cls.open(fs, database, name)
         if build.description != description:
@@ -151,6 +155,7 @@ class Build:
         Durability: on return the output survives power loss.
         """
         # Everything in the folder is synced before the rename: after it the step counts as done, also after a crash.
+        # Only the attempt itself reads its rounds.
         self._fs.remove_tree(attempt / "rounds")
         self._fs.write_durably(attempt / _OUTPUT, with_checksum(msgspec.json.encode(output)))
         self._sync(attempt)

@@ -37,6 +37,7 @@ from custody.swh.tables import (
 )
 from custody.vfs import FileSystem
 
+# Bounds the memory of one question: a common content is in very many directories.
 _DIRECTORIES_AT_ONCE = 4096
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _Best = dict[tuple[int, int], tuple[int, bytes]]
@@ -45,7 +46,7 @@ _Best = dict[tuple[int, int], tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a content or directory was first: nothing but the question where it is in no dated revision."""
+    """The first place of a content or directory; the last three fields are None if no dated revision holds it."""
 
     swhid: Swhid
     is_known: bool
@@ -79,6 +80,7 @@ class ProvenanceDatabase:
     def __init__(
         self, fs: FileSystem, files: Mapping[str, Mapping[Path, bytes | None]], cache_bytes: int = CACHE_BYTES
     ) -> None:
+        # One cache for all tables, so that one number bounds the memory of the database.
         cache = PageCache(cache_bytes)
         self._tables = {name: IndexedTable(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
 
@@ -174,6 +176,7 @@ class ProvenanceDatabase:
 
     def _ids(self, swhids: Sequence[Swhid]) -> dict[Swhid, int]:
         """The ids of those that the graph has."""
+        # Keys are only the first bits of a hash: the whole hash and the type decide which rows are meant.
         by_hash = {(swhid.type.value, swhid.sha1_git): swhid for swhid in swhids}
         hashes = pa.array([swhid.sha1_git for swhid in swhids], pa.binary(20))
         rows = self._tables[NODE_IDS].rows(hash_keys(hashes)) if swhids else None

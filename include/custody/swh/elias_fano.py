@@ -51,6 +51,7 @@ class EliasFano:
         lows = _packed(numbers & ((_ONE << shift) - _ONE), low_bits)
         upper = (numbers >> shift).astype(np.int64)
         last = int(upper[-1]) if count else 0
+        # A one for each number and a zero for each possible upper part.
         bits = np.zeros(-(-(count + last + 1) // _WORD) * _WORD, np.uint8)
         bits[upper + np.arange(count)] = 1
         highs = np.packbits(bits, bitorder="little").view("<u8")
@@ -64,6 +65,7 @@ class EliasFano:
     ) -> EliasFano:
         """Take a set as it was stored."""
         blocks = np.arange(len(ones_before) + 1, dtype=np.int64) * (BLOCK_WORDS * _WORD)
+        # The last block may not be full.
         blocks[-1] = high_words * _WORD
         zeros = blocks - np.append(ones_before.astype(np.int64), count)
         counted = bytearray(len(ones_before))
@@ -79,6 +81,7 @@ class EliasFano:
     def holds(self, number: int) -> bool:
         """Whether a number is in the set: as `contains`, for one, which plain integers are faster for than arrays."""
         upper = number >> self.low_bits
+        # There are fewer zeros than that: no number of the set has such an upper part.
         if upper >= self.high_words * _WORD - self.count:
             return False
         end = self._zero_at(upper) - upper
@@ -141,8 +144,10 @@ class EliasFano:
         end = min(start + BLOCK_WORDS, self.high_words)
         zeros = _WORD - np.bitwise_count(self.words.part(start, end)).astype(np.int64)
         before = np.cumsum(zeros) - zeros + self._zeros_before_block[block]
+        # The counts in the head chose this block: with wrong ones the search would look in the wrong place.
         if before[-1] + zeros[-1] != self._zeros_before_block[block + 1]:
             raise CorruptionError(f"{self.words.path}: expected another number of keys in block {block} of the index.")
+        # Filled before the block is marked as counted: a thread that sees the mark sees the numbers too.
         self._zeros_before[start:end] = before
         # Threads that count a block at the same time write the same.
         self._is_counted[block] = 1
@@ -215,6 +220,7 @@ class CheckedWords:
         self.path = path
         self._offset = offset
         blocks = blocks_of(len(words))
+        # A byte a block: threads set them without a lock, as they only ever set the same value.
         self._is_checked = bytearray(blocks) if sums is not None else bytearray(b"\x01") * blocks
 
     def at(self, place: int) -> int:
@@ -280,6 +286,7 @@ def _packed(values: np.ndarray, width: int) -> np.ndarray:
     if width:
         bit = np.arange(len(values), dtype=np.uint64) * np.uint64(width)
         word, offset = (bit >> np.uint64(6)).astype(np.int64), bit & np.uint64(_WORD - 1)
+        # With `.at`, as several numbers share a word: a plain assignment would keep only the last of them.
         np.bitwise_or.at(words, word, values << offset)
         np.bitwise_or.at(words, word + 1, (values >> (np.uint64(_WORD - 1) - offset)) >> _ONE)
     return words

@@ -99,7 +99,7 @@ _SCHEMAS: Mapping[str, pa.Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a graph holds: rows of its tables, and edges that were left out because their target is not there."""
+    """The size of an imported graph: rows of its tables, and edges left out because their target is not there."""
 
     nodes: int
     edges: int
@@ -123,11 +123,13 @@ def import_git(fs: FileSystem, repository: Path, out: Path, *, origin: str | Non
     if fs.exists(out):
         raise ConflictError(f"{out}: expected a folder that is not there yet. Name another one.")
     fs.make_directory(out.parent)
+    # Written under a temporary name: `out` is there as a whole or not at all.
     draft = temporary(out)
     fs.add_directory(draft)
     try:
         with repo, _GraphWriter(fs, draft) as writer:
             imported = _Walk(repo, writer).run(url)
+        # The files were synced when they were closed; now their names, then the rename.
         fs.sync_directory(draft)
         fs.rename(draft, out)
     except BaseException:
@@ -197,6 +199,7 @@ class _Walk:
         for name, (kind, target) in branches.items():
             if kind is not None:
                 self._link(snapshot, ObjectType.SNAPSHOT, kind, target, name)
+        # A stack and no recursion: histories are longer than Python's stack is deep.
         while self._waiting:
             self._visit(*self._waiting.pop())
         return Imported(self._writer.nodes.rows, self._writer.edges.rows, url, self._absent, self._submodules)
@@ -242,6 +245,7 @@ class _Walk:
 
     def _tree(self, node: int, data: bytes) -> None:
         for mode, name, target in _tree_entries(data):
+            # A submodule: a commit of another repository, which is not in this one.
             if stat.S_IFMT(mode) == 0o160000:
                 self._submodules += 1
                 continue
@@ -267,6 +271,7 @@ class _Walk:
         found = self._ids.get(target)
         if found is None:
             found = self._meet(kind, target)
+        # A shallow clone lacks objects: what it has is imported, and the gaps are counted.
         if found < 0:
             self._absent += 1
         else:
@@ -275,8 +280,10 @@ class _Walk:
     def _meet(self, kind: ObjectType, digest: bytes) -> int:
         """Give an object that is met for the first time an id; -1 where it is not there (a shallow clone)."""
         if not self._has(digest.hex().encode()):
+            # Remembered, so that the store is asked only once for an object that is absent.
             self._ids[digest] = -1
             return -1
+        # Contents are never read: the graph needs nothing of them but the hash.
         if kind != ObjectType.CONTENT:
             self._waiting.append((digest, kind))
         number = self._ids[digest] = self._new_node(kind, digest)
@@ -312,6 +319,7 @@ def _tree_entries(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 def _header(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values before the first empty line; of a value of several lines the first one."""
     for line in data.partition(b"\n\n")[0].split(b"\n"):
+        # A line that begins with a blank continues the value before it, as those of a signature do.
         if not line.startswith(b" "):
             key, _, value = line.partition(b" ")
             yield key, value

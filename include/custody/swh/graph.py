@@ -26,7 +26,7 @@ FORMATS = ("parquet", "orc")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column has to be: a text for messages and the test of an Arrow type."""
+    """The requirement on a column: a text for messages and the test of an Arrow type."""
 
     expected: str
     fits: Callable[[pa.DataType], bool]
@@ -84,6 +84,7 @@ class Graph:
         digest = hashlib.sha256()
         for table in self.tables.values():
             for file in table.files:
+                # Not the bytes: a graph may be hundreds of gigabytes.
                 digest.update(f"{table.name} {file.name} {fs.size(file)} {fs.modified_ms(file)}\n".encode())
         return digest.hexdigest()
 
@@ -109,6 +110,7 @@ def _open_table(fs: FileSystem, folder: Path, name: str) -> GraphTable:
 
 
 def _files(fs: FileSystem, folder: Path, name: str) -> tuple[str, list[Path]]:
+    # Parquet before ORC, a file before a folder: where there are several, the first one counts.
     for kind in FORMATS:
         single = folder / f"{name}.{kind}"
         if fs.exists(single) and not fs.is_directory(single):

@@ -22,6 +22,8 @@ from custody.vfs import FileSystem, advise_random_access
 
 INDEX_SUFFIX = ".ef"
 PREAMBLE = b"CUSTSEF\x01"
+# On disk (docs/formats/swh-index.md): preamble, first and last key, number of keys, lower bits, columns, upper words,
+# pages, SHA-256 of the table's file.
 _HEAD = struct.Struct("<8sQQQIIQQ32s")
 _DIGEST_BYTES = 32
 _KEYS_MAX = 1 << 48
@@ -53,6 +55,7 @@ class KeyIndex:
             firsts: the first key of each page.
             places: of each page a row of words, as `PageIndex` has them.
         """
+        # Distances from the first key: smaller numbers take fewer bits.
         held = EliasFano.of(keys - keys[0])
         words = CheckedWords(np.concatenate([held.words.part(0, len(held.words)), firsts, places.reshape(-1)]))
         start = len(held.words)
@@ -114,6 +117,7 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
     sums = places + WORD_BYTES * blocks_of(highs)
     end = sums + -(-4 * blocks_of(words) // WORD_BYTES) * WORD_BYTES
     body = end + _DIGEST_BYTES
+    # Sizes before digests: they say where the digest lies, and nothing is read beyond the end.
     if len(data) != body + WORD_BYTES * words:
         raise CorruptionError(f"{path} @{body}: expected {words} words behind the head, in {len(data)} bytes in all.")
     if hashlib.sha256(data[:end]).digest() != data[end:body]:
@@ -128,6 +132,7 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
     )
     ones = np.frombuffer(data, "<u8", blocks_of(highs), places)
     keys = EliasFano.from_words(count, low_bits, highs, checked, ones)
+    # The digest proves that the head is as it was written, not that its numbers are possible.
     if pages == 0 or count == 0 or not keys.is_sound:
         raise CorruptionError(f"{path} @24: expected {count} keys with {low_bits} lower bits, got others.")
     described = np.frombuffer(data, COLUMN, columns, _HEAD.size)

@@ -89,8 +89,10 @@ class PageIndex:
     def of_keys(self, keys: np.ndarray) -> list[int]:
         """Return the pages that hold the rows of some keys of this file, in order."""
         firsts = self.firsts
+        # As in `of_key`: the rows of a key may begin in the page before.
         begin = np.maximum(np.searchsorted(firsts, keys, side="left") - 1, 0)
         end = np.searchsorted(firsts, keys, side="right")
+        # +1 where the pages of a key begin, -1 behind them: the running sum is positive at pages that some key needs.
         marks = np.zeros(self.count + 1, np.int64)
         np.add.at(marks, begin, 1)
         np.add.at(marks, end, -1)
@@ -111,6 +113,7 @@ class PageReader:
         schema = pa.schema([spec.schema.field(name) for name in columns])
         self.columns = tuple(columns)
         sink = pa.BufferOutputStream()
+        # An empty file gives pyarrow's own footer for these columns: only the row group is added by hand.
         pq.ParquetWriter(sink, schema, store_schema=False).close()
         empty = sink.getvalue().to_pybytes()
         length = int.from_bytes(empty[-TAIL_BYTES:-4], "little")
@@ -155,6 +158,7 @@ class PageReader:
         table = file.read(use_threads=len(pages) >= _PAGES_OF_THREADS)
         if table.num_rows != rows:
             raise ValueError(f"expected {rows} rows, got {table.num_rows}")
+        # One array a column: the caller finds its rows by one search.
         return table if table.column(0).num_chunks == 1 else table.combine_chunks()
 
 
@@ -173,6 +177,7 @@ class PageCache:
         with self._lock:
             held = self._held.get(key)
             if held is not None:
+                # The front of the order is what was used longest ago: that goes first.
                 self._held.move_to_end(key)
                 return held[0]
         # Decoded without the lock: two threads may decode the same page at once, which costs less than waiting.
@@ -230,6 +235,7 @@ def find_pages(
                 if kind == _DATA_PAGE:
                     data_pages.append((values, start, end - start | zlib.crc32(data[start:end]) << 32))
                 else:
+                    # Equal dictionaries of several row groups count as one: pages of all of them are decoded together.
                     dictionaries.setdefault(bytes(data[start:end]), start)
         if [page[0] for page in data_pages] != rows or len(dictionaries) > 1:
             raise CorruptionError(

@@ -21,7 +21,7 @@ from custody.vfs import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became live: revision of the catalog, files, rows of all tables, bytes with the indexes."""
+    """A published build: revision of the catalog, files, rows of all tables, bytes with the indexes."""
 
     revision: int
     files: int
@@ -53,7 +53,9 @@ def publish(catalog: Catalog, build: Build) -> Published:
         ConflictError: another build was published at the same time. Try again.
     """
     files = build.files()
+    # A process that died may have published this build already.
     state = catalog.settle()
+    # Published already: another transaction would only add a revision.
     if set(state.files) != set(files):
         actions = [Action(remove_file=RemoveFile(path=path)) for path in state.files if path not in files]
         actions += [
@@ -62,6 +64,7 @@ def publish(catalog: Catalog, build: Build) -> Published:
         described = build.description
         text = f"build {build.name} of {described.graph}, filter {described.node_filter}"
         state = catalog.commit([*actions, Action(note=Note(text=text))])
+    # After the commit: until then steps may need what others kept. A crash in between leaves it to the next call.
     build.clear()
     return Published(
         state.revision,
@@ -94,6 +97,7 @@ def _live(build: str, path: str, file: WrittenFile) -> AddFile:
         table=file.table,
         partition=build,
         schema_version=1,
+        # The catalog's field for the file beside a log: so a check of the catalog's files covers the indexes.
         toc_path=path.removesuffix(".parquet") + INDEX_SUFFIX,
         toc_sha256=bytes.fromhex(file.index_sha256),
     )

@@ -17,6 +17,7 @@ from custody.errors import InvalidInputError
 from custody.flow.content import Content
 
 HASH_BYTES = 20
+# Characters of a refused identifier in a message: it may be anything of any length.
 _SHOWN = 80
 
 

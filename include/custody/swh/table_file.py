@@ -92,6 +92,7 @@ def write_tables(
         with pq.ParquetWriter(sink, first.schema, **_options(spec)) as writer:
             for group in chain([first], groups):
                 group_keys = np.asarray(group.column(spec.key).combine_chunks())
+                # The index and every question rest on this order, so it is checked and not trusted.
                 if (keys and group_keys[0] < keys[-1][-1]) or (group_keys[1:] < group_keys[:-1]).any():
                     raise InvalidInputError(f"{target}: expected rows sorted by {spec.key}, got others.")
                 keys.append(np.unique(group_keys))
@@ -106,6 +107,7 @@ def write_tables(
     columns, places = find_pages(written, metadata, spec.page_rows, target)
     index = KeyIndex.of(np.unique(np.concatenate(keys)), columns, np.concatenate(firsts), places, digest.digest())
     data = index.encode()
+    # The index after its file, whose digest it carries; neither counts before the step is renamed as a whole.
     path = target.with_suffix(INDEX_SUFFIX)
     with fs.create(path) as file, HashingSink(file) as sink:
         sink.write(data)
@@ -167,6 +169,7 @@ class IndexedTable:
         sought = np.unique(keys) if len(keys) > 1 else keys
         others = self.spec.schema.names if columns is None else columns
         names = (self.spec.key, *(name for name in others if name != self.spec.key))
+        # Without a lock: threads that make a reader at the same time make equal ones.
         reader = self._readers.get(names)
         if reader is None:
             reader = self._readers[names] = PageReader(self.spec, names)
@@ -217,6 +220,7 @@ class TableFile:
                 parts.append(rows.take(pa.array(_between(begin, end))))
             if not left.any():
                 break
+        # The index is exact: a key that it holds and that no page has is damage, and no empty answer.
         if not seen.all():
             self._refuse(f"expected rows of the key {held[~seen][0]}, as its index says, got none")
         return parts
@@ -272,7 +276,7 @@ def _options(spec: TableSpec) -> dict[str, object]:
         "column_encoding": dict.fromkeys((spec.key, *spec.delta), "DELTA_BINARY_PACKED"),
         "max_rows_per_page": spec.page_rows,
         "data_page_size": _WHOLE_PAGE_BYTES,
-        # Else other readers would be told that types are a dictionary, which they are only here.
+        # Else other readers would take types for a dictionary, which they are only here.
         "store_schema": False,
         "write_statistics": numbers,
         "write_page_index": True,
@@ -343,7 +347,7 @@ def _parts(pages: Sequence[int], size: int) -> Iterator[Sequence[int]]:
 
 
 def _between(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """All places between some begins and ends."""
+    """Return all places from each start up to before its end."""
     lengths = end - begin
     starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
     places: np.ndarray = starts + np.arange(len(starts))

@@ -51,6 +51,7 @@ def quarantine_bytes(
     workspace: Workspace, data: bytes, *, code: str, message: str, path: str, offset: int
 ) -> QuarantineEntry:
     """Put unreadable bytes into the quarantine, durably; the same bytes are kept once."""
+    # Past the limit of the quarantine, which is for rejected input: evidence is never refused.
     return quarantine.keep_evidence(
         workspace.fs,
         workspace.settings.quarantine,

@@ -55,6 +55,7 @@ _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
 ACTION_ORDER = tuple(_ACTIONS)
 """The actions, in the order in which they are done."""
 
+# A mended catalog shows logs that nobody could check before, these show shards: a few rounds reach the end.
 _ROUNDS_MAX = 5
 _ONE_BY_ONE = {
     "catalog-object": ("set-object-aside", "path"),
@@ -76,6 +77,7 @@ _ONE_BY_ONE = {
 """By kind of finding: the action, and the field of the finding that names its target. One action a finding."""
 _JOINED = {"catalog-history": "note-history", "catalog-tail": "list-again", "forgotten-lost": "forget-again"}
 """By kind of finding: one action for all findings of a writer."""
+# The piece is gone already, but to drop its entry is a decision for a person.
 _NEEDS_ACCEPTING = ("drop-entry",)
 
 
@@ -86,7 +88,7 @@ class RepairReport(msgspec.Struct, kw_only=True):
     before: list[Finding]
     after: list[Finding] | None = None
     report: str | None = None
-    """Where the outcomes are kept."""
+    """Path of the report with the outcomes."""
 
 
 def plan_repairs(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> RepairReport:
@@ -112,6 +114,7 @@ def repair_repository(
         LockedError: another repair goes on.
     """
     fs.make_directory(settings.maintenance_folder)
+    # Two repairs at once would act on findings that the other one has answered already.
     with fs.lock(settings.maintenance_folder / "LOCK"):
         result = plan_repairs(settings, fs, clock, level)
         run_id, started = f"repair-{clock.now_ms()}", time.monotonic()
@@ -126,7 +129,7 @@ def repair_repository(
             for action in todo:
                 done.append(_do(_workspace(settings, fs, clock, action.writer), action))
                 on_done(done[-1])
-                # After each action: a repair that is killed has told what it did.
+                # After each action: a repair that is killed leaves a report of what it did.
                 result.report = str(_write_report(settings, fs, run_id, done, time.monotonic() - started))
             result.after = _verify(settings, fs, clock, level)
             planned = plan_actions(result.after, partial(_workspace, settings, fs, clock))
@@ -194,6 +197,7 @@ def _log_actions(findings: list[Finding], workspace: Workspace) -> Iterator[Repa
         file = state.files[path]
         source = source_of(workspace, state, file)
         lost = sum(item.events for item in items)
+        # From the best to the last resort: a whole copy, the whole blocks, and only on request giving the log up.
         if source is not None:
             yield _action("restore-log", items[0], path, detail=f" A copy is there: {source}.")
         elif (
@@ -226,12 +230,14 @@ def _verify(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> l
 
 def _workspace(settings: Settings, fs: FileSystem, clock: Clock, writer: str | None) -> Workspace:
     """Return a workspace without caches: an action may have changed what was read."""
+    # Findings without a writer are of the repository's own files: any writer's workspace will do.
     return Workspace(settings, writer or settings.repository.writer, fs, clock)
 
 
 def _do(workspace: Workspace, action: RepairAction) -> RepairAction:
     try:
         return msgspec.structs.replace(action, outcome=_ACTIONS[action.what](workspace, action))
+    # One action that fails must not keep the others from being done.
     except (CustodyError, OSError) as error:
         return msgspec.structs.replace(action, error=str(error))
 

@@ -68,6 +68,7 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
     catalog = workspace.catalog
     state = catalog.settle()
     copies = SecondCopyStore(catalog.objects).read()
+    # Looked up again: another process may have told the catalog since the plan.
     left = [copies.by_id[name] for name in lost_copies(workspace, state, copies) if name in names]
     again = restore_copies(Draft(state), left)
     if again.more:
@@ -92,8 +93,10 @@ def write_copies(workspace: Workspace) -> str:
     ]
     damaged = [*copies.unreadable, *other]
     target = f"{catalog.objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
+    # Out of the way first: a copy is only written where its name is free.
     forgotten.set_aside(damaged, target)
     written = forgotten.complete(state)
+    # `since` promises that later copies are complete: it is written after them.
     if copies.since is None:
         forgotten.settle_since(state)
     return f"{written} written, {len(damaged)} moved to {target}" if damaged else f"{written} written"
@@ -151,6 +154,7 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
     actions += [CatalogAction(add_file=file) for file in files]
     shards = [shard_of(file, containers) for file in files]
     actions += [CatalogAction(add_shard=shard) for shard in shards if shard.name not in state.shards]
+    # The commit raises the next id behind them: none of these ids may be given out again.
     last = max(file.last_event_id for file in files)
     return f"revision {workspace.catalog.commit(actions, next_event_id=last + 1).revision}: {len(files)} logs"
 

@@ -48,6 +48,7 @@ def mend_claim(workspace: Workspace, name: str) -> str:
         mended, key = bytearray(data), _key(data, path, vouched)
         pieces: list[tuple[int, bytes]] = []
         first = head(_header(resource, key))
+        # The head has to end before the first content: no byte of a content is overwritten.
         if vouched and len(first) <= vouched[0][0]:
             pieces.append((0, first))
         for offset, length, _ in vouched:
@@ -60,9 +61,11 @@ def mend_claim(workspace: Workspace, name: str) -> str:
             raise NotFoundError(f"{path}: nothing that an event vouches for can be mended. Use a backup of the file.")
         for at, piece in pieces:
             before = data[at : at + len(piece)]
+            # Evidence first, under a key made of its bytes: a repair that is done again keeps it once.
             if before != piece:
                 text = f"{path} @{at}: what was here before the record was written anew"
                 quarantine_bytes(workspace, before, code="content-damage", message=text, path=str(path), offset=at)
+        # Replaced whole: a crash leaves the old file or the new one, never one with half of its records.
         fs.write_durably(path, bytes(mended))
     return f"{len(vouched)} contents are whole and have their records"
 
@@ -103,6 +106,7 @@ def _key(data: bytes, path: Path, vouched: list[Voucher]) -> bytes:
         for offset, length, _ in vouched:
             record = whole_record(memoryview(data), offset + length)
             if record is not None:
+                # Every record begins with the file's nonce, so one whole record tells that of a lost header.
                 return bytes(record.payload[:NONCE_BYTES])
     raise NotFoundError(f"{path}: neither its head nor a record that an event vouches for is whole. Use a backup.")
 

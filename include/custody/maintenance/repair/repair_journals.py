@@ -38,6 +38,7 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
         group = _group(workspace, first_event_id)
     state = workspace.catalog.settle()
     noted = 0
+    # The loss first, then the rollover: after a crash in between the next repair subtracts what is noted already.
     if not workspace.is_committed(state, first_event_id):
         gaps = subtract_ranges(_missing(workspace, group), lost_ranges(state))
         noted = sum(last - first + 1 for first, last in gaps)
@@ -90,6 +91,7 @@ def restore_state(workspace: Workspace, path: Path) -> str:
         states = [decode_state(fs.read(other), other) for other in others if other != path and fs.exists(other)]
         known = {identity for state in states for identity in state.containers}
         missing = sorted(known.difference(state.container for state in states))
+        # One missing identity must be this container's; of several nobody can tell which one is.
         if len(missing) > 1:
             raise ConflictError(
                 f"{path}: one of the containers {', '.join(missing)}. Mount the others, then try again."
@@ -117,6 +119,7 @@ def redo_unit(workspace: Workspace, first_group: int) -> str:
     try:
         wanted = set(workspace.manifest(first_group).groups)
     except CustodyError:
+        # The manifest is what is damaged: the folder's name still tells the first group.
         wanted = {first_group}
     there = {group.first_event_id for group in workspace.groups() if group.is_sealed}
     state = workspace.catalog.settle()

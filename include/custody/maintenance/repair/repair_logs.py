@@ -31,6 +31,7 @@ from custody.workspace import Workspace
 def live_file(workspace: Workspace, path: str) -> tuple[CatalogState, AddFile]:
     """Return the newest state, all of it durable, and a live file of it; raises NotFoundError when it is not live."""
     state = workspace.catalog.settle()
+    # Not an error of the repair: a compaction or a retention was faster.
     if path not in state.files:
         raise NotFoundError(f"{path}: is not live any more. Nothing is left to do.")
     return state, state.files[path]
@@ -85,6 +86,7 @@ def rewrite(workspace: Workspace, path: str) -> str:
     """
     state, file = live_file(workspace, path)
     damages: list[Damage] = []
+    # A rewrite erases like a compaction does, so the holds count here too.
     holds = hold_conditions(workspace)
     survey = survey_logs(workspace, state, [file], holds, on_damage=damages.append)
     damaged = {damage.block: damage for damage in damages}
@@ -146,6 +148,7 @@ def _remove(workspace: Workspace, state: CatalogState, file: AddFile, noted: lis
     shards = shards_covering(state, [file.path])
     actions = [CatalogAction(remove_file=RemoveFile(path=file.path))]
     actions += [CatalogAction(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
+    # The log and its loss in one transaction; the shards go afterwards, as searches need them until then.
     after = workspace.catalog.commit([*actions, *noted])
     for shard in shards:
         remove_folder(workspace, workspace.shard_path(shard))
@@ -163,6 +166,7 @@ def _keep_block(workspace: Workspace, file: AddFile, log: EventLog, damage: Dama
 
 
 def _expect(damage: Damage, known: dict[int | None, Damage]) -> None:
+    # The survey counted the losses: a block that broke since would be lost without being noted.
     if damage.block not in known:
         raise CorruptionError(f"{damage} It was whole a moment ago: look at the disk.")
 
@@ -172,6 +176,7 @@ def _copies(workspace: Workspace, file: AddFile) -> Iterator[Path]:
     fs, home = workspace.fs, workspace.paths.home
     for folder in (home / "trash", home / "data"):
         for path in _files(workspace, folder):
+            # The size first: hashing every log of a large repository would take too long.
             if path == home / file.path or path.suffix != ".parquet" or fs.size(path) != file.size_bytes:
                 continue
             if sha256_of(workspace, str(path.relative_to(home))) == file.sha256:
@@ -193,6 +198,7 @@ def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None
     if not workspace.fs.exists(path):
         return
     digest = sha256_of(workspace, file.path)
+    # By digest: two live logs never have equal bytes, as their ids differ.
     other = next((item.path for item in state.files.values() if item.sha256 == digest), None)
     if other is not None and other != file.path:
         now = f"{workspace.clock.now_ms():0{TIME_DIGITS}d}"
@@ -211,6 +217,7 @@ def _path_of_staged(workspace: Workspace, file: AddFile) -> str | None:
 
 def _journals(workspace: Workspace, state: CatalogState, file: AddFile) -> list[Group]:
     """Return the groups of a log's unit when the journals of all of them are still on disk, else none."""
+    # A unit is merged as a whole: without the journals of one of its groups other bytes would come out.
     wanted = set(file.groups)
     try:
         for transaction in workspace.catalog.timeline():

@@ -19,6 +19,7 @@ def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
     data = fs.read(raw) if fs.exists(raw) else b""
     entry = quarantine_bytes(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
     _keep_envelope(workspace, key, reason)
+    # Last: a crash before it leaves the damaged entry beside its new one, and a repetition keeps the same bytes once.
     Quarantine(fs, folder).discard(key)
     return f"kept as {entry.key}"
 
@@ -34,6 +35,7 @@ def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
     """Remove a small file that remembers something and cannot be read; its bytes are kept in the quarantine."""
     fs = workspace.fs
     entry = quarantine_bytes(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
+    # The quarantine has the bytes durably: only now may the file go.
     fs.remove(path)
     fs.sync_directory(path.parent)
     return f"kept as {entry.key}, and removed"

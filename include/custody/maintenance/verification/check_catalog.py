@@ -89,6 +89,7 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
     known = copied_entries(state)
     for name in sorted(copied_ids(state) - set(copies.by_id)):
         where = workspace.catalog.objects.store.locate(forgotten.prefix)
+        # An unreadable copy may be the missing one: then its damage alone is reported.
         if not copies.unreadable:
             kind = "forgotten-missing" if copies.since is not None else "catalog-notice"
             text = f"{where}: expected a copy of {name}, which the catalog has; the next checkpoint writes it."
@@ -103,6 +104,7 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
 
 def lost_copies(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> list[str]:
     """Return the ids of copies of which no kept revision knows; none when the history cannot be read."""
+    # Transactions before the floor are pruned: only a later copy can show that its transaction is lost.
     left = {name for name, copy in copies.by_id.items() if copy.revision >= state.floor} - copied_ids(state)
     if not left:
         return []

@@ -44,7 +44,7 @@ class _Statement(NamedTuple):
 
 
 class _Events(NamedTuple):
-    """How many events make a statement, and the least id of them."""
+    """The events that make a statement: their number, and the least id of them."""
 
     events: int
     first_event_id: int
@@ -61,9 +61,11 @@ def check_digests(workspace: Workspace) -> Iterator[Finding]:
             sha256 = _digest(content)
         except CustodyError:
             continue
+        # Kept until all are known: whether a digest was inherited is a question to all events.
         if sha256 != statement.sha256:
             wrong.append((statement, content, sha256))
     if wrong:
+        # Only when something is wrong, as this reads the events of all writers.
         others = _digests_of_others(workspace, said, {statement.sha256 for statement, _, _ in wrong})
         for statement, content, sha256 in wrong:
             is_inherited = not statement.is_captured and others[statement.sha256] - {statement.claim}
@@ -196,6 +198,7 @@ def _short(workspace: Workspace, path: Path, reference: ClaimReference) -> Itera
         file = ClaimFile.read(workspace.fs, path)
     except CustodyError:
         return
+    # Bytes behind the last whole content are damage only if an event refers to them.
     whole = len(file.data) if file.torn is None else file.torn.offset
     if whole < reference.end:
         error = CorruptionError(

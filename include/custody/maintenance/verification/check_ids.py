@@ -23,6 +23,7 @@ from custody.workspace import Workspace
 
 EventIdRange = tuple[int, int]
 """The first and the last id of a run."""
+# A long-lived writer may have very many gaps: the rest becomes one finding.
 _REPORTED_MAX = 100
 _Ids = npt.NDArray[np.int64]
 
@@ -52,6 +53,7 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
         file = state.files[path]
         inside = file.last_event_id - file.first_event_id + 1 - file.rows
         noted = sum(_overlap(loss, (file.first_event_id, file.last_event_id)) for loss in lost_ranges(state))
+        # A compaction erases ids on purpose: gaps count only in logs straight from a rollover.
         if inside > noted and parse_event_log(path) is not None and not _is_rewritten(path):
             text = f"{workspace.paths.home / path}: {inside} ids within it belong to no event: never told, or lost."
             ids = file.first_event_id, file.last_event_id
@@ -102,8 +104,10 @@ def _held(workspace: Workspace, state: CatalogState, level: Level) -> _Held:
     """Return the holders of ids, by first id: live logs, and the records of groups that are not live."""
     holders = [(file.first_event_id, file.last_event_id, path) for path, file in state.files.items()]
     for group in workspace.groups():
+        # The journals of a live group hold the ids of its logs once more, until they are swept.
         if not workspace.is_committed(state, group.first_event_id):
             where = str(group.sealed[0] if group.sealed else group.open[0])
+            # The quick level reads no records: ids within a group are then taken for complete.
             ranges = _ends(workspace, group) if level is Level.QUICK else record_ranges(workspace, group)
             holders += [(first, first + count - 1, where) for first, count in ranges]
     holders.sort()
@@ -126,6 +130,7 @@ def _doubled(workspace: Workspace, held: _Held) -> Iterator[Finding]:
     if len(held.first) < 2:
         return
     ends = np.maximum.accumulate(held.last)
+    # Compared with the greatest end of all before it: a long range may reach over several neighbours.
     for number in (np.flatnonzero(held.first[1:] <= ends[:-1]) + 1).tolist():
         last = int(min(held.last[number], ends[number - 1]))
         path = str(workspace.paths.home / held.paths[number])
@@ -140,6 +145,7 @@ def _explained(workspace: Workspace, state: CatalogState) -> Iterator[EventIdRan
     if state.revision < 0:
         return
     try:
+        # The transactions before the floor are pruned: nobody knows which of their ids went on purpose.
         if state.floor > 0:
             yield 0, workspace.catalog.at(state.floor).next_event_id - 1
         for transaction in workspace.catalog.timeline():

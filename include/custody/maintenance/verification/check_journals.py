@@ -105,6 +105,7 @@ def check_group(workspace: Workspace, first_event_id: int, level: Level) -> Iter
         return
     for path in group.sealed:
         yield from _sealed(workspace, path, level)
+    # The end of a live writer's journal may be a write under way.
     if group.open and not workspace.is_held():
         for path in group.open:
             yield from _open(workspace, path)
@@ -147,12 +148,14 @@ def _damage(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
     known = sum(record.count for record in journal.records)
     lost = max(journal.end.events - known, 0) if journal.end is not None else 0
     for number, damage in enumerate(journal.damage):
+        # The end record counts the whole file, so the loss cannot be divided: the first damage carries it.
         events = lost if number == 0 else 0
         yield _damaged_journal(workspace, journal.path, damage.offset, str(damage), events, damage.length)
     if not journal.damage:
         if journal.end is not None and journal.end.events != known:
             text = f"expected {journal.end.events} events, as its end record says, got {known}."
             yield _damaged_journal(workspace, journal.path, None, text, lost)
+        # The checksum of a record does not cover its mark: a changed one is looked for by itself.
         for offset in misplaced_parts(workspace.fs.read(journal.path), len(JOURNAL_PREAMBLE)):
             yield _damaged_journal(
                 workspace, journal.path, offset, "expected the mark of a record, got that of a part."

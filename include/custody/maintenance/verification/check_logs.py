@@ -40,8 +40,10 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
         return
     toc_is_there = workspace.fs.exists(workspace.paths.home / file.toc_path)
     if level is Level.QUICK:
+        # Only a log whose size is wrong is read at this level.
         if workspace.fs.size(where) != file.size_bytes:
             yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
+        # Its bytes are not read at this level: it is enough that it is there.
         tocs = [] if toc_is_there else verify_toc(workspace.catalog.objects, file)
     else:
         yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
@@ -92,6 +94,7 @@ def _explained(workspace: Workspace, state: CatalogState, file: AddFile, defects
     if not defects:
         return
     digest = sha256_of(workspace, file.path)
+    # Logs that changed places are whole: a repair only has to move them back.
     other = next((path for path in state.files if state.files[path].sha256 == digest), None)
     if other is not None and other != file.path:
         yield _whole(workspace, file, "log-foreign", defects[0], f"it holds the bytes of {other}")
@@ -148,6 +151,7 @@ def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
             log.check(log.metadata)  # the table beside it, the one within it and the footer say the same
     except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
         wrong = [str(error)]
+    # Changed bytes have findings of their own; named here is a log that is as listed and contradicts the catalog.
     if wrong and not damaged and not verify_file(workspace.catalog.objects, file):
         defect = Defect(str(log.path), None, wrong[0])
         yield _whole(workspace, file, "log-changed", defect, "its bytes are those that were listed", events=0)
@@ -212,6 +216,7 @@ def _check_marks(workspace: Workspace, shard: AddShard) -> None:
 
 def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened: OpenShard) -> Iterator[Finding]:
     """Compare pointers and counts of values with those of the logs; damaged logs are reported by their own check."""
+    # Fields with one value an event: only of these the counts have to be those of the logs' rows.
     fields = [DAY, *(field.name for field in IDENTIFIER_FIELDS if field.name not in SEVERAL_VALUES)]
     fields += [ATTRIBUTE_PREFIX + name for name in opened.description.attributes]
     fields = [name for name in fields if name == DAY or name in opened.description.fields]

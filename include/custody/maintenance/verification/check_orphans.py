@@ -67,6 +67,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         state: CatalogState | None = workspace.catalog.load()
         kept = kept_files(workspace.catalog)
     except CustodyError:
+        # Without the catalog nobody can tell orphans from live files: logs and shards are then left out.
         state, kept = None, set()
     for container in workspace.settings.containers:
         yield from _container(workspace, ContainerPaths(container, workspace.writer), state)
@@ -156,6 +157,7 @@ def _data(workspace: Workspace, state: CatalogState | None, kept: set[str]) -> I
     if state is None:
         return  # nobody knows what is live
     fs, home = workspace.fs, workspace.paths.home
+    # Files that a rollover is about to list are no orphans.
     coming = {path for files in _staged_files(workspace) for path in (files.relative_log, files.relative_toc)}
     for path in _files(fs, home / "data"):
         relative = str(path.relative_to(home))

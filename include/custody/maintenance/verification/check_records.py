@@ -78,6 +78,7 @@ def _checked(fs: FileSystem, path: Path, check: RecordCheck, kind: str, writer: 
 
 
 def _marks(fs: FileSystem, path: Path, kind: str, writer: str | None = None) -> Iterator[Finding]:
+    # The checksum of a record does not cover its mark.
     for offset in misplaced_parts(fs.read(path), _PREAMBLE_BYTES):
         text = f"{path} @{offset}: expected the mark of a record, got that of a part."
         yield Finding.of(kind, path, text, writer=writer, offset=offset, name=str(path))

@@ -36,6 +36,7 @@ class CheckUnit(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """Its place in a walk: by writer, then by kind, then by name."""
+        # Compared as text, so kind 10 sorts before kind 2; scrubs have kept such keys, so it stays like that.
         return f"{self.writer}/{_ORDER.index(self.kind)}/{self.name}"
 
 
@@ -75,6 +76,7 @@ def size_of(fs: FileSystem, path: Path) -> int:
     """Return a file's size; 0 for a path that is gone, or no file."""
     try:
         return fs.size(path)
+    # Swept or removed since it was listed.
     except StorageError:
         return 0
 
@@ -87,6 +89,7 @@ def _catalog_bytes(workspace: Workspace) -> int:
 def _journals(workspace: Workspace) -> Iterator[CheckUnit]:
     for group in workspace.groups():
         size = sum(size_of(workspace.fs, path) for path in (*group.sealed, *group.open))
+        # Padded with zeros, as keys are compared as text.
         yield CheckUnit("journals", workspace.writer, f"{group.first_event_id:0{ID_DIGITS}d}", size)
 
 

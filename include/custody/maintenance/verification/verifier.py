@@ -113,6 +113,7 @@ def _try(workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[
     try:
         return list(_check(workspace, unit, level, counted))
     except (CustodyError, OSError) as error:
+        # One unit that cannot be read does not end the walk: it becomes a finding like the others.
         return [Finding.of("unreadable", unit.name, error, writer=workspace.writer)]
 
 

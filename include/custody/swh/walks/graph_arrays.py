@@ -133,11 +133,13 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
     names = names.cast(pa.large_binary())
     name = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in encoded.chunks)])
+    # Freed before the sorting below, which needs the memory.
     del arcs, encoded
     inner = np.flatnonzero(to_directory)
     sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
     above, below = (_places(sorted_ids, ends[inner]) for ends in (src, dst))
     level = _levels(above, below, len(sorted_ids))
+    # Stable: within a level the order of the ids stays.
     order = np.argsort(level, kind="stable")
     numbers = np.empty(len(order), np.int32)
     numbers[order] = np.arange(len(order), dtype=np.int32)
@@ -189,6 +191,7 @@ def best_rows(keys: np.ndarray, depths: np.ndarray, paths: Callable[[np.ndarray]
     begins = np.flatnonzero(is_first)
     # Rows as good as the best of their key, as far as the depth says.
     ends = np.searchsorted(sorted_ranks, sorted_ranks[begins], "right")
+    # Only rows of equal depth need their paths, which are costly to put together.
     several = np.flatnonzero(ends - begins > 1)
     if len(several):
         counts = (ends - begins)[several]
@@ -214,7 +217,7 @@ def too_deep() -> InvalidInputError:
 
 
 def _places(held: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Where values stand among sorted ones; a part at a time, as places are twice as wide on the way."""
+    """Return the places of values among sorted ones; a part at a time, as places are twice as wide on the way."""
     places = np.empty(len(values), np.int32)
     for start in range(0, len(values), _SLICE_ARCS):
         part = slice(start, start + _SLICE_ARCS)
@@ -229,6 +232,7 @@ def _by_source(
     span = int(dst.max(initial=0)) + 1
     keys = src.astype(np.int64) * span + dst
     rows = best_rows(keys, np.zeros(len(keys), np.int32), lambda few: names.take(pa.array(name[few])))
+    # Keys begin with the source: one search finds where the arcs of each begin.
     first = np.searchsorted(keys[rows], np.arange(count + 1, dtype=np.int64) * span)
     return first, dst[rows], name[rows].astype(np.int32)
 
@@ -241,11 +245,13 @@ def _levels(above: np.ndarray, below: np.ndarray, count: int) -> np.ndarray:
     left = np.bincount(below, minlength=count)
     level = np.full(count, -1, np.int32)
     ready = np.flatnonzero(left == 0)
+    # Directories in a circle are never ready: they keep the level -1.
     for number in range(LEVELS_MAX + 1):
         if not len(ready):
             break
         level[ready] = number
         met = targets[spans(first[ready], first[ready + 1] - first[ready])]
+        # With `.at`, as a directory may be met several times in a round.
         np.subtract.at(left, met, 1)
         ready = np.unique(met[left[met] == 0])
     if count and level.min() < 0:

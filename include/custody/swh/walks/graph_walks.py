@@ -21,6 +21,7 @@ NONE_ABOVE = np.iinfo(np.int64).max
 """No number, where the least one is looked for."""
 NONE_BELOW = np.iinfo(np.int64).min
 """No number, where the greatest one is looked for."""
+# Bounds how many pairs of directory and date wait at once.
 _ROOTS_AT_ONCE = 16_384
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _START = -1
@@ -39,7 +40,7 @@ class PathRows:
 
 @dataclass(frozen=True)
 class WalkResult:
-    """What was found below some tops: directories of the barrier, and contents; each sorted by things, then tops."""
+    """The findings below some tops: directories of the barrier, and contents; each sorted by things, then tops."""
 
     tops: np.ndarray
     walked: int
@@ -73,6 +74,7 @@ def least_above(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
     """
     for lo, hi in graph.levels():
         src, dst = graph.arcs(lo, hi)
+        # From the top level on: all that is above a directory is known before it hands its own number on.
         np.minimum.at(values, dst, values[src])
     of_contents = np.full(len(graph.contents), NONE_ABOVE)
     for lo, hi in graph.slices():
@@ -93,6 +95,7 @@ def greatest_below(graph: GraphArrays, dates: np.ndarray, within: np.ndarray) ->
         src, held = graph.held_arcs(lo, hi)
         np.maximum.at(latest, src, dates[held])
     latest[~within] = NONE_BELOW
+    # From the bottom level on: all that is below a directory is known before it hands its own number up.
     for lo, hi in reversed(list(graph.levels())):
         src, dst = graph.arcs(lo, hi)
         counted = within[src]
@@ -130,6 +133,7 @@ def expand(
         rows_wanted: about how many rows a part is to find.
         with_contents: whether contents in what was walked into are looked for.
     """
+    # Few at first, as nobody knows yet how much lies below a top.
     start, count = 0, _TOPS_FIRST
     while start < len(tops):
         part = tops[start : start + count]
@@ -241,6 +245,7 @@ def _enter(
     for level in range(len(waiting)):
         if not waiting[level]:
             continue
+        # A directory is entered once for each date, however many ways lead to it.
         pairs = np.unique(np.concatenate(waiting[level]))
         waiting[level] = []
         directories = pairs // span
@@ -251,6 +256,7 @@ def _enter(
         is_dated = latest[below] != NONE_BELOW
         below, rank = below[is_dated], rank[is_dated]
         is_frontier = holds[below] & (latest[below] < different[rank])
+        # A pair goes no further where its directory is frontier.
         found[below[is_frontier]] = True
         _queue(waiting, bounds, np.unique((below * span + rank)[~is_frontier]))
 

@@ -65,9 +65,11 @@ def make_history(src: np.ndarray, dst: np.ndarray, origins: np.ndarray) -> Histo
     """
     ids = np.unique(np.concatenate([src, dst, origins]))
     count = len(ids)
+    # An arc is one number, the source first: one `unique` sorts arcs and drops repeated ones.
     arcs = np.unique(np.searchsorted(ids, src) * count + np.searchsorted(ids, dst))
     numbers = np.searchsorted(ids, np.unique(origins))
     stays = np.zeros(count, bool)
+    # Origins are what is asked for, so none of them is taken out.
     stays[numbers] = True
     taken: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(_CHAIN_PASSES):
@@ -79,6 +81,7 @@ def make_history(src: np.ndarray, dst: np.ndarray, origins: np.ndarray) -> Histo
             break
         taken.append(led)
         arcs = left[1]
+    # What went last comes back first: by then it is known what leads to its neighbours.
     taken.reverse()
     none = np.empty(0, np.int64)
     return History(
@@ -122,8 +125,10 @@ def _without_some(
     ins, outs = np.bincount(dst, minlength=count), np.bincount(src, minlength=count)
     chosen = (ins * outs <= _GROWTH * (ins + outs)) & ~stays
     # A number of chance decides between neighbours, another one each round.
+    # Seeded by the round, so that a step that is done again makes the same arrays.
     chance = np.random.default_rng(seed).permutation(count)
     both = chosen[src] & chosen[dst]
+    # Of two neighbours one stays: a gap next to a gap could not be bridged in the same round.
     losing = np.where(chance[src[both]] < chance[dst[both]], dst[both], src[both])
     chosen[losing] = False
     into, out = chosen[dst], chosen[src]
@@ -143,12 +148,14 @@ def follow(history: History, origins: np.ndarray, *, rows_wanted: int) -> Iterat
         origins: numbers of nodes, sorted.
         rows_wanted: about how many rows there are to be at a time.
     """
+    # Few at first, as nobody knows yet to how much an origin leads.
     start, count = 0, _ORIGINS_FIRST
     while start < len(origins):
         part = origins[start : start + count]
         nodes, places = _led(history, part)
         yield nodes, part[places]
         start += len(part)
+        # As many as the last part lets expect, and at most four times as many: origins differ.
         count = int(min(max(len(part) * rows_wanted / max(len(nodes), 1), 1), len(part) * 4, _ORIGINS_MAX))
 
 

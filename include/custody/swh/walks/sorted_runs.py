@@ -21,6 +21,7 @@ from custody.swh.table_file import WrittenFile, write_tables
 from custody.swh.tables import TableSpec
 from custody.vfs import FileSystem
 
+# Small row groups: a merge reads of each run little more than the rows of its range.
 _RUN_GROUP_ROWS = 32_768
 _PIECE_ROWS = 65_536
 
@@ -58,12 +59,14 @@ def cut_ranges(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Ra
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             if group.num_rows:
+                # The statistics in the footers are all that is read of a run here.
                 groups.append((group.column(place).statistics.min, group.num_rows))
     groups.sort()
     ends = np.cumsum([rows for _, rows in groups])
     total = int(ends[-1]) if groups else 0
     files = -(-total // file_rows)
     marks = np.searchsorted(ends, np.arange(1, files) * (total / max(files, 1)))
+    # Ranges are cut between keys, never within one: all rows of a key are in one file.
     bounds = sorted({groups[mark][0] for mark in marks.tolist()} - {groups[0][0]} if groups else set())
     return [
         Range(number, first, behind)
@@ -104,6 +107,7 @@ def _read(run: Path, spec: TableSpec, part: Range) -> pa.Table:
         columns = [name for name in spec.schema.names if not (spec.derives_key and name == spec.key)]
         table = file.read_row_groups(wanted, columns=columns, use_threads=False)
     keys = table.column(spec.range_column)
+    # Row groups reach over the bounds of a range: their other rows are cut off here.
     if part.first is not None:
         table = table.filter(pc.greater_equal(keys, part.first))
     if part.behind is not None:

@@ -31,6 +31,7 @@ from custody.swh.walks.history import History, follow, make_history
 from custody.swh.walks.sorted_runs import write_run
 from custody.vfs import PosixFileSystem
 
+# Bounds the memory of a task, whatever the size of the graph.
 ROWS_OF_A_RUN = 1_000_000
 Part = tuple[int, int]
 """The number of a part, and of how many."""
@@ -174,11 +175,13 @@ def contents_in_revisions(
         }
 
     count = 0
+    # Contents that releases name need no walk: the first part writes them, so that they are there once.
     if part[0] == 0:
         alone = read_rows(released, "cnt", "revrel", "author_date")
         alone = alone.filter(pc.is_valid(alone["author_date"])).rename_columns(["cnt", "revrel", "revrel_author_date"])
         alone = alone.sort_by([(name, "ascending") for name in ("cnt", "revrel_author_date", "revrel")])
         empty = pa.repeat(pa.scalar(b"", pa.large_binary()), alone.num_rows)
+        # Under the number of a part that does not exist, so that no run of a walk has its name.
         add_run(fs, runs, (part[1], 0), {name: alone[name] for name in alone.column_names} | {"path": empty})
         count = alone.num_rows
     tops = _by_id(graph, np.unique(held.top))
@@ -330,6 +333,7 @@ def write_alone(fs: PosixFileSystem, folder: Path, columns: Columns) -> int:
 
 def fresh(fs: PosixFileSystem, folder: Path) -> None:
     """Make a folder that is empty, whatever an earlier try left in it."""
+    # An earlier try of the task may have left files that this one does not write.
     fs.remove_tree(folder)
     fs.make_directory(folder)
 
@@ -348,6 +352,7 @@ def _by_id(graph: GraphArrays, directories: np.ndarray) -> np.ndarray:
 
 def _slice(count: int, part: Part) -> slice:
     number, of = part
+    # Parts of equal size but for one, without gaps: each part begins where the one before it ends.
     return slice(count * number // of, count * (number + 1) // of)
 
 
