@@ -28,7 +28,7 @@ from custody.flow.content import with_content
 from custody.lease import Attempt
 from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.persist import open_files, open_sink
+from custody.ngsi_sink.opening import open_files, open_sink
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody_conformance.end_to_end import FsUri, ScratchDir

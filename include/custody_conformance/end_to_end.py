@@ -33,7 +33,7 @@ from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.records import ReceiveTime
 from custody.ngsi_sink.batch_file import SKIPPED, FileAppend, Skipped
 from custody.ngsi_sink.batch_plan import BatchResult
-from custody.ngsi_sink.persist import open_files, open_sink, sink_folder
+from custody.ngsi_sink.opening import open_files, open_sink, sink_folder
 from custody.ngsi_sink.run import SinkReport
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.sink_state import SinkCatalog
@@ -197,7 +197,7 @@ class EndToEnd:
 
     Args:
         base: where files go, each case in a folder of its own that is removed afterwards; None: on this machine.
-        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.persist.open_target`.
+        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.opening.open_target`.
         access: who logs in at the base, and how it is asked.
     """
 

@@ -21,7 +21,7 @@ class NotificationTrigger(WorkTrigger):
     @staticmethod
     def look(repository: Path) -> dict[str, Any] | None:
         """Return what waits for the sink: counts, and whether there is a sink."""
-        from custody.ngsi_sink.persist import sink_backlog
+        from custody.ngsi_sink.opening import sink_backlog
         from custody.repository import Repository
 
         opened = Repository.open(repository)

@@ -17,7 +17,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.lease import Attempt
-from custody.ngsi_sink.persist import open_sink
+from custody.ngsi_sink.opening import open_sink
 from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
 from custody.vfs import FileSystem, PosixFileSystem

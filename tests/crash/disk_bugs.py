@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from custody.vfs import FileSystem, WritableFile
-from custody.vfs.composed import TEMPORARY_SUFFIX
+from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.enumeration import Wrap

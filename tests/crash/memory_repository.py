@@ -47,7 +47,7 @@ from custody.quarantine.store import decode_entry
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.vfs import FileSystem
-from custody.vfs.composed import TEMPORARY_SUFFIX
+from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import UnitManifest, Workspace, staged_path
 from tests.support import event, numbered

@@ -16,7 +16,7 @@ from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import FileAppend
-from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.opening import open_target
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget, Target
 from custody.ngsi_sink.webhdfs import Answer, Call, PooledTransport, WebHdfsFiles

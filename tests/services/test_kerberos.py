@@ -18,7 +18,7 @@ from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import FileAppend
 from custody.ngsi_sink.kerberos import Login
-from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.opening import open_target
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import Target
 from custody.ngsi_sink.webhdfs import OK, REDIRECT, Answer, Call, PooledTransport, WebHdfsFiles

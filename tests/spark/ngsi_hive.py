@@ -15,7 +15,7 @@ from custody.ngsi import rendering
 from custody.ngsi.hive import full_name
 from custody.ngsi.rendering import file_additions
 from custody.ngsi_sink.batch_file import FileAppend
-from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.opening import open_target
 from custody.ngsi_sink.tables import PendingTables, spark_table
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from custody.errors import CorruptionError, StorageError
 from custody.ngsi_sink.batch_file import FileAppend
-from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.opening import open_target
 from custody.ngsi_sink.target import Target
 from custody.spark.hdfs import RpcFiles, rpc_files
 from custody.spark.session import start_session

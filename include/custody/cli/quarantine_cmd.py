@@ -14,7 +14,7 @@ from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, stderr, time_text
 from custody.errors import ExitCode, InvalidInputError, NotFoundError
-from custody.ngsi_sink.persist import resubmit_entry
+from custody.ngsi_sink.opening import resubmit_entry
 from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
 from custody.quarantine import QuarantineEntry
 from custody.repository import FileReport, Repository

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from custody.cli.consent import Consent, asks_first
-from custody.cli.findings import deep_option, level_of
+from custody.cli.findings_output import deep_option, level_of
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, stderr
 from custody.clock import SystemClock

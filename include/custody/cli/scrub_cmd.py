@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from custody.cli.findings import bar, print_findings
+from custody.cli.findings_output import bar, print_findings
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, size_text, time_text
 from custody.clock import SystemClock

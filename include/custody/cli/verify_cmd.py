@@ -16,7 +16,7 @@ from custody.catalog import Catalog, Verification, verify
 from custody.catalog.attest import Attestation, attest, compare, public_key, read_attestation
 from custody.catalog.attest import new_key as generate_key
 from custody.cli.catalog_cmd import load_catalog, load_catalogs
-from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option, verdict
+from custody.cli.findings_output import bar, deep_option, level_of, print_findings, quick_option, verdict
 from custody.cli.options import json_option, writer_option
 from custody.cli.output import print_json, print_table, size_text, stderr, stdout
 from custody.cli.scrub_cmd import print_scrub
@@ -29,7 +29,7 @@ from custody.maintenance.scrub import read_scrub
 from custody.maintenance.verification import VerificationReport, verify_repository
 from custody.maintenance.verification import orphans as orphans_of
 from custody.maintenance.verification.verifier import VerifyProgress
-from custody.ngsi_sink.destinations import check_destinations
+from custody.ngsi_sink.check_destinations import check_destinations
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
     from custody.query.parser import parse_query
     from custody.query.scan import Scan
-    from custody.query.search import search_state
+    from custody.query.shard_search import search_state
     from custody.query.shard_set import ALL_TIMES, IdRange, SearchHits, SearchStats, ShardSet, TimeBounds, time_bounds
     from custody.query.structured import structured_query
     from custody.query.syntax_tree import QueryError
@@ -46,7 +46,7 @@ _MODULES = {
     ),
     "custody.query.parser": ("parse_query",),
     "custody.query.scan": ("Scan",),
-    "custody.query.search": ("search_state",),
+    "custody.query.shard_search": ("search_state",),
     "custody.query.shard_set": (
         "ALL_TIMES",
         "IdRange",

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from custody.recovery.adoption import AdoptedJournal, adopt, list_foreign_journals
+    from custody.recovery.foreign_journals import AdoptedJournal, adopt, list_foreign_journals
     from custody.recovery.leftovers import Leftover, LeftoverPaths, find_leftovers, peek_leftovers
     from custody.recovery.recover_step import STEPS, Recover, RecoveryReport, recover, seal_dead_journals
 
@@ -25,7 +25,7 @@ __all__ = [
 
 # Imported when they are used, so that a command loads what it needs and no more.
 _MODULES = {
-    "custody.recovery.adoption": (
+    "custody.recovery.foreign_journals": (
         "AdoptedJournal",
         "adopt",
         "list_foreign_journals",

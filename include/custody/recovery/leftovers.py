@@ -38,7 +38,7 @@ from custody.format.names import (
     parse_written_anew,
 )
 from custody.lease import is_dead, lease_status, read_holder
-from custody.recovery.adoption import list_foreign_journals
+from custody.recovery.foreign_journals import list_foreign_journals
 from custody.rollover import swept_groups
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before_removal

@@ -22,7 +22,7 @@ from custody.journal.sealing import SealedJournal
 from custody.journal.writer_state import WriterContainers
 from custody.lease import Lease, lease_status
 from custody.quarantine import keep_cut
-from custody.recovery.adoption import AdoptedJournal
+from custody.recovery.foreign_journals import AdoptedJournal
 from custody.recovery.leftovers import Leftover, LeftoverAction, find_leftovers
 from custody.rollover import STEPS as _ROLLOVER_STEPS
 from custody.rollover import sweep_unit, swept_groups

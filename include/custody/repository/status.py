@@ -17,7 +17,7 @@ from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_scrub_behind, read_scrub
 from custody.quarantine import Quarantine
 from custody.read.results import Notices, report_absent
-from custody.recovery.adoption import list_foreign_journals
+from custody.recovery.foreign_journals import list_foreign_journals
 from custody.retention import measure_disk, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.vfs import FileSystem

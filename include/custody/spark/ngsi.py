@@ -20,7 +20,7 @@ from custody.landing import parse_instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_plan import BatchResult
-from custody.ngsi_sink.persist import OpenSink, open_sink, sink_backlog
+from custody.ngsi_sink.opening import OpenSink, open_sink, sink_backlog
 from custody.ngsi_sink.run import CHUNK_EVENTS, SinkReport
 from custody.ngsi_sink.tables import PendingTables, TablesReport
 from custody.repository import Repository

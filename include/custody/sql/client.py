@@ -28,7 +28,7 @@ import pyarrow as pa
 
 import custody
 from custody.errors import CustodyError, InvalidInputError
-from custody.sql import keeper
+from custody.sql import watchdog
 from custody.sql.protocol import HEAD, PROBLEM, QUERY, EngineProblem, QueryInput, send_frame, write_input
 
 # A start takes 0.3 s on a quiet machine: this only ends one that hangs.
@@ -140,7 +140,7 @@ class EngineQuery:
         }
         return subprocess.Popen(  # noqa: S603 - this Python, by full path, without a shell
             # Isolated: neither variables of the environment nor a user's site decide what is imported.
-            [sys.executable, "-I", "-S", keeper.__file__, json.dumps(arguments)],
+            [sys.executable, "-I", "-S", watchdog.__file__, json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -209,15 +209,15 @@ class EngineQuery:
 
     def _end_error(self) -> InvalidInputError:
         """Return why the process ended without an answer."""
-        # Negative where a signal ended the keeper itself.
+        # Negative where a signal ended the watchdog itself.
         code = abs(self._process.wait())
-        if code == keeper.SPILLED:
+        if code == watchdog.SPILLED:
             return InvalidInputError(
                 f"SQL: the query spills more than {self._limits.spill_bytes} bytes to disk, the limit of "
                 f"query.sql_spill_bytes_max, because it needs more memory than {self._limits.engine_bytes} bytes "
                 "(query.sql_memory_bytes)."
             )
-        # The keeper adds this to the number of the signal that ended the engine.
+        # The watchdog adds this to the number of the signal that ended the engine.
         code %= _SIGNALS_FROM
         if code == signal.SIGXCPU:
             return self._timeout_error()
@@ -231,14 +231,14 @@ class EngineQuery:
 
 
 def _end(process: subprocess.Popen[bytes], memory: int, stderr: IO[bytes], spill: Path) -> None:
-    """End a process, wait for it, and remove what it spilled; the keeper does the same where no client is left."""
+    """End a process, wait for it, and remove what it spilled; the watchdog does the same where no client is left."""
     with contextlib.suppress(OSError):
-        # The end of the control pipe tells the keeper to end the engine.
+        # The end of the control pipe tells the watchdog to end the engine.
         cast(BinaryIO, process.stdin).close()
     try:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
-        # The engine dies with the keeper.
+        # The engine dies with the watchdog.
         process.kill()
         process.wait()
     with cast(BinaryIO, process.stdout) as results:

@@ -1,4 +1,4 @@
-"""The seam for objects: the operations that the catalog needs of a store, whatever holds the bytes.
+"""The interface of object stores: the operations that the catalog needs, whatever holds the bytes.
 
 A key is a relative path of safe segments with `/` between them. Text from outside is checked before it becomes a key,
 so that none can point out of the store.

@@ -1,7 +1,7 @@
 """Room `vfs`: the one seam for durable effects. Fakes for tests are imported from their own modules."""
 
 from custody.vfs.base import FileSystem, Primitives, Space, WritableFile
-from custody.vfs.composed import TEMPORARY_SUFFIX, temporary
+from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
 from custody.vfs.mapped import advise_random_access, prefetch_pages, release_pages, rfind
 from custody.vfs.posix import PosixFileSystem
 

@@ -1,10 +1,10 @@
-"""The seam for durable effects: every write, rename and removal of the library goes through a `FileSystem`.
+"""The file system interface: every write, rename and removal of the library goes through a `FileSystem`.
 
 What a power failure may take is part of the contract. Bytes are durable after `WritableFile.sync`; a name (created,
 renamed, linked or removed) is durable after `sync_directory` of its folder, and only if its folder's own name is. A
 process that dies loses nothing by it, but what was not durable then is not durable now: nobody may take a name that
 another process left for a durable one. The composed operations are built from the primitives, the same way on every
-file system (`custody.vfs.composed`), so that a test can fail or crash between any two of them.
+file system (`custody.vfs.durable`), so that a test can fail or crash between any two of them.
 
 A refusal of the operating system becomes a StorageError, which says what was attempted, on which path, what to do.
 """

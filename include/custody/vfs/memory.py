@@ -24,7 +24,7 @@ from typing import NamedTuple, Self, TypeAlias
 
 from custody.errors import LockedError
 from custody.vfs.base import Space, refusal
-from custody.vfs.composed import ComposedOperations
+from custody.vfs.durable import DurableOperations
 
 
 @dataclass(eq=False)
@@ -301,7 +301,7 @@ class MemoryFile:
         self.close()
 
 
-class MemoryFileSystem(ComposedOperations):
+class MemoryFileSystem(DurableOperations):
     """One disk in memory. Paths are absolute; the folder `/` exists and is durable.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Self
 
 from custody.errors import LockedError
 from custody.vfs.base import Space, reported
-from custody.vfs.composed import ComposedOperations
+from custody.vfs.durable import DurableOperations
 from custody.vfs.mapped import map_file
 
 # A process that only checks whether a lock is free holds it for an instant; an opening writer must not fail for that.
@@ -95,7 +95,7 @@ class PosixFile:
         self.close()
 
 
-class PosixFileSystem(ComposedOperations):
+class PosixFileSystem(DurableOperations):
     """Durable effects on the local machine; stateless, so it can be sent to other processes."""
 
     def create(self, path: Path) -> PosixFile:

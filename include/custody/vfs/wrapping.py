@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from custody.vfs.base import Primitives, Space, WritableFile
-from custody.vfs.composed import ComposedOperations
+from custody.vfs.durable import DurableOperations
 
 
 class WrappingFile:
@@ -60,7 +60,7 @@ class WrappingFile:
 
 
 # Invariant: only primitives are handed on. Composed operations of `inner` would pass by what a subclass changes.
-class WrappingFileSystem(ComposedOperations):
+class WrappingFileSystem(DurableOperations):
     """A file system that hands every primitive on to `inner`."""
 
     def __init__(self, inner: Primitives) -> None:

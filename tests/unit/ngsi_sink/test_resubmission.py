@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import NotFoundError
-from custody.ngsi_sink.persist import resubmit_entry, sink_backlog
+from custody.ngsi_sink.opening import resubmit_entry, sink_backlog
 from custody.repository import Repository
 from tests.support import run_steps
 from tests.unit.ngsi_sink.sink_repository import (

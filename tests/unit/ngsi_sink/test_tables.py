@@ -11,7 +11,7 @@ import pytest
 from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError
 from custody.ngsi.naming import Destination
-from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.opening import open_target
 from custody.ngsi_sink.tables import (
     PendingTables,
     TablesReport,

@@ -14,7 +14,7 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import FileAppend
-from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.opening import open_target
 from custody.ngsi_sink.target import BusyError, FilesTarget
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.errors import StorageError
-from custody.ngsi_sink.persist import resubmit_entry
+from custody.ngsi_sink.opening import resubmit_entry
 from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem

@@ -24,7 +24,7 @@ from custody.swh.tables import (
 from custody.swh.walks import tasks
 from custody.swh.walks.graph_arrays import LEVELS_MAX, GraphArrays, best_rows, make_arrays
 from custody.swh.walks.graph_walks import NONE_BELOW, find_frontier
-from custody.swh.walks.history import follow, make_history
+from custody.swh.walks.revision_origins import follow, make_history
 from custody.swh.walks.sorted_runs import Range, cut_ranges, merge_range, write_run
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, disjoint, random_graph

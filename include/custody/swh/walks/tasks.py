@@ -27,7 +27,7 @@ from custody.swh.walks.graph_walks import (
     least_above,
     reachable_from,
 )
-from custody.swh.walks.history import History, follow, make_history
+from custody.swh.walks.revision_origins import History, follow, make_history
 from custody.swh.walks.sorted_runs import write_run
 from custody.vfs import PosixFileSystem
 

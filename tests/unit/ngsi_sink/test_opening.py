@@ -12,7 +12,7 @@ from custody.clock import ManualClock
 from custody.errors import LockedError, SupersededError
 from custody.model import Event
 from custody.ngsi_sink.notifications import LiveNotifications
-from custody.ngsi_sink.persist import sink_backlog
+from custody.ngsi_sink.opening import sink_backlog
 from custody.repository import Repository
 from tests.support import event as other_event
 from tests.support import run_steps

@@ -1,12 +1,14 @@
-"""Keeper: the small process between the client and the engine. Run as a script; it imports nothing of custody.
+"""Watchdog: the small process between the client and the engine. Run as a script; it imports nothing of custody.
 
 It starts the engine as its child and waits; nothing that the engine does can keep it from acting. It kills the engine
 when the engine ends, spills more than it may, or the client is gone (the control pipe is closed, or the parent is
 another process). Then it removes what the engine spilled, and ends with the engine's exit code, 128 more than the
 signal's number where a signal ended it. The engine has a setting for what it may spill, and does not obey it.
 
-When the keeper itself is killed, the engine dies with it, and the client removes what was spilled.
+When the watchdog itself is killed, the engine dies with it, and the client removes what was spilled.
 """
+
+from __future__ import annotations
 
 import contextlib
 import json
@@ -27,7 +29,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> int:
     """Start the engine, and stay until its end."""
     arguments = json.loads(sys.argv[1])
-    client, keeper = arguments["client"], os.getpid()
+    client, watchdog = arguments["client"], os.getpid()
     os.mkdir(arguments["spill"], 0o700)  # noqa: PTH102, TID251 - a temporary folder needs no durability
     # Only the engine keeps the writing end, so the other end tells of its death however it dies.
     ended, life = os.pipe()
@@ -35,7 +37,7 @@ def main() -> int:
     if engine == 0:
         os.close(ended)
         # The death signal belongs to the thread that forked: this process must stay one with a single thread.
-        _die_with(keeper)
+        _die_with(watchdog)
         _run_engine(arguments)
     os.close(life)
     poll = select.poll()
@@ -64,14 +66,14 @@ def _bytes_in(folder: str) -> int:
     return total
 
 
-def _die_with(keeper: int) -> None:
+def _die_with(watchdog: int) -> None:
     """Let the system kill this process when its parent, which has one thread, is gone."""
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The keeper may have died before the signal was asked for: then it never comes.
-    if os.getppid() != keeper:
+    # The watchdog may have died before the signal was asked for: then it never comes.
+    if os.getppid() != watchdog:
         os._exit(1)
 
 

@@ -1,4 +1,7 @@
-"""The composed operations, built from primitives alone: every file system inherits them."""
+"""Durable file operations: write by a temporary file and a rename, publish if absent, remove a tree.
+
+Built from the primitives of a file system alone, so that every file system inherits them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def temporary(path: Path) -> Path:
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
 
 
-class ComposedOperations(ABC):
+class DurableOperations(ABC):
     """Durable operations over the primitives of a subclass; each can be interrupted between any two of them."""
 
     @abstractmethod
