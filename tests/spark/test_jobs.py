@@ -17,9 +17,9 @@ from custody.maintenance.scrub import read_scrub
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
-from custody.spark.environment import jobs_folder, submit_environment
+from custody.spark.environment import job_of, jobs_folder, submit_environment
 from custody.spark.job import ALL_STEPS
-from custody.spark.submit import submit_command
+from custody.spark.submit import step_command, submit_command
 from custody.spark.swh.steps import ALL as SWH_STEPS
 from custody.vfs import PosixFileSystem
 from custody.workspace import read_report
@@ -29,7 +29,7 @@ ENVIRONMENT = {**os.environ, **submit_environment()}
 
 
 def submit(step: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = submit_command(jobs_folder() / f"{step}.py", arguments, master="local[2]")
+    command = step_command(step, arguments, master="local[2]")
     return subprocess.run(
         command, env={**os.environ, **submit_environment()}, capture_output=True, text=True, check=False
     )
@@ -50,16 +50,26 @@ def repository(tmp_path: Path) -> Repository:
     return repository
 
 
-def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
-    names = {path.stem for path in jobs_folder().glob("*.py")}
+def test_each_step_of_the_pipeline_has_a_job_and_each_other_family_one_for_all_its_steps() -> None:
+    files = {path.name for path in jobs_folder().glob("*.py")}
     alone = {"all", "ingest", "ngsi_check", "ngsi_to_hdfs", "swh_all", "swh_find_earliest_revision"}
-    assert names == {*ALL_STEPS, *SWH_STEPS, *alone}
+    assert files == {job_of(step)[0] for step in (*ALL_STEPS, *SWH_STEPS, *alone)}
+    assert {step for step in ALL_STEPS if not job_of(step)[1]} == set(STEPS)
+
+
+@pytest.mark.parametrize("file", ["maintenance", "retention", "swh"])
+def test_a_job_of_several_steps_refuses_what_is_none(file: str) -> None:
+    command = [sys.executable, str(jobs_folder() / f"{file}.py"), "sweep", "--repository", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "invalid choice: 'sweep'" in done.stderr
 
 
 @pytest.mark.parametrize("step", ["all", "ingest", "ngsi_to_hdfs", *ALL_STEPS, "swh_nodes", "swh_publish", "swh_all"])
 def test_a_job_explains_its_arguments(step: str) -> None:
+    file, first = job_of(step)
     done = subprocess.run(
-        [sys.executable, str(jobs_folder() / f"{step}.py"), "--help"], capture_output=True, text=True, check=False
+        [sys.executable, str(jobs_folder() / file), *first, "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
     assert "--repository" in done.stdout
