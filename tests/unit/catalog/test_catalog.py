@@ -84,9 +84,9 @@ def test_two_open_writers_both_land_one_after_the_other(tmp_path: Path) -> None:
 
 def test_processes_that_race_all_land_in_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
     with (
-        python(COMMIT, tmp_path, "a", 60) as first,
-        python(COMMIT, tmp_path, "b", 60) as second,
-        python(COMMIT, tmp_path, "c", 60) as third,
+        python(COMMIT, tmp_path, "a", 150) as first,
+        python(COMMIT, tmp_path, "b", 150) as second,
+        python(COMMIT, tmp_path, "c", 150) as third,
     ):
         for process in (first, second, third):
             assert process.stdout is not None
@@ -97,9 +97,9 @@ def test_processes_that_race_all_land_in_one_line_and_nothing_is_lost(tmp_path: 
             process.stdin.flush()
         assert [process.wait(60) for process in (first, second, third)] == [0, 0, 0]
     state = open_catalog(tmp_path).load()
-    assert sorted(state.files) == sorted(f"{name}/{n}" for name in "abc" for n in range(60))
+    assert sorted(state.files) == sorted(f"{name}/{n}" for name in "abc" for n in range(150))
     timeline = list(open_catalog(tmp_path).timeline())
-    assert [transaction.revision for transaction in timeline] == list(range(180))
+    assert [transaction.revision for transaction in timeline] == list(range(450))
     writers = [transaction.actions[0].add_file.path[0] for transaction in timeline]
     assert sum(one != other for one, other in pairwise(writers)) > 2, "they did not race"
 
