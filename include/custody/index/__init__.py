@@ -1,7 +1,8 @@
 """Index shards over event logs, in Whoosh's format; never the truth, they can be rebuilt from the logs at any time."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
@@ -105,12 +106,6 @@ _MODULES = {
         "words",
     ),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is here
-
-    def __getattr__(name: str) -> object:
-        """Return a name of this room's modules."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)
+    __getattr__ = lazy_exports(__name__, _MODULES)

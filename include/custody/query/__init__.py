@@ -1,7 +1,8 @@
 """The query language, and the search over the shards that a catalog lists."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.query.conditions import field_help
@@ -60,12 +61,6 @@ _MODULES = {
     "custody.query.syntax_tree": ("QueryError",),
     "custody.query.times": ("time_span",),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is here
-
-    def __getattr__(name: str) -> object:
-        """Return a name of this room's modules."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)
+    __getattr__ = lazy_exports(__name__, _MODULES)

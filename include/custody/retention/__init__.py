@@ -4,8 +4,9 @@
 `unused_contents` and `swh_builds` delete files afterwards. The steps of a pass are in `retention_steps`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.retention.candidates import HeldLog
@@ -71,12 +72,6 @@ _MODULES = {
         "unused_claims",
     ),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is here
-
-    def __getattr__(name: str) -> object:
-        """Return a name of this room's modules."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)
+    __getattr__ = lazy_exports(__name__, _MODULES)

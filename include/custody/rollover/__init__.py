@@ -1,8 +1,8 @@
 """Room `rollover`: from sealed groups of journals to live event logs, one idempotent step after the other."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from custody.lazy_exports import lazy_exports
 from custody.rollover.pending import pending
 
 if TYPE_CHECKING:
@@ -55,12 +55,6 @@ _MODULES = {
         "swept_groups",
     ),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is here
-
-    def __getattr__(name: str) -> object:
-        """Return a name of this room's modules."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)
+    __getattr__ = lazy_exports(__name__, _MODULES)

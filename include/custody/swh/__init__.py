@@ -4,8 +4,9 @@ Names are imported when they are used: who wants the names of a build's folders 
 reader of git repositories.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.swh.database import Occurrence, ProvenanceDatabase, Whereabouts
@@ -33,12 +34,6 @@ _MODULES = {
     "custody.swh.graph": ("Graph", "GraphTable", "open_graph"),
     "custody.swh.swhid": ("ObjectType", "Swhid", "content_swhid"),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is here
-
-    def __getattr__(name: str) -> object:
-        """Return a name of this room's modules."""
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_MODULE_OF[name]), name)
+    __getattr__ = lazy_exports(__name__, _MODULES)

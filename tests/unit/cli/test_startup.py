@@ -86,7 +86,7 @@ def test_status_and_search_import_what_they_need(
 
 
 def test_names_that_are_imported_when_they_are_used_are_those_that_checkers_see() -> None:
-    lazy = [path for path in (INCLUDE / "custody").rglob("__init__.py") if "_MODULE_OF" in path.read_text()]
+    lazy = [path for path in (INCLUDE / "custody").rglob("__init__.py") if "lazy_exports" in path.read_text()]
     assert {path.parent.name for path in lazy} >= {"repository", "swh"}
     for path in lazy:
         package = import_module(".".join(path.parent.relative_to(INCLUDE).parts))
@@ -98,7 +98,7 @@ def test_names_that_are_imported_when_they_are_used_are_those_that_checkers_see(
             if isinstance(statement, ast.ImportFrom)
             for alias in statement.names
         }
-        assert seen == package._MODULE_OF
+        assert seen == {name: module for module, names in package._MODULES.items() for name in names}
         assert all(getattr(package, name) is not None for name in package.__all__)
         assert not hasattr(package, "no_such_name")
 
