@@ -396,16 +396,16 @@ class _Names:
 def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: set[str]) -> list[AddFile]:
     """Return the event logs in the store that nothing readable knows; the lost revisions may have added them."""
     # Files that were ever added in the kept history are left out: they are live, or were removed on purpose.
-    known = set(good.files) | set(draft.state().files) | removed
+    paths = set(good.files) | set(draft.state().files) | removed
     try:
         for transaction in catalog.chain.transactions(good.floor, good.revision) if good.revision >= 0 else ():
-            known |= {action.add_file.path for action in transaction.actions if action.HasField("add_file")}
+            paths |= {action.add_file.path for action in transaction.actions if action.HasField("add_file")}
     except CustodyError:
         pass  # older history is damaged too: what was removed in it may come back, which the note says
     ends = max((good.files[path].last_event_id + 1 for path in good.files), default=0)
     return [
         file
-        for file in scan_footers(catalog.objects, hashes=True, leave_out=known).files
+        for file in scan_footers(catalog.objects, hashes=True, leave_out=paths).files
         # Older ids belong to logs that the good state lists, or let go; what the lost revisions added anew lies behind
         # them.
         if file.first_event_id >= ends

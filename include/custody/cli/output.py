@@ -132,12 +132,12 @@ def column_widths(columns: Sequence[str], rows: Sequence[Sequence[str]], width: 
     least = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells]
     if table_width(least) > width:
         return None
-    left = width - table_width(least)
+    spare = width - table_width(least)
     # Who needs least more gets all of it first.
     for number in sorted(range(len(columns)), key=lambda number: natural[number] - least[number]):
-        more = min(left, natural[number] - least[number])
+        more = min(spare, natural[number] - least[number])
         least[number] += more
-        left -= more
+        spare -= more
     return least
 
 

@@ -582,12 +582,12 @@ def keep_rule(text: str) -> KeepRule:
     Raises:
         ValueError: it is none.
     """
-    found = _RULE.fullmatch(text.strip())
-    if found is None:
+    match = _RULE.fullmatch(text.strip())
+    if match is None:
         raise _refusal(text)
     event_type = None
     attributes: list[tuple[str, str]] = []
-    for term in re.split(r"\s+and\s+", found["terms"]):
+    for term in re.split(r"\s+and\s+", match["terms"]):
         kind, attribute = _TYPE.fullmatch(term), _ATTRIBUTE.fullmatch(term)
         if kind is not None and event_type is None:
             event_type = kind[1]
@@ -595,7 +595,7 @@ def keep_rule(text: str) -> KeepRule:
             attributes.append((attribute[1], attribute[2]))
         else:
             raise _refusal(text)
-    return KeepRule(duration_ms(found["span"]), event_type, tuple(attributes))
+    return KeepRule(duration_ms(match["span"]), event_type, tuple(attributes))
 
 
 def _refusal(text: str) -> ValueError:

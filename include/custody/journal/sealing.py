@@ -109,8 +109,8 @@ def seal_abandoned(
     """
     containers = tuple(containers)
     _remove_unnamed(fs, containers, writer)
-    found = groups(fs, containers, writer)
-    return [_seal_one(fs, path, keep_cut, on_uncertain) for group in found for path in group.open]
+    abandoned = groups(fs, containers, writer)
+    return [_seal_one(fs, path, keep_cut, on_uncertain) for group in abandoned for path in group.open]
 
 
 def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Callable[[], None]) -> SealedJournal:

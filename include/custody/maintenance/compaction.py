@@ -164,8 +164,8 @@ def replace_logs(
         new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
         # Logs of several incarnations become one that names none: a sweep then compares the events themselves.
-        known = incarnations.pop() if len(incarnations) == 1 else b""
-        file = add_file(workspace, new_files, metadata, survey.sources, known)
+        incarnation = incarnations.pop() if len(incarnations) == 1 else b""
+        file = add_file(workspace, new_files, metadata, survey.sources, incarnation)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, new_files, metadata))]
     actions += [*_remnant(workspace, state, files, survey), *more]

@@ -115,10 +115,10 @@ class ScrubStep(Step):
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Look at one piece; what is wrong with it is no failure of the step."""
         piece = _piece(unit)
-        found = scrub_unit(workspace.settings, workspace.fs, workspace.clock, piece)
-        wrong = damages(found)
+        findings = scrub_unit(workspace.settings, workspace.fs, workspace.clock, piece)
+        wrong = damages(findings)
         note = None if not wrong else f"{len(wrong)} damaged: {wrong[0].message}"
-        return MaintenanceReport(unit=str(unit), bytes_in=piece.bytes, note=note, findings=tuple(found))
+        return MaintenanceReport(unit=str(unit), bytes_in=piece.bytes, note=note, findings=tuple(findings))
 
     def finish(
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None

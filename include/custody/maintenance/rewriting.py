@@ -285,8 +285,8 @@ class RewriteSurvey:
         # One batch for `source_bounds`: a table of several chunks would give several.
         [batch] = rows.combine_chunks().to_batches()
         for node, first, last in source_bounds(batch):
-            known = self.bounds.get(node, (first, last))
-            self.bounds[node] = (min(known[0], first), max(known[1], last))
+            bounds = self.bounds.get(node, (first, last))
+            self.bounds[node] = (min(bounds[0], first), max(bounds[1], last))
 
     @property
     def sources(self) -> list[StagedSource]:

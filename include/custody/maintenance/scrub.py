@@ -132,17 +132,17 @@ def next_slice(
     units = [*shared_check_units(settings, fs), *(unit for item in workspaces for unit in writer_check_units(item))]
     # In the order of the keys, over all writers: the position is the key of the last unit that was checked.
     units.sort(key=lambda unit: unit.key)
-    left = [unit for unit in units if unit.key > scrub.after]
+    unchecked = [unit for unit in units if unit.key > scrub.after]
     quota = _quota(settings, clock, scrub, sum(unit.bytes for unit in units)) if bytes_max is None else bytes_max
     chosen: list[CheckUnit] = []
     chosen_bytes = 0
-    for unit in left:
+    for unit in unchecked:
         # At least one unit, however large it is: else a log larger than the quota would never be checked.
         if chosen and chosen_bytes >= quota and not whole:
             break
         chosen.append(unit)
         chosen_bytes += unit.bytes
-    return scrub, ScrubSlice(scrub.current.number, scrub.after, tuple(chosen), len(chosen) == len(left))
+    return scrub, ScrubSlice(scrub.current.number, scrub.after, tuple(chosen), len(chosen) == len(unchecked))
 
 
 def scrub_unit(settings: Settings, fs: FileSystem, clock: Clock, piece: CheckUnit) -> list[Finding]:

@@ -225,10 +225,10 @@ def _problem(limit: int | None, after: int, use: DiskUse, held: Sequence[HeldLog
     if limit is None or after <= limit:
         return None
     holds = sorted({name for log in held for name in log.holds})
-    kept = f"{sum(log.bytes for log in held)} bytes are held by {', '.join(holds)}; " if holds else ""
+    held_bytes = f"{sum(log.bytes for log in held)} bytes are held by {', '.join(holds)}; " if holds else ""
     rest = ", ".join(f"{kind} {size}" for kind, size in use.kinds.items() if kind not in ("logs", "trash") and size)
     return (
-        f"retention.bytes_max: expected at most {limit} bytes after everything that may go, got {after}. {kept}"
+        f"retention.bytes_max: expected at most {limit} bytes after everything that may go, got {after}. {held_bytes}"
         f"on disk are besides event logs: {rest}. Raise the limit, release a hold, or run the rollover."
     )
 
@@ -258,13 +258,13 @@ def _actions(writer: ExpiryCandidates, gone: Mapping[str, AddFile], now_ms: int)
         yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone))
         yield from (Action(remove_shard=RemoveShard(name=shard.name, reason=EXPIRED)) for shard in shards)
         # The mark remembers only groups that no live log names any more; the others stay live by their logs.
-        left = {group for path, file in writer.state.files.items() if path not in gone for group in file.groups}
+        remaining = {group for path, file in writer.state.files.items() if path not in gone for group in file.groups}
         yield Action(
             add_mark=AddMark(
                 id=uuid.uuid4().bytes,
                 paths=sorted(path for file in gone.values() for path in log_files(file)),
                 shards=[MarkedShard(name=shard.name, container=shard.container) for shard in shards],
-                groups=sorted({group for file in gone.values() for group in file.groups} - left),
+                groups=sorted({group for file in gone.values() for group in file.groups} - remaining),
                 events=sum(file.rows for file in gone.values()),
                 size_bytes=sum(writer.room(file, ()) for file in gone.values()),
                 created_ms=now_ms,

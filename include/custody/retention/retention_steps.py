@@ -70,7 +70,9 @@ class _WholeRepository(RetentionStep):
     def choose(self, workspace: Workspace) -> ExpiryChoice:
         """Look at everything."""
         settings, fs = workspace.settings, workspace.fs
-        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        writers = [
+            Workspace(settings, candidate.writer, fs, workspace.clock) for candidate in Workspace.all(settings, fs)
+        ]
         return choose_expired(settings, fs, workspace.clock, writers)
 
 
@@ -171,7 +173,7 @@ class CollectGarbage(RetentionStep):
         """
         count, size = self._collect(workspace, dry_run=False)
         settings, fs = workspace.settings, workspace.fs
-        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        writers = [Workspace(settings, other.writer, fs, workspace.clock) for other in Workspace.all(settings, fs)]
         try:
             contents, freed = drop_unused(writers, settings, fs, workspace.clock)
             problem = ""
@@ -196,8 +198,8 @@ class CollectGarbage(RetentionStep):
 
     def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
         kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS
-        found = collect_garbage(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
-        return len(found.moved) + len(found.deleted) + len(found.restored), found.deleted_bytes
+        garbage = collect_garbage(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
+        return len(garbage.moved) + len(garbage.deleted) + len(garbage.restored), garbage.deleted_bytes
 
 
 class Check(_WholeRepository):

@@ -101,14 +101,14 @@ def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Events]]:
 
 
 def _digests_of_others(
-    workspace: Workspace, said: Iterable[_Statement], wanted: set[str]
+    workspace: Workspace, said: Iterable[_Statement], digests: set[str]
 ) -> dict[str, set[ContentClaim]]:
     """Return, by digest, the contents for which events of any writer state it."""
-    claims: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
+    claims: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in digests}
     others = [other for other in Workspace.all(workspace.settings, workspace.fs) if other.writer != workspace.writer]
     for statements in (said, *map(_statements, others)):
         for statement in statements:
-            if statement.sha256 in wanted:
+            if statement.sha256 in digests:
                 claims[statement.sha256].add(statement.claim)
     return claims
 

@@ -67,24 +67,24 @@ def compute_directory_frontier(work: Work) -> None:
 def list_frontier_directories_in_revisions(work: Work) -> None:
     """List the frontier directories of each dated root, as far as no other frontier directory lies above them."""
     runs = work.folder()
-    given = (_arrays(work), _roots(work), _leaves(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
-    _each_part(work, partial(tasks.directories_in_revisions, *given))
+    arguments = (_arrays(work), _roots(work), _leaves(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.directories_in_revisions, *arguments))
     merge_runs(work, DIRECTORIES_IN_REVISIONS, runs)
 
 
 def list_contents_in_revisions(work: Work) -> None:
     """List the contents of each dated root that are reached without a frontier directory."""
     runs = work.folder()
-    given = (_arrays(work), _roots(work), _released(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
-    _each_part(work, partial(tasks.contents_in_revisions, *given))
+    arguments = (_arrays(work), _roots(work), _released(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.contents_in_revisions, *arguments))
     merge_runs(work, CONTENTS_IN_REVISIONS, runs)
 
 
 def list_contents_in_frontier_directories(work: Work) -> None:
     """List all contents of each frontier directory, at any depth, also below other frontier directories."""
     runs = work.folder()
-    given = (_arrays(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
-    _each_part(work, partial(tasks.contents_in_directories, *given))
+    arguments = (_arrays(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.contents_in_directories, *arguments))
     merge_runs(work, CONTENTS_IN_DIRECTORIES, runs)
 
 

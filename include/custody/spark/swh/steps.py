@@ -157,8 +157,8 @@ def _details(output: StepOutput, note: str) -> list[UnitReport]:
         former = tables.get(file.table, UnitReport(unit=file.table))
         size = former.bytes + file.bytes + file.index_bytes
         tables[file.table] = UnitReport(unit=file.table, events=former.events + file.rows, bytes=size, note=note)
-    kept = [UnitReport(unit=f"kept/{name}", events=rows, note=note) for name, rows in output.kept.items()]
-    return [*tables.values(), *kept]
+    intermediate = [UnitReport(unit=f"kept/{name}", events=rows, note=note) for name, rows in output.kept.items()]
+    return [*tables.values(), *intermediate]
 
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:

@@ -95,11 +95,13 @@ class Rounds:
         """
         if not units:
             return []
-        told: list[_Made] = self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
-        for one in told:
+        results: list[_Made] = (
+            self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
+        )
+        for one in results:
             if isinstance(one, InvalidInputError):
                 raise one
-        return told
+        return results
 
     def _next(self) -> Path:
         # A new folder each time: a DataFrame of an earlier round still reads its own files.
@@ -172,7 +174,7 @@ def any_in(folder: Path, column: str) -> bool:
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         seen = [group.column(place).statistics for group in groups if group.num_rows]
         # Without statistics nothing is known, and one more round does no harm.
-        if any(found is None or not found.has_min_max or found.max for found in seen):
+        if any(statistics is None or not statistics.has_min_max or statistics.max for statistics in seen):
             return True
     return False
 
@@ -211,8 +213,8 @@ def merge_runs(work: Work, name: str, folder: Path) -> None:
     PosixFileSystem().make_directory(target)
     # By the footers of the runs: no row is read to find out how keys are spread.
     ranges = cut_ranges(runs, TABLES[name], work.sizes.file_rows)
-    made = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
-    work.files += [msgspec.json.decode(file, type=WrittenFile) for file in made if file]
+    files = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
+    work.files += [msgspec.json.decode(file, type=WrittenFile) for file in files if file]
 
 
 def _merge(name: str, runs: list[Path], folder: Path, group_rows: int, part: Range) -> bytes:

@@ -226,14 +226,19 @@ class _Walk:
         directories = pairs // span
         counts = graph.held_first[directories + 1] - graph.held_first[directories]
         arcs = spans(graph.held_first[directories], counts)
-        found = graph.held[arcs].astype(np.int64) * span + np.repeat(pairs % span, counts)
+        held = graph.held[arcs].astype(np.int64) * span + np.repeat(pairs % span, counts)
         above, names = np.repeat(np.arange(len(pairs)), counts), graph.held_name[arcs]
-        pairs, _, paths = self._best(found, np.repeat(depths, counts), above, names)
+        pairs, _, paths = self._best(held, np.repeat(depths, counts), above, names)
         return self._rows(pairs, paths)
 
 
 def _enter(
-    graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: np.ndarray, holds: np.ndarray, found: np.ndarray
+    graph: GraphArrays,
+    roots: np.ndarray,
+    dates: np.ndarray,
+    latest: np.ndarray,
+    holds: np.ndarray,
+    is_listed: np.ndarray,
 ) -> None:
     """Walk down from some roots and mark the frontier that they meet."""
     different, ranks = np.unique(dates, return_inverse=True)
@@ -257,7 +262,7 @@ def _enter(
         below, rank = below[is_dated], rank[is_dated]
         is_frontier = holds[below] & (latest[below] < different[rank])
         # A pair goes no further where its directory is frontier.
-        found[below[is_frontier]] = True
+        is_listed[below[is_frontier]] = True
         _queue(waiting, bounds, np.unique((below * span + rank)[~is_frontier]))
 
 
