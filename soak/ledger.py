@@ -1,4 +1,4 @@
-"""What producers wrote down outside of the repository: what they sent, and what they were told.
+"""The ledger of the producers, outside of the repository: what they sent, and what was acknowledged.
 
 A producer's life has a file of its own, one JSON object a line. A batch is written down before it is appended, and once
 more, with ids and digests, when it was acknowledged; that line is synced before the producer goes on. A line that a

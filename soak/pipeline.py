@@ -1,4 +1,5 @@
-"""What drives the steps: `custody run all` and `custody retention apply` in a loop; airflow.py has the other pipeline.
+"""The pipeline that drives the steps: `custody run all` and `custody retention apply` in a loop; airflow.py has the
+other one.
 
 Either pipeline says which of its processes may be killed, comes to rest when asked to, and tells how its runs ended.
 """

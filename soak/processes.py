@@ -1,4 +1,4 @@
-"""Which processes can be killed: drivers and supervisors among those of a session, told by their command lines."""
+"""Processes that can be killed: drivers and supervisors among those of a session, recognised by their command lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Target:
 
     process: ProcessId
     kind: str
-    doing: str
+    work: str
 
 
 def spark_drivers(leader: ProcessId) -> list[Target]:

@@ -1,4 +1,4 @@
-"""What is measured all the while: room on disk, journals written, memory of producers, and what catalogs say."""
+"""Measurements throughout the soak: room on disk, journals written, memory of producers, and what catalogs say."""
 
 from __future__ import annotations
 

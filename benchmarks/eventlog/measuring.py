@@ -1,4 +1,4 @@
-"""What every system is asked the same way; imports the standard library alone, because peers run elsewhere too."""
+"""The tasks of every system; this module imports the standard library alone, because peers run elsewhere too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run found: figures beside each other, and the aims that custody set itself."""
+"""The report of a run: the systems' figures side by side, and the aims that custody set itself."""
 
 from __future__ import annotations
 

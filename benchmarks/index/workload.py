@@ -1,4 +1,4 @@
-"""What is indexed and asked: sample events in bulk, and ten shapes of questions with values that occur in them."""
+"""The workload: sample events in bulk, and ten shapes of questions with values that occur in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a repository is not writable after its writer was killed with SIGKILL.
+"""Time to recover: for how long a repository cannot be written after its writer was killed with SIGKILL.
 
 Sealed journals that wait to be rolled over are made in bulk, then a real writer appends until its group is nearly as
 large as one becomes, and is killed. A new process opens the repository, which seals what the dead one left, and

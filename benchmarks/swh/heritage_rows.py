@@ -1,4 +1,4 @@
-"""Whether the tables of Software Heritage's programs and custody's of the same graph have the same rows.
+"""Comparison by row: the tables of Software Heritage's programs and custody's tables of the same graph.
 
 Ids of a compressed graph are its own; they are told from those of the made-up graph by the identifiers. Of two paths
 either may be kept there, here it has to be the one with the fewest names, and of these the smallest in bytes.

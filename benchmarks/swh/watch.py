@@ -1,4 +1,4 @@
-"""What Spark jobs take while they run: memory, CPU and disk, and what Spark's log says of its tasks."""
+"""Watch over Spark jobs: their memory, CPU and disk while they run, and what Spark's log says of its tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of retention share: a repository whose clock stands where a test puts it, and logs of chosen days."""
+"""Fixtures of the retention tests: a repository whose clock a test sets, and logs of chosen days."""
 
 from __future__ import annotations
 

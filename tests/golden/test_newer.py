@@ -1,4 +1,4 @@
-"""What a newer custody wrote that only added a column: read but for that column, said once, and never written anew."""
+"""Files of a newer custody that only adds a column: read but for that column, reported once, never written anew."""
 
 from __future__ import annotations
 

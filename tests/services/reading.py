@@ -1,4 +1,4 @@
-"""What lies on an HDFS, read without any code of the project."""
+"""The files of an HDFS, read without any code of the project."""
 
 from __future__ import annotations
 

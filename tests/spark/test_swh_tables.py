@@ -43,7 +43,7 @@ def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_
     beside, shifts = disjoint(graphs)
     graph_folder = write_graph(beside, folder / "graph")
     build = build_all(session, folder / "database", graph_folder, "b", node_filter, by_joins=by_joins)
-    assert build.has_kept(STEPS[0], "arrays") is not by_joins
+    assert build.has_intermediate(STEPS[0], "arrays") is not by_joins
     found = tables(build)
     wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
     for graph, shift in zip(graphs, shifts, strict=True):

@@ -95,7 +95,7 @@ def tables(build: Build) -> dict[str, set[Row]]:
     """What a build made of each of the reference's tables."""
 
     def kept(step: int, name: str, *columns: str) -> set[Row]:
-        return rows(build.kept(STEPS[step], name), *columns)
+        return rows(build.intermediate(STEPS[step], name), *columns)
 
     def table(step: int, name: str, *columns: str) -> set[Row]:
         return rows(build.folder / STEPS[step] / "tables" / name, *columns)

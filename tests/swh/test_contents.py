@@ -1,4 +1,4 @@
-"""From the content of an event to the revisions that hold it: Python, command line and HTTP give one answer."""
+"""The way from an event's content to the revisions that hold it: Python, command line and HTTP give one answer."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class Catalog:
                 # be unsynced.
                 self._store.settle(self.objects.key(state.revision, state.uuid))
             except StorageError:
-                if self.chain.stands(state) or self.load().revision == state.revision:
+                if self.chain.is_in_place(state) or self.load().revision == state.revision:
                     raise
                 continue  # it was pruned in this moment
             self._settled_revision = state.revision
@@ -310,14 +310,14 @@ class Catalog:
                 self.copies.complete(state)
             # Looked at before and after: a checkpoint may also replace a lost transaction, and then its absence proves
             # nothing about a pruning.
-            was_in_place = self.chain.stands(state)
+            was_in_place = self.chain.is_in_place(state)
             try:
                 checkpoint = write_checkpoint(self.objects, state)
             except (StorageError, NotFoundError):
-                if not was_in_place or self.chain.stands(state):
+                if not was_in_place or self.chain.is_in_place(state):
                     raise
             else:
-                if self.chain.stands(state) or not was_in_place:
+                if self.chain.is_in_place(state) or not was_in_place:
                     break
             # Others pruned or repaired this revision away while its checkpoint was written. The checkpoint has to go:
             # a reader that lists the catalog would begin at it.
@@ -350,11 +350,11 @@ class Catalog:
             self._state, size = self.chain.follow(before)
         except CorruptionError:
             # Behind a pruned revision there may be an object of a process that did not know of the pruning.
-            if self.chain.stands(before):
+            if self.chain.is_in_place(before):
                 raise
             self._state, size = before, 0
         self._log_bytes += size
-        if before.revision >= 0 and not self.chain.stands(before):
+        if before.revision >= 0 and not self.chain.is_in_place(before):
             # It was pruned, or it is lost and a checkpoint stands in for it. What follows it may be pruned too, or be
             # of a process that did not know: only a checkpoint tells what is the end now.
             self._forget()
@@ -463,7 +463,7 @@ class Catalog:
             # Only a local disk has folders that another process may drop between making them and using them.
             if self._store.is_remote or error.errno != errno.ENOENT:
                 raise
-            if state.revision >= 0 and not self.chain.stands(state):
+            if state.revision >= 0 and not self.chain.is_in_place(state):
                 self._forget()
                 raise self._pruned_since(key, state.revision + 1) from error
             return False  # somebody dropped the folder while it was still empty
@@ -484,11 +484,11 @@ class Catalog:
         Raises:
             StorageError: the transaction is gone again, and nothing tells whether it was pruned or never in place.
         """
-        if self.chain.stands(state) or self._is_first(after):
+        if self.chain.is_in_place(state) or self._is_first(after):
             return False
         following = self._follower(after)
         if following is None:
-            is_there = self.chain.stands(after)
+            is_there = self.chain.is_in_place(after)
             fresh = self.chain.open().state
             if fresh.floor <= after.revision <= fresh.revision and self._is_on_the_way(after, fresh):
                 return False

@@ -120,8 +120,8 @@ class Chain:
         except (NotFoundError, CorruptionError, FormatVersionError):
             return None
 
-    def stands(self, state: CatalogState) -> bool:
-        """Whether the very transaction of a state is still in its place.
+    def is_in_place(self, state: CatalogState) -> bool:
+        """Whether the transaction of a state is still in its place, the very one.
 
         Only its bytes tell. Transactions are deleted oldest first, and the name of a pruned one is free for a process
         that takes its predecessor for the newest; and a checkpoint may be written late.

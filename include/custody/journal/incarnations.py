@@ -119,7 +119,7 @@ class Incarnations:
         """Return where a claim lies, for messages."""
         return self._store.locate(key)
 
-    def known(self) -> list[Claim]:
+    def readable_claims(self) -> list[Claim]:
         """Return the claims for telling one's own journals from those of others: none unless all can be read.
 
         Raises:
@@ -185,7 +185,7 @@ class Incarnations:
     def still_holds(self, incarnation: str) -> bool:
         """Whether a name that was claimed is still its own."""
         # Unreadable claims stop no live writer: `verify` reports them, and the next start refuses.
-        claims = self.known()
+        claims = self.readable_claims()
         return not claims or claims[-1].incarnation == incarnation
 
     def _put(self, members: WriterContainers, number: int, first_event_id: int, clock: Clock) -> Claim | None:

@@ -124,19 +124,19 @@ class Build:
         path = self.folder / step / _OUTPUT
         return _decoded(self._fs, path, StepOutput) if self._fs.exists(path) else None
 
-    def kept(self, step: str, name: str) -> Path:
-        """Return the folder of what a finished step kept.
+    def intermediate(self, step: str, name: str) -> Path:
+        """Return the folder of rows that a finished step keeps for later steps.
 
         Raises:
-            NotFoundError: the step did not finish, or the build is published and what was kept is gone.
+            NotFoundError: the step did not finish, or the build is published and those rows are gone.
         """
         folder = self.folder / step / "kept" / name
         if not self._fs.exists(folder):
             raise NotFoundError(f"{folder}: expected what the step {step} keeps, found none. Run that step first.")
         return folder
 
-    def has_kept(self, step: str, name: str) -> bool:
-        """Whether a finished step kept something of that name."""
+    def has_intermediate(self, step: str, name: str) -> bool:
+        """Whether a finished step keeps rows of that name for later steps."""
         return self._fs.exists(self.folder / step / "kept" / name)
 
     def attempt(self, step: str) -> Path:

@@ -1,4 +1,4 @@
-"""What the catalog takes from Parquet footers: by range reads, typed, with blooms."""
+"""Parquet footers in the catalog: read by ranges, typed, with blooms."""
 
 from __future__ import annotations
 

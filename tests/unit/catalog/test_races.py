@@ -1,4 +1,4 @@
-"""What a process does that was stopped while others went on: harmless. A hint is a hint; no repair takes from it."""
+"""A process that was stopped while others went on does no harm: a hint is a hint; no repair takes from it."""
 
 from __future__ import annotations
 

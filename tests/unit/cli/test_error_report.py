@@ -1,4 +1,4 @@
-"""How commands end: with one line or one JSON object, and the exit code that scripts expect of a program."""
+"""The end of a command: one line or one JSON object, and the exit code that scripts expect of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command imports: no more than it needs, so that it starts quickly. Modules are counted, not seconds."""
+"""Imports of a command: no more than it needs, so that it starts quickly. Modules are counted, not seconds."""
 
 from __future__ import annotations
 

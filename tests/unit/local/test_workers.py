@@ -1,4 +1,4 @@
-"""When the queue of a LocalExecutor stands still; tests/airflow/test_kills.py lets a real one lose its lock."""
+"""A LocalExecutor's queue that stands still; tests/airflow/test_kills.py lets a real one lose its lock."""
 
 from __future__ import annotations
 

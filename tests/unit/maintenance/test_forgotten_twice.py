@@ -1,4 +1,4 @@
-"""What was forgotten or expired stays so, whatever is damaged and however it is mended: it is kept twice."""
+"""Forgotten and expired events stay gone, whatever is damaged and however it is mended: each is recorded twice."""
 
 from __future__ import annotations
 

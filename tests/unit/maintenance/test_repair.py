@@ -1,4 +1,4 @@
-"""What a repair must not do, and what holds after it; the table of damage is tested by its rows elsewhere."""
+"""Limits of a repair, and the state after it; the table of damage is tested by its rows elsewhere."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_a_piece_comes_out_as_it_went_in(quarantine: Quarantine) -> None:
     assert quarantine.get(entry.key) == entry
     assert list(quarantine.entries()) == [entry]
     assert (entry.size_bytes, entry.index, entry.offset, entry.file) == (len(RAW), 3, 120, "/landing/a.json")
-    assert not entry.kept
+    assert not entry.is_stored
     assert add(quarantine, severity="warning", code="unknown-type").kept
 
 

@@ -1,4 +1,4 @@
-"""What a crash leaves in a content repository: temporary files go after an hour, everything else stays."""
+"""A content repository after a crash: temporary files go after an hour, everything else stays."""
 
 from __future__ import annotations
 

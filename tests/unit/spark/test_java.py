@@ -1,4 +1,4 @@
-"""Which Java is taken, and that the packaged one works the way Spark calls it."""
+"""The choice of Java, and that the packaged one works the way Spark calls it."""
 
 from __future__ import annotations
 

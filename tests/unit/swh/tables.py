@@ -1,4 +1,4 @@
-"""What tests of files of tables share: made-up rows as Spark would leave them, and a file of them."""
+"""Tables for tests: made-up rows as Spark would leave them, and a file of them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def list_nodes(work: Work, graph: Graph) -> None:
     if max(rows_in(from_directories), history.rows) <= work.sizes.arcs_in_arrays:
         folder = work.attempt / "kept"
         of_roots = (folder / "roots", folder / "release_contents")
-        work.kept["reachable"] = make_arrays(work, from_directories, *of_roots, folder / "reachable")
+        work.rows_kept["reachable"] = make_arrays(work, from_directories, *of_roots, folder / "reachable")
     else:
         _level(work, edges, roots.frame, release_contents.frame)
     reachable = work.session.read.schema("node bigint").parquet(url_of(work.attempt / "kept" / "reachable"))
@@ -75,12 +75,12 @@ def _level(work: Work, edges: DataFrame, roots: DataFrame, release_contents: Dat
 
 def directory_arcs(work: Work) -> Arcs:
     """Return the arcs between directories that this step kept, to be joined level by level."""
-    return Arcs(work, work.build.kept(STEP, "directories"), ARCS)
+    return Arcs(work, work.build.intermediate(STEP, "directories"), ARCS)
 
 
 def all_directory_arcs(work: Work) -> DataFrame:
     """Return the same with the column `level`, that of the directory above."""
-    folder = url_of(work.build.kept(STEP, "directories"))
+    folder = url_of(work.build.intermediate(STEP, "directories"))
     return work.session.read.schema(f"{ARCS}, {LEVEL} int").parquet(folder)
 
 

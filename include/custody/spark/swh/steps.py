@@ -115,7 +115,7 @@ def _step_functions(build: Build, graph: Graph) -> Mapping[str, Callable[[Work],
         join_steps.list_contents_in_frontier_directories,
         join_steps.list_revisions_in_origins,
     )
-    others = in_arrays if build.has_kept(NODES_STEP, array_steps.ARRAYS) else by_joins
+    others = in_arrays if build.has_intermediate(NODES_STEP, array_steps.ARRAYS) else by_joins
     return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *others), strict=True)))
 
 

@@ -96,7 +96,7 @@ class Rounds:
         if not units:
             return []
         results: list[_Made] = (
-            self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
+            self.session.sparkContext.parallelize(units, len(units)).map(partial(_result_or_refusal, task)).collect()
         )
         for one in results:
             if isinstance(one, InvalidInputError):
@@ -127,18 +127,18 @@ class Work(Rounds):
     step: str
     sizes: Sizes = field(default_factory=Sizes)
     files: list[WrittenFile] = field(default_factory=list)
-    kept: dict[str, int] = field(default_factory=dict)
+    rows_kept: dict[str, int] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
 
     def keep(self, name: str, frame: DataFrame, *, by: str | None = None) -> Written:
-        """Write something that later steps read, `by` a column into folders."""
+        """Write rows that later steps read, `by` a column into folders."""
         written = self._write(frame, self.attempt / "kept" / name, by)
-        self.kept[name] = written.rows
+        self.rows_kept[name] = written.rows
         return written
 
     def read(self, step: str, name: str) -> DataFrame:
-        """Return what an earlier step kept."""
-        folder = self.build.kept(step, name)
+        """Return the rows that an earlier step keeps for later ones."""
+        folder = self.build.intermediate(step, name)
         return self.session.read.schema(_schema(folder)).parquet(url_of(folder))
 
     def finish(self) -> StepOutput:
@@ -146,14 +146,14 @@ class Work(Rounds):
         output = StepOutput(
             step=self.step,
             files=tuple(self.files),
-            kept=self.kept,
+            kept=self.rows_kept,
             rounds=self.rounds,
             seconds=round(time.monotonic() - self.started, 3),
         )
         return self.build.finish(self.attempt, output)
 
 
-def _told(task: Callable[[_Unit], _Made], unit: _Unit) -> _Made | InvalidInputError:
+def _result_or_refusal(task: Callable[[_Unit], _Made], unit: _Unit) -> _Made | InvalidInputError:
     """Do a task; its own refusal is an answer: to do it again would change nothing."""
     try:
         return task(unit)

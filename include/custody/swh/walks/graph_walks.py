@@ -137,7 +137,7 @@ def expand(
     start, count = 0, _TOPS_FIRST
     while start < len(tops):
         part = tops[start : start + count]
-        result = _Walk(graph, part, barrier).found(with_contents)
+        result = _Walk(graph, part, barrier).walk(with_contents)
         yield result
         rows = max(result.walked, len(result.settled.thing), len(result.contents.thing) if result.contents else 0, 1)
         start += len(part)
@@ -160,7 +160,7 @@ class _Walk:
         self._waiting: list[list[tuple[np.ndarray, ...]]] = [[] for _ in range(len(graph.bounds) - 1)]
         """Of each level the pairs that wait, their depths, the rows above them and the names of the last arcs."""
 
-    def found(self, with_contents: bool) -> WalkResult:
+    def walk(self, with_contents: bool) -> WalkResult:
         graph, span = self._graph, len(self._tops)
         pairs = self._tops.astype(np.int64) * span + np.arange(span)
         none = np.full(span, _START)
