@@ -57,7 +57,9 @@ _COMMIT_ATTEMPTS = 100
 # Keeps the log that opening has to follow small beside the checkpoint; one below 1 MiB is not worth a checkpoint.
 _LOG_FRACTION = 0.5
 _LOG_BYTES_MIN = 1 << 20
+# Answers of a remote store can be lost; one that still gives none after these pauses is down, and the caller decides.
 _READ_BACK_ATTEMPTS = 5
+# Bounds of the random wait between tries, which doubles from the lower one on.
 _PAUSE_SECONDS = 0.0005
 _PAUSE_SECONDS_MAX = 0.5
 _random = SystemRandom()

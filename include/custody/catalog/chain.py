@@ -19,6 +19,7 @@ from custody.errors import CorruptionError, CustodyError, FormatVersionError, No
 
 # Bounds how many objects one turn holds in memory.
 _WIDTH_MAX = 64
+# Each try that fails found the catalog changed; damage, which changes nothing, is reported at the second one.
 _OPEN_ATTEMPTS = 5
 
 

@@ -26,6 +26,7 @@ from custody.store import ObjectStore
 # Part of the format, like the fields of `Claim`: add, never change.
 PREAMBLE = b"CUSTINC\x01"
 KIND_CLAIM = 1
+# Each lost race means that another process has claimed the name; the bound only ends a hopeless try.
 _ATTEMPTS = 100
 
 

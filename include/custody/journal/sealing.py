@@ -137,6 +137,7 @@ def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Calla
     return SealedJournal(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
 
 
+# An end record is a few hundred bytes; the rest leaves room for bytes behind it that a crash or a person added.
 _END_BYTES_MAX = 4096
 
 

@@ -44,6 +44,7 @@ _LOGGER = logging.getLogger("custody.lease")
 # Part of the format, like the fields of `Holder`: add, never change.
 PREAMBLE = b"CUSTLSE\x01"
 KIND_HOLDER = 1
+# Small beside any step, so that a waiting attempt starts soon; a look lists one small folder.
 _POLL_SECONDS = 0.25
 _EPOCHS_KEPT = 2
 """The holder's epoch and the one before it, which says from whom it took over."""
@@ -318,6 +319,7 @@ def take(
             lease = _try_next(fs, folder, writer, attempt, clock, current, floor)
             if lease is not None:
                 return lease
+            # A lost race needs no pause: the winner's epoch is there, and the next look waits for it.
         elif time.monotonic() >= deadline:
             holder = read_holder(fs, current.path)
             raise LockedError(

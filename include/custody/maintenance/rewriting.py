@@ -213,6 +213,7 @@ def remove_folder(workspace: Workspace, folder: Path) -> None:
     # The name goes first: a folder with a shard's name is always whole, and a crash leaves one that says it is going.
     gone = folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
     fs.rename(folder, gone)
+    # Durable before the first removal: else a power loss could bring the old name back, on a folder without some files.
     fs.sync_directory(folder.parent)
     fs.remove_tree(gone)
     fs.sync_directory(folder.parent)

@@ -26,6 +26,7 @@ from custody.workspace import Workspace
 
 # Part of names on disk: with another length a repeated adoption would not find the journals that it moved.
 _DIGEST_DIGITS = 8
+# A writer's name has at most 63 characters; the digest and the hyphen before it take their part.
 _NAME_CHARACTERS = 63 - _DIGEST_DIGITS - 1
 
 

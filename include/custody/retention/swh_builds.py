@@ -80,6 +80,7 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
         if not folder.name.startswith(_REMOVING):
             gone = folder.with_name(f"{_REMOVING}{uuid.uuid4().hex}")
             fs.rename(folder, gone)
+            # Durable before the first removal, or a power loss could bring the old name back on a part of the build.
             fs.sync_directory(folder.parent)
         fs.remove_tree(gone)
         fs.sync_directory(folder.parent)

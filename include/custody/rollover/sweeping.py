@@ -251,4 +251,5 @@ def _is_done(workspace: Workspace, state: CatalogState, manifest: UnitManifest) 
 def _retire(workspace: Workspace, folder: Path) -> None:
     """Take a unit's name away, so that no folder with a unit's name is ever a part of one."""
     workspace.fs.rename(folder, removal_name(folder))
+    # Durable before the first removal, or a power loss could bring the name back on a part of the unit.
     workspace.fs.sync_directory(folder.parent)

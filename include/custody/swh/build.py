@@ -197,6 +197,7 @@ class Build:
 
     def _sync(self, folder: Path) -> None:
         """Make a tree durable that others wrote."""
+        # Files before their folder: a name that survives a power loss then leads to whole content.
         for name in self._fs.list(folder):
             path = folder / name
             if self._fs.is_directory(path):

@@ -130,12 +130,14 @@ def note_history(workspace: Workspace, revisions: list[int]) -> str:
     """Note in the catalog that old transactions are unreadable; their objects stay as they are."""
     named = ", ".join(map(str, revisions))
     note = Note(kind=Note.REPAIRED, text=f"the transactions {named} are damaged or missing", lost_revisions=revisions)
+    # Settled first, as whoever repairs may be the first to read what a process committed that died before it synced.
     workspace.catalog.settle()
     return f"revision {workspace.catalog.commit([CatalogAction(note=note)]).revision}"
 
 
 def write_new_checkpoint(workspace: Workspace) -> str:
     """Write a checkpoint of the newest revision, its table of statistics and the hint."""
+    # A checkpoint must not outlive the transaction that it stands for.
     workspace.catalog.settle()
     return workspace.catalog.write_checkpoint().key
 

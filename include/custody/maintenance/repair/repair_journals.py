@@ -66,6 +66,8 @@ def rename_journal(workspace: Workspace, path: Path) -> str:
     if (journal.header.writer, journal.header.database) != (workspace.writer, workspace.database):
         raise ConflictError(f"{path}: is a journal of writer {journal.header.writer!r}. Move it to where it belongs.")
     first_event_id = journal.header.first_event_id
+    # Under the writer's lock: else a writer that starts could seal the journal, or take the number, between the look
+    # and the rename, which replaces what has the name.
     with workspace.fs.lock(lock_path(workspace.settings.containers, workspace.writer)):
         # The number must be free in both forms, open and sealed: sealing keeps it.
         number = name.number
