@@ -71,15 +71,15 @@ def _columnar(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     columns: dict[str, pa.Array] = {"event_id": ids}
     several = []
     for searched in identifier_fields(ATTRIBUTES):
-        found = searched.values(table)
+        values = searched.values(table)
         if searched.name in SINGLE:
             codes = np.full(table.num_rows, -1, np.int32)
-            codes[found.rows] = found.codes
-            columns[_plain(searched.name)] = found.terms.take(to_arrow(codes, codes < 0))
+            codes[values.rows] = values.codes
+            columns[_plain(searched.name)] = values.terms.take(to_arrow(codes, codes < 0))
         elif searched.name in SEVERAL:
-            names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(found.rows), np.int8)), [searched.name])
-            of = {"field": names.cast(pa.string()), "term": found.terms.take(to_arrow(found.codes))}
-            several.append(pa.table({**of, "event_id": ids.take(to_arrow(found.rows))}))
+            names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(values.rows), np.int8)), [searched.name])
+            of = {"field": names.cast(pa.string()), "term": values.terms.take(to_arrow(values.codes))}
+            several.append(pa.table({**of, "event_id": ids.take(to_arrow(values.rows))}))
     for name in NUMBERS:
         columns[name] = table.column(name).cast(pa.int64())
     return pa.table(columns), pa.concat_tables(several)

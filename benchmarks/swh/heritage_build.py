@@ -79,10 +79,10 @@ def together(steps: Sequence[Step]) -> Step:
     return {"seconds": seconds, "cpu": cpu, "rss": max(step["rss"] for step in steps)}
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(results: Mapping[str, Any]) -> str:
     """Return both side by side, in Markdown: wall and CPU time, thousands of edges a second of each, peak of memory."""
-    ours, theirs = found["custody"], found["heritage"]["building"]
-    compressing = together(list(found["heritage"]["compressing"].values()))
+    ours, theirs = results["custody"], results["heritage"]["building"]
+    compressing = together(list(results["heritage"]["compressing"].values()))
     rows: list[tuple[str, Step | None, Step]] = [("compressing the graph", None, compressing)]
     rows += [(f"`{name}` / `{STEPS[name]}`", step, theirs[STEPS[name]]) for name, step in ours.items()]
     built = together(list(theirs.values()))
@@ -92,7 +92,7 @@ def table(found: Mapping[str, Any]) -> str:
     lines = ["| step | " + " | ".join(f"{who}, {part}" for who in ("custody", "theirs") for part in parts) + " |"]
     lines.append("| --- " * (1 + 2 * len(parts)) + "|")
     for name, *both in rows:
-        cells = [cell for step in both for cell in _cells(step, found["counts"]["edges"])]
+        cells = [cell for step in both for cell in _cells(step, results["counts"]["edges"])]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

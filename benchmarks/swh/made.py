@@ -70,8 +70,8 @@ def hashes_of(ids: np.ndarray) -> np.ndarray:
 def kinds_of(sizes: Sizes, ids: np.ndarray) -> np.ndarray:
     """The type of each id, as text."""
     bounds = np.array([sizes.contents, sizes.directories_end, sizes.revisions_end])
-    found: np.ndarray = np.array(["cnt", "dir", "rev", "ori"])[np.searchsorted(bounds, ids, side="right")]
-    return found
+    values: np.ndarray = np.array(["cnt", "dir", "rev", "ori"])[np.searchsorted(bounds, ids, side="right")]
+    return values
 
 
 def make_database(folder: Path, rows: int, seed: int = 3) -> dict[str, int]:
@@ -166,5 +166,5 @@ def _revisions_in_origins(sizes: Sizes) -> Iterator[dict[str, pa.Array]]:
 
 
 def _revisions(sizes: Sizes, rng: np.random.Generator, count: int) -> np.ndarray:
-    found: np.ndarray = rng.integers(sizes.directories_end, sizes.revisions_end, count)
-    return found
+    values: np.ndarray = rng.integers(sizes.directories_end, sizes.revisions_end, count)
+    return values

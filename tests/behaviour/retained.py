@@ -50,7 +50,7 @@ def pass_of(repository: Repository) -> None:
 
 def ids(repository: Repository) -> list[int]:
     """The ids that are given out, by reading and by searching, which must agree."""
-    listed = [found.event_id for found in repository.events()]
+    listed = [event.event_id for event in repository.events()]
     searched = repository.search("")
     assert searched.total == len(listed)
     assert sorted(stored.event.event_id for stored in searched.events) == listed

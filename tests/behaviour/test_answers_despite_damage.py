@@ -35,9 +35,9 @@ class Made:
     truth: dict[str, Answer]
 
     def files(self, kind: str) -> list[Path]:
-        found = sorted(path for path in self.root.glob(KINDS[kind]) if path.is_file() and path.stat().st_size)
-        assert found, kind
-        return found
+        paths = sorted(path for path in self.root.glob(KINDS[kind]) if path.is_file() and path.stat().st_size)
+        assert paths, kind
+        return paths
 
 
 @pytest.fixture(scope="module")

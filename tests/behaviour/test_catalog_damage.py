@@ -38,8 +38,8 @@ def _two_checkpoints(place: Place) -> Catalog:
 
 def test_a_whole_catalog_has_no_defects(place: Place) -> None:
     _two_checkpoints(place)
-    found = verify(place.catalog(), files=False)
-    assert (found.defects, found.notices, found.revisions, found.checkpoints) == ([], [], 4, 2)
+    report = verify(place.catalog(), files=False)
+    assert (report.defects, report.notices, report.revisions, report.checkpoints) == ([], [], 4, 2)
 
 
 def test_every_byte_of_every_object_counts(place: Place) -> None:
@@ -124,9 +124,9 @@ def test_a_newest_transaction_that_is_gone_without_a_trace_shows_by_an_attestati
     signed = attest(catalog, new_key(), CLOCK)
     place.open().delete(place.objects(ends=".txn")[-1])
     assert place.catalog().load().revision == 2  # the chain cannot tell its end
-    found = verify(place.catalog(), files=False)
-    assert found.defects == []
-    assert len(found.notices) == (1 if place.kind == "local" else 0)  # an empty folder is left on a disk
+    report = verify(place.catalog(), files=False)
+    assert report.defects == []
+    assert len(report.notices) == (1 if place.kind == "local" else 0)  # an empty folder is left on a disk
     assert "revision 3 was attested, the newest is 2" in compare(place.catalog(), signed).defects[0]
 
 

@@ -208,9 +208,9 @@ def test_a_checkpoint_carries_everything_over(place: Place) -> None:
     catalog.checkpoint()
     for key in place.objects(ends=".txn"):
         place.open().delete(key)
-    found = place.catalog().load()
-    assert found == expected
-    assert (found.epoch, list(found.tombstones.values())) == (1, [stone])
+    state = place.catalog().load()
+    assert state == expected
+    assert (state.epoch, list(state.tombstones.values())) == (1, [stone])
 
 
 def test_a_lost_or_damaged_table_of_statistics_costs_nothing_but_time(place: Place) -> None:
@@ -302,8 +302,8 @@ def test_garbage_goes_to_the_trash_then_for_good_and_what_is_needed_stays(place:
     catalog.commit([remove(_log(1))])  # still needed by revision 1
     assert collect_garbage(catalog, clock, dry_run=True).moved == [_log(2), _log(4)]
     assert store.head(f"main/provenance/{_log(2)}") is not None
-    made = collect_garbage(catalog, clock)
-    assert (made.moved, made.young, made.unknown) == ([_log(2), _log(4)], [_log(3)], ["data/notes.txt"])
+    garbage = collect_garbage(catalog, clock)
+    assert (garbage.moved, garbage.young, garbage.unknown) == ([_log(2), _log(4)], [_log(3)], ["data/notes.txt"])
     assert store.head(f"main/provenance/{_log(2)}") is None
     assert catalog.at(1).files.keys() == {_log(0), _log(1)}
     catalog.commit([add(_log(4), 4)])  # a writer that was slower than the threshold

@@ -117,12 +117,12 @@ _SEGMENTS: dict[tuple[IndexedFields, tuple[bytes, ...]], tuple[Manifest, dict[st
 def copied_segment(
     fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields, memory_bytes: int
 ) -> Manifest:
-    found = list(tables)
-    key = indexed, tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())
+    chunks = list(tables)
+    key = indexed, tuple(batch.serialize().to_pybytes() for table in chunks for batch in table.to_batches())
     if key not in _SEGMENTS:
         scratch = MemoryFileSystem()
         scratch.make_directory(folder)
-        made = write_segment(scratch, folder, found, indexed, memory_bytes)
+        made = write_segment(scratch, folder, chunks, indexed, memory_bytes)
         _SEGMENTS[key] = made, {name: scratch.read(folder / name) for name in scratch.list(folder)}
     made, files = _SEGMENTS[key]
     for name, data in files.items():
@@ -134,16 +134,16 @@ def copied_segment(
 
 def check_events(fs: FileSystem, promises: Promises) -> None:
     """Every acknowledged event once, in order, as it was; nothing else but what was tried."""
-    found = list(repository(fs).events(0, EVERYTHING))
-    ids = [item.event_id for item in found]
+    events = list(repository(fs).events(0, EVERYTHING))
+    ids = [item.event_id for item in events]
     assert all(first < second for first, second in pairwise(ids)), f"ids do not go up: {ids}"
-    by_id = dict(zip(ids, found, strict=True))
+    by_id = dict(zip(ids, events, strict=True))
     for event_id, acknowledged in promises.acknowledged.items():
         assert event_id in by_id, f"acknowledged event {event_id} is lost; there are {ids}"
         assert by_id[event_id] == acknowledged, f"event {event_id} is not what was appended"
-    numbers = [int(item.flowfile_uuid[-12:]) for item in found]
+    numbers = [int(item.flowfile_uuid[-12:]) for item in events]
     assert len(set(numbers)) == len(numbers), f"events are there twice: {numbers}"
-    for number, item in zip(numbers, found, strict=True):
+    for number, item in zip(numbers, events, strict=True):
         assert number < promises.tried, f"event {item.event_id} was never appended"
         assert item == event(number, event_id=item.event_id), f"event {item.event_id} is not what was appended"
 

@@ -115,9 +115,9 @@ def test_every_key_of_nifis_json_is_in_the_table_with_its_field() -> None:
 
 def test_every_reason_to_reject_or_to_warn_is_in_the_table() -> None:
     rooms = [ROOT / "include/custody" / room for room in ("capture", "model", "ingest", "repository")]
-    found = {code for room in rooms for path in room.glob("*.py") for code in CODES.findall(path.read_text())}
+    codes = {code for room in rooms for path in room.glob("*.py") for code in CODES.findall(path.read_text())}
     rows = table(read("sources.md"), "code | severity")
-    assert {row[0] for row in rows} == found
+    assert {row[0] for row in rows} == codes
     assert {row[1] for row in rows} == {"error", "warning"}
 
 

@@ -298,7 +298,7 @@ def test_a_batch_of_the_sink_is_brought_to_its_end(golden: Path, tmp_path: Path)
     with Sink.open(FS, folder, root, ManualClock(1), SUNK) as sink:
         assert sink.cursors == {"main": 4}
         assert {place: list(names) for place, names in sink.columns.items()} == EXPECTED["ngsi"]["columns"]
-    found = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.txt")}
-    assert found == EXPECTED["ngsi"]["files"]
+    text_by_file = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.txt")}
+    assert text_by_file == EXPECTED["ngsi"]["files"]
     left = msgspec.json.decode((folder / "sink/ngsi/left/00000000000000000000.json").read_bytes())
     assert [item["event_id"] for item in left] == EXPECTED["ngsi"]["left"]

@@ -82,8 +82,8 @@ def test_columns_are_known_by_the_log_and_the_journals(newer: Repository) -> Non
 @pytest.mark.parametrize("level", Level)
 def test_verify_finds_it_whole_and_takes_note(newer: Repository, level: Level) -> None:
     workspaces, fs = newer.workspaces(), newer.workspace().fs
-    found = verify_repository(workspaces, newer.settings, fs, level).findings
-    assert [item.kind for item in found] == ["log-newer"]
+    findings = verify_repository(workspaces, newer.settings, fs, level).findings
+    assert [item.kind for item in findings] == ["log-newer"]
 
 
 def test_what_would_lose_the_column_is_refused_and_the_rest_of_a_pass_is_done(newer: Repository) -> None:

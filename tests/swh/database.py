@@ -65,8 +65,8 @@ def write_database(folder: Path, reference: Reference, *, group_rows: int = 8) -
             arrays = [pa.array([row[place] for row in part], _kind(column)) for place, column in enumerate(names)]
             source, target = folder / f"{name}.source", folder / name / f"{number:05}.parquet"
             pq.write_table(pa.table(arrays, names=names), source)
-            made = write_table_file(PosixFileSystem(), spec, [source], target, group_rows=group_rows)
-            found[name] += [] if made is None else [made]
+            written = write_table_file(PosixFileSystem(), spec, [source], target, group_rows=group_rows)
+            found[name] += [] if written is None else [written]
             source.unlink()
     return found
 

@@ -59,8 +59,8 @@ def test_every_content_and_directory_is_first_where_the_reference_says(
     assert database.whereis_many([place.swhid for place in expected.values()]) == list(expected.values())
     holding, origins = reference.holding(), first_origins(reference)
     for content in reference.graph.of("cnt"):
-        found = database.occurrences(swhid(reference, content))
-        assert [(one.author_date, one.anchor, one.origin) for one in found] == [
+        occurrences = database.occurrences(swhid(reference, content))
+        assert [(one.author_date, one.anchor, one.origin) for one in occurrences] == [
             (date, swhid(reference, revrel), origins.get(revrel)) for date, revrel in holding.get(content, [])
         ]
 

@@ -46,13 +46,13 @@ def test_a_file_is_found_by_each_id_in_its_range_and_by_no_other(ranges: set[tup
     files = [_file(first, first + more) for first, more in sorted(ranges)]
     old, new = files[: len(files) - fresh], files[max(0, len(files) - fresh) :]
     base = FileMap.undecoded([file.path for file in old], [file.SerializeToString() for file in old])
-    found = base.changed({file.path: file for file in new})
+    changed = base.changed({file.path: file for file in new})
     for event_id in range(75):
         holding = {file.path for file in files if file.first_event_id <= event_id <= file.last_event_id}
-        one = found.file_of(event_id)
+        one = changed.file_of(event_id)
         assert (one is None) == (not holding)
         assert one is None or one.path in holding
-    gone = found.changed({file.path: REMOVED for file in files})
+    gone = changed.changed({file.path: REMOVED for file in files})
     assert all(gone.file_of(event_id) is None for event_id in range(75))
 
 

@@ -99,11 +99,11 @@ def test_checkpoints_prune_and_garbage_from_the_command_line(root: Path) -> None
     assert "kept" in plan["reason"]
     stray = root / "store/main/provenance/data/2026-03-01/events/00000000000000000099.parquet"
     stray.write_bytes(b"leftover")
-    found = document(root, "catalog", "gc", "--older-than", "0ms", "--yes")
-    assert found["moved"] == ["data/2026-03-01/events/00000000000000000099.parquet"]
+    report = document(root, "catalog", "gc", "--older-than", "0ms", "--yes")
+    assert report["moved"] == ["data/2026-03-01/events/00000000000000000099.parquet"]
     assert not stray.exists()
-    found = document(root, "catalog", "gc", "--keep-trash", "0ms", "--yes")
-    assert (found["moved"], len(found["deleted"])) == ([], 1)
+    report = document(root, "catalog", "gc", "--keep-trash", "0ms", "--yes")
+    assert (report["moved"], len(report["deleted"])) == ([], 1)
     assert document(root, "verify")[0]["defects"] == []
 
 
@@ -133,10 +133,10 @@ def test_a_changed_table_of_contents_and_a_changed_footer_are_found(root: Path) 
 
 def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_path: Path) -> None:
     key, head = tmp_path / "auditor.pem", tmp_path / "head.json"
-    made = run(root, "attest", "--new-key", key)
-    public = json.loads(made.stdout)["public_key"]
-    assert public in made.stderr
-    head.write_text(made.stdout)
+    result = run(root, "attest", "--new-key", key)
+    public = json.loads(result.stdout)["public_key"]
+    assert public in result.stderr
+    head.write_text(result.stdout)
     assert document(root, "verify", "--against", head, "--key", public)[0]["attested_revision"] == 1
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert run(root, "attest", "--new-key", key).exit_code == 11  # a key is never overwritten
@@ -168,9 +168,9 @@ def test_a_repository_goes_on_after_its_catalog_was_lost_and_rebuilt(root: Path)
     assert (refused.exit_code, "--accept-loss" in refused.output) == (15, True), (
         "no copy of what was forgotten is there"
     )
-    made = document(root, "catalog", "rebuild", "--hashes", "--yes", "--accept-loss")
-    assert (made["files"], made["events"], made["skipped"], made["set_aside"]) == (2, 5, [], "")
-    assert any("removals" in text for text in made["lost"])
+    report = document(root, "catalog", "rebuild", "--hashes", "--yes", "--accept-loss")
+    assert (report["files"], report["events"], report["skipped"], report["set_aside"]) == (2, 5, [], "")
+    assert any("removals" in text for text in report["lost"])
     assert json.loads(run(root, "search", "*", "--json").stdout.splitlines()[0]) == before
     assert document(root, "verify")[0]["defects"] == []
 
@@ -226,8 +226,8 @@ def test_a_wipe_says_what_goes_and_needs_the_name_of_the_catalog(root: Path) -> 
 def test_a_dump_tells_the_length_of_footers_unless_it_is_asked_for_them(root: Path) -> None:
     short, whole = run(root, "catalog", "dump").stdout, run(root, "catalog", "dump", "--footers").stdout
     assert len(short) < len(whole) / 2
-    found = [json.loads(line) for line in short.splitlines()]
-    actions = [action for item in found for action in item["message"].get("actions", [])]
+    objects = [json.loads(line) for line in short.splitlines()]
+    actions = [action for item in objects for action in item["message"].get("actions", [])]
     files = [action["add_file"] for action in actions if "add_file" in action]
-    files += [file for item in found for file in item["message"].get("live_files", [])]
+    files += [file for item in objects for file in item["message"].get("live_files", [])]
     assert [file["footer"].endswith(" bytes") for file in files if "footer" in file] == [True, True]

@@ -117,8 +117,8 @@ def test_repair_prints_first_and_acts_only_when_asked(sample: Sample) -> None:
 
 def test_what_is_lost_is_given_up_only_when_that_is_accepted(sample: Sample) -> None:
     sample.logs()[0].unlink()
-    kept = document(sample, "repair", "--yes", code=20)
-    assert [(item["what"], item["accept_loss"], item["outcome"]) for item in kept["actions"]] == [
+    report = document(sample, "repair", "--yes", code=20)
+    assert [(item["what"], item["accept_loss"], item["outcome"]) for item in report["actions"]] == [
         ("give-up-log", True, None)
     ]
     assert "needs --accept-loss" in run(sample, "repair", "--yes", code=20).stdout
@@ -129,8 +129,8 @@ def test_an_action_that_fails_is_said_and_ends_with_1(sample: Sample) -> None:
     shutil.copy(sample.logs()[0].with_suffix(".toc"), sample.logs()[1].with_suffix(".toc"))
     with sample.repository().writer():  # who lives holds the lock
         flip(sample.root / "disk1/main/STATE", 40)
-        found = document(sample, "repair", "--yes", code=1)
-    errors = {item["what"]: item["error"] for item in found["actions"]}
+        report = document(sample, "repair", "--yes", code=1)
+    errors = {item["what"]: item["error"] for item in report["actions"]}
     assert errors["rewrite-toc"] is None
     assert "lock" in errors["restore-state"].lower() or "held" in errors["restore-state"].lower()
 
@@ -140,9 +140,9 @@ def test_the_scrub_and_what_it_knows(sample: Sample) -> None:
     assert document(sample, "status")["scrub"] is None
     run(sample, "scrub", "--bytes", "1")
     flip(sample.logs()[1], 2000)
-    found = document(sample, "scrub", "--all", code=20)
-    assert [item["kind"] for item in found["findings"]] == ["log-damaged"]
-    assert document(sample, "verify", "--last", code=20)["findings"] == found["findings"]
+    report = document(sample, "scrub", "--all", code=20)
+    assert [item["kind"] for item in report["findings"]] == ["log-damaged"]
+    assert document(sample, "verify", "--last", code=20)["findings"] == report["findings"]
     status = document(sample, "status")["scrub"]
     assert (status["damaged"], status["is_behind"], status["round"]) == (1, False, 1)
     assert "last scrub" in run(sample, "status").stdout

@@ -22,7 +22,7 @@ SHIPPED = shipped_cases()
 
 
 def test_the_shipped_cases_come_out_as_they_say() -> None:
-    failed = [(found.id, found.differences) for found in check_cases(SHIPPED) if not found.is_passed]
+    failed = [(outcome.id, outcome.differences) for outcome in check_cases(SHIPPED) if not outcome.is_passed]
     assert failed == []
     assert len(SHIPPED) >= 100
 
@@ -64,8 +64,8 @@ def test_each_expectation_of_each_shipped_case_can_fail() -> None:
 def test_where_nothing_is_expected_something_is_noticed() -> None:
     stored = run(next(case for case in SHIPPED if case.id == "REQ-01"))
     assert list(differences({"files": []}, stored))
-    made = run(next(case for case in SHIPPED if case.id == "HIV-01"))
-    assert list(differences({"hive": []}, made))
+    result = run(next(case for case in SHIPPED if case.id == "HIV-01"))
+    assert list(differences({"hive": []}, result))
 
 
 def test_every_parameter_is_in_a_shipped_case() -> None:

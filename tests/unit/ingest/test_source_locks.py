@@ -201,8 +201,8 @@ def test_events_that_another_process_stored_survive_power_loss(tmp_path: Path, m
         unsynced.append([stored])
         assert work.file(same, node=ONE).repeated == 1
         after = Repository(settings, fs.crashed(mode, 1), ManualClock(1_772_409_600_000))
-    found = unnumbered(item.event for item in after.search("event_type:SEND").events)
-    assert found == [stored]
+    events = unnumbered(item.event for item in after.search("event_type:SEND").events)
+    assert events == [stored]
     unsynced.close()
 
 

@@ -248,9 +248,9 @@ def test_a_real_disk_that_is_full_is_used_again_when_room_was_made(small_disk: P
         made = event(number + 1)
         told[append_until_it_works(writer, made)] = made
         assert disk_status(PosixFileSystem(), root).state in ("ok", "full")
-    found = {item.event_id: item for item in stored([root])}
+    by_id = {item.event_id: item for item in stored([root])}
     assert len(told) > 50
-    assert {number: found[number].flowfile_uuid for number in told} == {n: e.flowfile_uuid for n, e in told.items()}
+    assert {number: by_id[number].flowfile_uuid for number in told} == {n: e.flowfile_uuid for n, e in told.items()}
 
 
 def test_a_real_disk_that_is_mounted_read_only_is_left_out_until_it_is_writable(

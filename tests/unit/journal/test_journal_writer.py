@@ -64,9 +64,9 @@ def test_ids_go_up_by_one_over_seals_and_reopening(repository: Repository) -> No
             writer.seal()
             given += writer.append([event(start + 4 + n) for n in range(6)])
     assert given == list(range(30))
-    found = list(repository.events())
-    assert [item.event_id for item in found] == given
-    assert unnumbered(found) == [event(n) for n in range(30)]
+    events = list(repository.events())
+    assert [item.event_id for item in events] == given
+    assert unnumbered(events) == [event(n) for n in range(30)]
 
 
 def test_ids_never_go_down(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_groups_go_round_the_containers_and_none_is_missed(tmp_path: Path) -> No
         for number in range(5):
             writer.append([event(number)])
             writer.seal()
-    found = groups(PosixFileSystem(), containers, "main")
-    assert [group.first_event_id for group in found] == [0, 1, 2, 3, 4]
-    assert {path.parents[2].name for group in found for path in group.sealed} == {"disk1", "disk2"}
+    pending = groups(PosixFileSystem(), containers, "main")
+    assert [group.first_event_id for group in pending] == [0, 1, 2, 3, 4]
+    assert {path.parents[2].name for group in pending for path in group.sealed} == {"disk1", "disk2"}
     assert writers(PosixFileSystem(), containers) == ["main"]
     assert stored(containers) == numbered([event(n) for n in range(5)])
 

@@ -143,8 +143,8 @@ def test_sealing_by_age_stops_nobody_and_loses_nothing(tmp_path: Path) -> None:
         def work(thread: int) -> None:
             number = 0
             while ages.is_alive():
-                made = [event(thread * 100_000 + number)]
-                told.add(writer.append(made), made)
+                events = [event(thread * 100_000 + number)]
+                told.add(writer.append(events), events)
                 number += 1
 
         in_threads(8, work)
@@ -229,8 +229,8 @@ def test_closing_while_others_append_keeps_what_they_were_told(tmp_path: Path, d
         number = 0
         with pytest.raises(ClosedError, match="is closed"):
             while True:
-                made = [event(thread * 100_000 + number)]
-                told.add(writer.append(made), made)
+                events = [event(thread * 100_000 + number)]
+                told.add(writer.append(events), events)
                 number += 1
 
     in_threads(8, work)

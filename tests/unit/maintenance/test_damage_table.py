@@ -276,7 +276,7 @@ CASES: dict[str, Case] = {
 
 
 def _kinds(sample: Sample, level: Level) -> set[str]:
-    return {found.kind for found in sample.verify(level).findings}
+    return {finding.kind for finding in sample.verify(level).findings}
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -56,16 +56,16 @@ def test_children_and_changed_contents_are_read_and_verify_finds_nothing(reposit
 @pytest.fixture(params=["journal", "log"])
 def inherited(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
     """A repository as older releases left it: a child states its parent's digest, a part that of the whole."""
-    made = Repository.create(tmp_path / "repository")
-    with made.writer() as writer:
+    created = Repository.create(tmp_path / "repository")
+    with created.writer() as writer:
         parent, child = writer.content.put(b"parent's content"), writer.content.put(b"child's")
         part = StoredContent(msgspec.structs.replace(parent.claim, offset=(parent.claim.offset or 0) + 2, size=3), "")
         writer.append([told(0, parent, parent.sha256), told(1, child, parent.sha256), told(2, part, parent.sha256)])
         later = {"previous_content_claim": child.claim, "previous_attributes": {DIGEST_ATTRIBUTE: parent.sha256}}
         writer.append([event(3, **later), event(4, **later)])
     if request.param == "log":
-        run_steps(made.settings)
-    return made
+        run_steps(created.settings)
+    return created
 
 
 def test_an_inherited_digest_is_named_with_event_and_content_and_costs_nothing(inherited: Repository) -> None:

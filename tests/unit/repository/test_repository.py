@@ -145,9 +145,9 @@ def test_a_live_log_that_is_lost_is_damage_and_not_an_empty_answer(mixed: Reposi
         [notice] = notices
         assert log.name in notice
         assert "events 60 to 99 are lost" in notice
-    found = mixed.get_many([0, 59, 150])
-    assert found == [numbered(EVENTS)[n] for n in (0, 59, 150)]
-    assert found.notices == ()
+    events = mixed.get_many([0, 59, 150])
+    assert events == [numbered(EVENTS)[n] for n in (0, 59, 150)]
+    assert events.notices == ()
 
 
 def test_a_lost_shard_is_named_and_its_logs_answer(mixed: Repository) -> None:
@@ -172,11 +172,11 @@ def test_lineage_is_whole_or_says_that_it_was_cut(live: Repository) -> None:
         if wider <= connected:
             break
         connected |= wider
-    found = live.lineage([join.flowfile_uuid])
-    assert found.is_complete
-    assert found.events == len(related) > 10
-    assert set(found.nodes) == connected
-    assert sorted(item.event_id for node in found.nodes.values() for item in node.events) == sorted(
+    graph = live.lineage([join.flowfile_uuid])
+    assert graph.is_complete
+    assert graph.events == len(related) > 10
+    assert set(graph.nodes) == connected
+    assert sorted(item.event_id for node in graph.nodes.values() for item in node.events) == sorted(
         item.event_id for item in related
     )
 
@@ -197,9 +197,9 @@ def test_lineage_goes_over_the_writers_of_a_cluster(repository: Repository) -> N
     fork = event(1, event_type="FORK", flowfile_uuid="parent", parent_uuids=("parent",), child_uuids=("child",))
     dropped = event(2, event_type="DROP", flowfile_uuid="child")
     opened = with_writers(repository, {"one": [made, fork], "two": [dropped]})
-    found = opened.lineage(["child"])
-    assert {uuid: node.writers for uuid, node in found.nodes.items()} == {"parent": ("one", "one"), "child": ("two",)}
-    assert found.events == 3
+    graph = opened.lineage(["child"])
+    assert {uuid: node.writers for uuid, node in graph.nodes.items()} == {"parent": ("one", "one"), "child": ("two",)}
+    assert graph.events == 3
     tree = CliRunner().invoke(cli, ["--repository", str(opened.settings.root), "lineage", "child"]).stdout
     assert "event 1 of one" in tree
     assert "event 0 of two" in tree
