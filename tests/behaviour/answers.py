@@ -145,9 +145,9 @@ def together(writer: str) -> Question:
 
 def streamed(writer: str, *, between: bool) -> Question:
     def ask(repository: Repository) -> Answer:
-        found = repository.events_between(0, 1 << 60, writer) if between else repository.events(5, 1000, writer)
-        items = tuple((writer, item) for item in found)
-        return Answer(items, {}, 0, found.notices)
+        events = repository.events_between(0, 1 << 60, writer) if between else repository.events(5, 1000, writer)
+        items = tuple((writer, item) for item in events)
+        return Answer(items, {}, 0, events.notices)
 
     return ask
 

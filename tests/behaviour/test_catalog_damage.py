@@ -168,10 +168,10 @@ def test_an_attestation_of_a_pruned_revision_still_proves_something(place: Place
         catalog.commit([add(f"file-{number}")])
         catalog.checkpoint()
     prune(catalog, 2)
-    made = compare(place.catalog(), signed)
-    assert made.defects == ()
-    assert "the same catalog" in made.proven[0]
-    assert "revision 0 was pruned" in made.unproven[0]
+    comparison = compare(place.catalog(), signed)
+    assert comparison.defects == ()
+    assert "the same catalog" in comparison.proven[0]
+    assert "revision 0 was pruned" in comparison.unproven[0]
     assert _defects(place) == []
 
 

@@ -104,15 +104,15 @@ def test_forgotten_events_leave_the_logs_and_the_others_stay(
     repository: Repository, meant: EventSelection, gone: set[int]
 ) -> None:
     opened = begun(repository, 4, 4, 4)
-    kept = [event for event in opened.events() if event.event_id not in gone]
+    remaining = [event for event in opened.events() if event.event_id not in gone]
     opened.forget(meant, "asked for")
     reports = opened.compact()
     assert sum(report.erased for report in reports) == len(gone)
     assert sum(report.tombstones_removed for report in reports) == 1
     assert [report.error for report in reports if report.error] == []
-    assert sum(rows for _, _, rows in live(opened)) == len(kept)
-    assert ids_everywhere(opened) == [event.event_id for event in kept]
-    assert list(Repository.open(opened.settings.root).events()) == kept
+    assert sum(rows for _, _, rows in live(opened)) == len(remaining)
+    assert ids_everywhere(opened) == [event.event_id for event in remaining]
+    assert list(Repository.open(opened.settings.root).events()) == remaining
     stones = opened.workspace().catalog.load().tombstones.values()
     assert all(is_remnant(stone) for stone in stones)
     assert opened.compact() == []

@@ -70,9 +70,9 @@ def test_a_pass_that_is_killed_anywhere_is_finished_by_the_next(repository: Repo
         assert list(repository.events(count=1000)) == before
     run_steps(repository.settings)
     assert list(repository.events(count=1000)) == before
-    found = repository.search("", limit=1000)
-    assert [stored.event for stored in found.events] == before[::-1]
-    assert found.notices == ()
+    result = repository.search("", limit=1000)
+    assert [stored.event for stored in result.events] == before[::-1]
+    assert result.notices == ()
     assert not any(name.endswith((".sealed", ".journal", ".arrow")) for name in files_below(repository.settings.root))
 
 

@@ -32,9 +32,11 @@ EVENTS = 400
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Of a repository on two disks, both of which know the writer."""
-    found = Settings.model_validate({"root": tmp_path / "repository", "repository": {"containers": ["disk1", "disk2"]}})
-    with Repository(found).writer():
-        return found
+    loaded = Settings.model_validate(
+        {"root": tmp_path / "repository", "repository": {"containers": ["disk1", "disk2"]}}
+    )
+    with Repository(loaded).writer():
+        return loaded
 
 
 def ids(settings: Settings) -> list[int]:

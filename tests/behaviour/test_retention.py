@@ -104,7 +104,7 @@ def test_a_reader_that_began_before_the_mark_reads_on(root: Path) -> None:
     begun = iter(reader.events())
     first = next(begun)
     opened.apply_retention()
-    assert [first.event_id, *(found.event_id for found in begun)] == list(range(15))
+    assert [first.event_id, *(event.event_id for event in begun)] == list(range(15))
 
 
 def test_the_oldest_logs_go_until_the_lower_mark_is_reached(root: Path) -> None:

@@ -64,8 +64,8 @@ def forget_incarnations(repository: Repository) -> None:
     """Leave containers and journals as a custody did that knew no incarnations."""
     for root in repository.settings.containers:
         for state in root.glob("*/STATE"):
-            made = decode_state(state.read_bytes(), state)
-            state.write_bytes(encode_state(msgspec.structs.replace(made, incarnation="")))
+            decoded = decode_state(state.read_bytes(), state)
+            state.write_bytes(encode_state(msgspec.structs.replace(decoded, incarnation="")))
         for path in root.glob("*/journals/*"):
             data = path.read_bytes()
             head = next(frames(data, 8))
@@ -149,11 +149,11 @@ def test_of_two_that_race_for_the_name_one_wins(machines: tuple[Repository, Repo
 
     def late(self: Incarnations, known: object) -> object:
         nonlocal raced
-        found = check(self, known)  # type: ignore[arg-type]
-        if found is None and not raced:
+        claim = check(self, known)  # type: ignore[arg-type]
+        if claim is None and not raced:
             raced = True
             append(other, events(10))  # between the look and the claim
-        return found
+        return claim
 
     with patch.object(Incarnations, "check", late), pytest.raises(ConfigurationError, match="another incarnation"):
         append(one, events(0))

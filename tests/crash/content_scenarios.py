@@ -101,8 +101,8 @@ class Dropping(StoreScenario):
             for number in (OLD, HELD):
                 body = bytes([number]) * 5000
                 told = with_content(event(number), writer.content.put(body))
-                [found] = writer.append([msgspec.structs.replace(told, previous_content_claim=shared.claim)])
-                self._contents.contents[found] = body
+                [event_id] = writer.append([msgspec.structs.replace(told, previous_content_claim=shared.claim)])
+                self._contents.contents[event_id] = body
                 self._contents.bodies.append(body)
                 writer.seal()
                 run_pass(disk, settings=LIMITED)

@@ -122,14 +122,14 @@ def copied_segment(
     if key not in _SEGMENTS:
         scratch = MemoryFileSystem()
         scratch.make_directory(folder)
-        made = write_segment(scratch, folder, chunks, indexed, memory_bytes)
-        _SEGMENTS[key] = made, {name: scratch.read(folder / name) for name in scratch.list(folder)}
-    made, files = _SEGMENTS[key]
+        segment = write_segment(scratch, folder, chunks, indexed, memory_bytes)
+        _SEGMENTS[key] = segment, {name: scratch.read(folder / name) for name in scratch.list(folder)}
+    segment, files = _SEGMENTS[key]
     for name, data in files.items():
         with fs.create(folder / name) as file:
             file.write(data)
             file.sync()
-    return made
+    return segment
 
 
 def check_events(fs: FileSystem, promises: Promises) -> None:

@@ -133,10 +133,12 @@ class Persisting(Scenario[Done]):
 
     def _files(self, fs: FileSystem) -> dict[str, bytes]:
         def below(folder: Path) -> dict[str, bytes]:
-            found: dict[str, bytes] = {}
+            content_by_path: dict[str, bytes] = {}
             for name in fs.list(folder):
                 path = folder / name
-                found |= below(path) if fs.is_directory(path) else {str(path).removeprefix(str(FILES)): fs.read(path)}
-            return found
+                content_by_path |= (
+                    below(path) if fs.is_directory(path) else {str(path).removeprefix(str(FILES)): fs.read(path)}
+                )
+            return content_by_path
 
         return {_BATCH.sub(r"\1", path): data for path, data in below(FILES).items()}

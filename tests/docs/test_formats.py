@@ -174,9 +174,9 @@ def test_the_example_of_a_claim_is_one() -> None:
 
 def test_the_example_of_a_scrub_is_what_the_code_writes() -> None:
     current = scrub.ScrubRound(started_ms=1_772_409_600_000, pieces=1, bytes=400)
-    made = scrub.ScrubState(current=current, after="/7/", last_run_ms=1_772_409_600_000)
-    assert scrub.encode_scrub(made) == _example("scrub", "file")
-    assert scrub.decode_scrub(_example("scrub", "file"), "scrub") == made
+    state = scrub.ScrubState(current=current, after="/7/", last_run_ms=1_772_409_600_000)
+    assert scrub.encode_scrub(state) == _example("scrub", "file")
+    assert scrub.decode_scrub(_example("scrub", "file"), "scrub") == state
 
 
 def test_the_fields_of_a_block_lie_where_the_table_says() -> None:
@@ -267,11 +267,11 @@ def test_the_example_of_an_index_of_keys_is_what_the_code_writes_and_reads(tmp_p
     shown = KeyIndex.of(keys, columns, firsts, places, b"\x11" * 32)
     assert shown.encode() == _example("swh-index", "file")
     (tmp_path / "0.ef").write_bytes(_example("swh-index", "file"))
-    found = read_index(FS, tmp_path / "0.ef")
-    found.check()
-    assert (found.keys.numbers() + np.uint64(found.first)).tolist() == [5, 9, 1000, 1001]
-    assert found.pages.of_keys(np.array([1001], np.uint64)) == [1]
-    assert [found.pages.places(page) for page in (0, 1)] == places.tolist()
+    index = read_index(FS, tmp_path / "0.ef")
+    index.check()
+    assert (index.keys.numbers() + np.uint64(index.first)).tolist() == [5, 9, 1000, 1001]
+    assert index.pages.of_keys(np.array([1001], np.uint64)) == [1]
+    assert [index.pages.places(page) for page in (0, 1)] == places.tolist()
 
 
 def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:

@@ -233,14 +233,14 @@ def test_a_shard_finds_the_events_of_its_log(golden: Path, number: int) -> None:
 
 @pytest.mark.parametrize("text", EXPECTED["searches"])
 def test_a_search_of_the_whole_repository_finds_what_it_must(golden: Path, text: str) -> None:
-    found = Repository.open(golden).search(text)
-    assert sorted((stored.event.event_id for stored in found.events), reverse=True) == EXPECTED["searches"][text]
-    assert found.total == len(EXPECTED["searches"][text])
+    result = Repository.open(golden).search(text)
+    assert sorted((stored.event.event_id for stored in result.events), reverse=True) == EXPECTED["searches"][text]
+    assert result.total == len(EXPECTED["searches"][text])
 
 
 def test_the_whole_repository_gives_every_event_once(golden: Path) -> None:
-    found: list[Event] = list(Repository.open(golden).events())
-    assert found == EVENTS
+    events: list[Event] = list(Repository.open(golden).events())
+    assert events == EVENTS
 
 
 def test_the_repository_waits_for_its_sweep_and_its_recovery(golden: Path) -> None:
@@ -263,10 +263,10 @@ def test_a_quarantine_entry_says_why_and_keeps_the_piece(golden: Path) -> None:
 
 def test_a_provenance_table_gives_its_rows_by_key(golden: Path) -> None:
     table = IndexedTable(FS, TABLES[CONTENTS_IN_REVISIONS], {golden / SWH / "00000.parquet": None})
-    found = table.rows(np.array([1000, 4, 3], np.uint64))
-    assert found.column("revrel").to_pylist() == [70, 71, 71]
-    assert found.column("path").to_pylist() == [b"a", b"a-b/c", b"z"]
-    assert [date.timestamp() for date in found.column("revrel_author_date").to_pylist()] == [-5, 0, 4]
+    rows = table.rows(np.array([1000, 4, 3], np.uint64))
+    assert rows.column("revrel").to_pylist() == [70, 71, 71]
+    assert rows.column("path").to_pylist() == [b"a", b"a-b/c", b"z"]
+    assert [date.timestamp() for date in rows.column("revrel_author_date").to_pylist()] == [-5, 0, 4]
     assert table.rows(np.array([9], np.uint64), ["revrel"]).column("revrel").to_pylist() == [72, 73]
 
 

@@ -74,9 +74,9 @@ def test_columns_are_known_by_the_log_and_the_journals(newer: Repository) -> Non
     assert log.read().schema.equals(EVENT_SCHEMA)
     assert log.read(["file_size", "event_id"]).to_pydict() == {"event_id": [0, 1, 2], "file_size": [0, 1, 2]}
     for journal in newer.settings.root.rglob("*.sealed"):
-        found = JournalFile.read(fs, journal)
-        assert found.unknown_columns == ("weather",)
-        assert found.table().schema.equals(EVENT_SCHEMA)
+        contents = JournalFile.read(fs, journal)
+        assert contents.unknown_columns == ("weather",)
+        assert contents.table().schema.equals(EVENT_SCHEMA)
 
 
 @pytest.mark.parametrize("level", Level)

@@ -102,5 +102,5 @@ def test_a_damaged_content_has_no_identifier(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     content.path.write_bytes(data)
     with pytest.raises(CorruptionError):
-        found: Swhid = content_swhid(repository.content(stored))
-        raise AssertionError(f"the damage was not noticed: {found}")
+        identifier: Swhid = content_swhid(repository.content(stored))
+        raise AssertionError(f"the damage was not noticed: {identifier}")

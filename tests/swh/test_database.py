@@ -21,20 +21,20 @@ def first_origins(reference: Reference) -> dict[int, str]:
     origins: dict[int, list[int]] = defaultdict(list)
     for revrel, origin in reference.revisions_in_origins():
         origins[revrel].append(origin)  # type: ignore[index,arg-type]
-    return {revrel: f"https://example.org/{min(found)}" for revrel, found in origins.items()}
+    return {revrel: f"https://example.org/{min(numbers)}" for revrel, numbers in origins.items()}
 
 
 def expected_first(reference: Reference) -> dict[int, Whereabouts]:
     holding, origins = reference.holding(), first_origins(reference)
-    found = {}
+    first = {}
     for node in reference.graph.of("cnt", "dir"):
         asked = swhid(reference, node)
         if node in holding:
             date, revrel = holding[node][0]
-            found[node] = Whereabouts(asked, True, swhid(reference, revrel), date, origins.get(revrel))
+            first[node] = Whereabouts(asked, True, swhid(reference, revrel), date, origins.get(revrel))
         else:
-            found[node] = Whereabouts(asked, is_known=True)
-    return found
+            first[node] = Whereabouts(asked, is_known=True)
+    return first
 
 
 @pytest.fixture(scope="module")

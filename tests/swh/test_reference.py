@@ -86,8 +86,8 @@ def test_of_several_paths_the_one_with_fewest_names_and_then_the_smallest_is_kep
         (12, 1, b"g"),
         (11, 1, b"h"),
     )
-    found = Reference(graph(*edges, n20=1), "all").contents_in_revisions_without_frontiers()
-    assert found == {(0, 20, 1, b"z"), (1, 20, 1, b"a-b/g")}
+    contents = Reference(graph(*edges, n20=1), "all").contents_in_revisions_without_frontiers()
+    assert contents == {(0, 20, 1, b"z"), (1, 20, 1, b"a-b/g")}
 
 
 @pytest.mark.parametrize("node_filter", ["all", "heads"])

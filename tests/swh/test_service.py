@@ -214,8 +214,8 @@ def test_other_machines_need_a_token(published: Repository) -> None:
 def where_is_one(channel: grpc.Channel, text: str, mask: FieldMask | None = None, token: str = "") -> WhereIsOneResult:
     call = channel.unary_unary(METHODS + "WhereIsOne", WhereIsOneRequest.SerializeToString, WhereIsOneResult.FromString)
     metadata = [("authorization", f"Bearer {token}")] if token else []
-    found: WhereIsOneResult = call(WhereIsOneRequest(swhid=text, mask=mask), metadata=metadata, timeout=60)
-    return found
+    result: WhereIsOneResult = call(WhereIsOneRequest(swhid=text, mask=mask), metadata=metadata, timeout=60)
+    return result
 
 
 def result(place: Whereabouts) -> WhereIsOneResult:
@@ -345,10 +345,10 @@ def test_heads_and_connections_have_the_bounds_of_every_server_of_custody(
 
 
 def _all_of(connection: socket.socket) -> bytes:
-    found = b""
+    received = b""
     try:
         while piece := connection.recv(65_536):
-            found += piece
+            received += piece
     except ConnectionError:
         pass
-    return found
+    return received

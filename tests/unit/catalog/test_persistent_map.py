@@ -17,17 +17,17 @@ CHANGES = st.lists(
 def test_a_layered_map_is_a_dict_at_every_step(steps: list[dict[str, int | Removed]]) -> None:
     small, persistent_map._LAYER_MIN = persistent_map._LAYER_MIN, 2  # so that layers are merged often
     try:
-        found: PersistentMap[int] = PersistentMap({"a": 1, "z": 2})
+        layered: PersistentMap[int] = PersistentMap({"a": 1, "z": 2})
         model: dict[str, int] = {"a": 1, "z": 2}
         history = []
         for changes in steps:
-            found = found.changed(changes)
+            layered = layered.changed(changes)
             for key, value in changes.items():
                 if isinstance(value, Removed):
                     model.pop(key, None)
                 else:
                     model[key] = value
-            history.append((found, dict(model)))
+            history.append((layered, dict(model)))
         for then, expected in history:
             assert dict(then) == expected
             assert then == expected
@@ -57,7 +57,7 @@ def test_a_file_is_found_by_each_id_in_its_range_and_by_no_other(ranges: set[tup
 
 
 def test_a_commit_copies_the_change_and_not_the_catalog() -> None:
-    found = FileMap.undecoded([str(n) for n in range(10_000)], [b""] * 10_000)
-    later = found.changed({"new": AddFile(path="new")})
-    assert later._base is found._base
+    files = FileMap.undecoded([str(n) for n in range(10_000)], [b""] * 10_000)
+    later = files.changed({"new": AddFile(path="new")})
+    assert later._base is files._base
     assert len(later._layer) == 1

@@ -339,11 +339,11 @@ def test_a_collection_can_be_limited_and_the_next_one_goes_on(tmp_path: Path) ->
     for number in range(5):
         catalog.objects.store.put(f"main/provenance/{_log(number)}", b"data")
     now = ManualClock(START_MS * 2)
-    made = [collect_garbage(open_catalog(tmp_path), now, older_than_ms=0, limit=2) for _ in range(3)]
-    assert [(len(each.moved), each.left) for each in made] == [(2, 3), (2, 1), (1, 0)]
+    reports = [collect_garbage(open_catalog(tmp_path), now, older_than_ms=0, limit=2) for _ in range(3)]
+    assert [(len(each.moved), each.left) for each in reports] == [(2, 3), (2, 1), (1, 0)]
     later = ManualClock(START_MS * 3)
-    made = [collect_garbage(open_catalog(tmp_path), later, older_than_ms=0, limit=3) for _ in range(2)]
-    assert [len(each.deleted) for each in made] == [3, 2]
+    reports = [collect_garbage(open_catalog(tmp_path), later, older_than_ms=0, limit=3) for _ in range(2)]
+    assert [len(each.deleted) for each in reports] == [3, 2]
 
 
 def test_a_foreign_transaction_does_not_disturb_time_travel(tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ def test_history_comes_back_where_files_tell_it(tmp_path: Path) -> None:
     paths = [write(tmp_path, 10 * n, 5, revision) for n, revision in enumerate((2, 2, 5))]
     catalog = opened(tmp_path)
     rebuilt = rebuild(catalog, CLOCK, scan_footers(catalog.objects))
-    found = opened(tmp_path)
-    assert rebuilt.revision == found.load().revision == 1
-    assert sorted(found.at(0).files) == paths[:2]
-    assert sorted(found.at(1).files) == paths
-    note = next(found.timeline()).actions[0].note
+    again = opened(tmp_path)
+    assert rebuilt.revision == again.load().revision == 1
+    assert sorted(again.at(0).files) == paths[:2]
+    assert sorted(again.at(1).files) == paths
+    note = next(again.timeline()).actions[0].note
     assert list(note.lost_revisions) == [3, 4]
     assert any("2 revisions between 2 and 5" in text for text in rebuilt.lost)
-    assert found.load().next_event_id == 25
+    assert again.load().next_event_id == 25
 
 
 def test_a_rebuild_reads_footers_and_no_events(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_a_rebuild_reads_footers_and_no_events(tmp_path: Path) -> None:
 def test_events_are_read_where_a_block_holds_several_nodes(tmp_path: Path) -> None:
     write(tmp_path, 0, 9, nodes=3)
     [file] = scan_footers(opened(tmp_path).objects).files
-    found = [(source.node, source.first_ordinal, source.last_ordinal) for source in file.sources]
-    assert found == [("node-0", 0, 6), ("node-1", 1, 7), ("node-2", 2, 8)]
+    ranges = [(source.node, source.first_ordinal, source.last_ordinal) for source in file.sources]
+    assert ranges == [("node-0", 0, 6), ("node-1", 1, 7), ("node-2", 2, 8)]
 
 
 def test_what_cannot_be_read_or_is_held_twice_is_left_out_and_said(tmp_path: Path) -> None:

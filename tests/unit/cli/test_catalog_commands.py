@@ -111,15 +111,15 @@ def test_verify_names_file_and_place_of_a_damaged_block(root: Path) -> None:
     log = root / "store/main/provenance/data/2026-03-02/events/00000000000000000003.parquet"
     good = log.read_bytes()
     log.write_bytes(flipped(good, 8 * good.index(b"6f1c2d3e")))
-    [found] = document(root, "verify", code=20)
-    assert [(Path(defect["file"]), defect["offset"]) for defect in found["defects"]] == [(log, 4)]
-    assert found["defects"][0]["message"].startswith(f"{log} @4: block 0 is damaged")
-    assert (found["defects"][0]["first_event_id"], found["defects"][0]["events"]) == (3, 2)
+    [report] = document(root, "verify", code=20)
+    assert [(Path(defect["file"]), defect["offset"]) for defect in report["defects"]] == [(log, 4)]
+    assert report["defects"][0]["message"].startswith(f"{log} @4: block 0 is damaged")
+    assert (report["defects"][0]["first_event_id"], report["defects"][0]["events"]) == (3, 2)
     assert "log-damaged" in run(root, "verify").stdout
     assert document(root, "catalog", "verify")[0]["defects"] == []  # the chain itself is whole
     log.unlink()
-    [found] = document(root, "verify", code=20)
-    assert "there is no such object" in found["defects"][0]["message"]
+    [report] = document(root, "verify", code=20)
+    assert "there is no such object" in report["defects"][0]["message"]
 
 
 def test_a_changed_table_of_contents_and_a_changed_footer_are_found(root: Path) -> None:
@@ -127,8 +127,8 @@ def test_a_changed_table_of_contents_and_a_changed_footer_are_found(root: Path) 
     toc.write_bytes(flipped(toc.read_bytes(), 100))
     log = root / "store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet"
     log.write_bytes(log.read_bytes()[:-1])
-    [found] = document(root, "verify", code=20)
-    assert {Path(defect["file"]) for defect in found["defects"]} == {toc, log}
+    [report] = document(root, "verify", code=20)
+    assert {Path(defect["file"]) for defect in report["defects"]} == {toc, log}
 
 
 def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_path: Path) -> None:
@@ -143,16 +143,16 @@ def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_
     assert run(root, "attest").exit_code == 2
     assert run(root, "attest", "--new-key", tmp_path / "a", "--key", key).exit_code == 2
     assert run(root, "attest", "--key", key, "--out", head).exit_code == 0
-    [found] = document(root, "verify", "--against", head, "--key", public)
-    assert (found["attested_revision"], found["defects"], len(found["proven"])) == (1, [], 1)
+    [report] = document(root, "verify", "--against", head, "--key", public)
+    assert (report["attested_revision"], report["defects"], len(report["proven"])) == (1, [], 1)
     assert run(root, "verify", "--against", head, "--key", "00" * 32).exit_code == 20
     for path in transactions(root)[1].parent.iterdir():
         path.unlink()
     (root / "store/main/provenance/transactions/newest-checkpoint").unlink()
     assert document(root, "catalog", "verify")[0]["defects"] == []
-    [found] = document(root, "verify", "--against", head, code=20)
-    assert "revision 1 was attested, the newest is 0" in found["defects"][0]["message"]
-    assert found["proven"] == []
+    [report] = document(root, "verify", "--against", head, code=20)
+    assert "revision 1 was attested, the newest is 0" in report["defects"][0]["message"]
+    assert report["proven"] == []
 
 
 def test_where_nothing_can_be_attested_no_key_is_made(tmp_path: Path) -> None:

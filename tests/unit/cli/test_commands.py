@@ -132,8 +132,8 @@ def test_only_some_of_very_many_problems_are_shown(new: Path, tmp_path: Path) ->
 
 
 def test_status_is_the_repository_s(root: Path, live: Repository) -> None:
-    [found] = lines(run(root, "status", "--json"))
-    assert found["quarantined"] == 0
+    [row] = lines(run(root, "status", "--json"))
+    assert row["quarantined"] == 0
     [writer] = json.loads(run(root, "status", "--json").stdout)["writers"]
     assert writer["events_live"] == 600
     assert "600" in run(root, "status").stdout
@@ -153,10 +153,10 @@ def test_a_new_repository_misses_nothing(new: Path, repository: Repository) -> N
 
 def test_search_prints_what_the_repository_finds(root: Path, live: Repository) -> None:
     wanted = live.search("event_type:SEND", limit=5, offset=2)
-    [found] = lines(run(root, "search", "event_type:SEND", "-n", 5, "--offset", 2, "--json"))
-    assert found["total"] == wanted.total
-    assert isinstance(found["events"], list)
-    assert [item["event"]["event_id"] for item in found["events"]] == [s.event.event_id for s in wanted.events]
+    [row] = lines(run(root, "search", "event_type:SEND", "-n", 5, "--offset", 2, "--json"))
+    assert row["total"] == wanted.total
+    assert isinstance(row["events"], list)
+    assert [item["event"]["event_id"] for item in row["events"]] == [s.event.event_id for s in wanted.events]
     table = run(root, "search", "event_type:SEND", "-n", 5).stdout
     assert f"{wanted.total} events" in table
     assert table.count("SEND") == 5
@@ -219,8 +219,8 @@ def test_search_finds_what_was_acknowledged_a_moment_ago(new: Path, repository: 
 
 def test_an_event_is_printed_in_full(root: Path, live: Repository) -> None:
     wanted = next(item for item in live.events(count=600) if item.event_type == "JOIN")
-    [found] = lines(run(root, "event", wanted.event_id, "--json"))
-    assert found["parent_uuids"] == list(wanted.parent_uuids)
+    [row] = lines(run(root, "event", wanted.event_id, "--json"))
+    assert row["parent_uuids"] == list(wanted.parent_uuids)
     [nifi] = lines(run(root, "event", wanted.event_id, "--nifi"))
     assert nifi == event_to_json(wanted)
     table = run(root, "event", wanted.event_id).stdout
@@ -241,10 +241,10 @@ def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> N
     join = next(item for item in live.events(count=600) if item.event_type == "JOIN")
     wanted = live.lineage([join.flowfile_uuid])
     for what in (join.flowfile_uuid, join.event_id):
-        [found] = lines(run(root, "lineage", what, "--json"))
-        assert isinstance(found["nodes"], list)
-        assert {node["uuid"] for node in found["nodes"]} == set(wanted.nodes)
-        assert (found["events"], found["is_complete"]) == (wanted.events, True)
+        [row] = lines(run(root, "lineage", what, "--json"))
+        assert isinstance(row["nodes"], list)
+        assert {node["uuid"] for node in row["nodes"]} == set(wanted.nodes)
+        assert (row["events"], row["is_complete"]) == (wanted.events, True)
     tree = run(root, "lineage", join.event_id, "--all").stdout
     assert all(uuid in tree for uuid in wanted.nodes)
     assert "← asked for" in tree

@@ -40,9 +40,9 @@ def document(sample: Sample, *arguments: str, code: int = 0) -> Any:
 
 @pytest.mark.parametrize("level", [[], ["--quick"], ["--deep"]])
 def test_a_whole_repository_is_clean_at_each_level(sample: Sample, level: list[str]) -> None:
-    [found] = document(sample, "verify", *level)
-    assert (found["defects"], found["notices"], found["known_losses"], found["orphans"]) == ([], [], [], [])
-    assert (found["writer"], found["files"], found["revisions"]) == ("main", 4, 4)
+    [report] = document(sample, "verify", *level)
+    assert (report["defects"], report["notices"], report["known_losses"], report["orphans"]) == ([], [], [], [])
+    assert (report["writer"], report["files"], report["revisions"]) == ("main", 4, 4)
     printed = run(sample, "verify", *level).stdout
     assert "main" in printed
     assert printed.splitlines()[-1].endswith(": nothing wrong")
@@ -65,8 +65,8 @@ def test_both_levels_at_once_are_refused(sample: Sample) -> None:
 
 def test_a_defect_says_how_many_events_it_costs_and_what_mends_it(sample: Sample) -> None:
     flip(sample.logs()[1], 2000)
-    [found] = document(sample, "verify", code=20)
-    [defect] = found["defects"]
+    [report] = document(sample, "verify", code=20)
+    [defect] = report["defects"]
     assert (defect["kind"], defect["severity"], defect["events"]) == ("log-damaged", "damage", 21)
     assert (defect["first_event_id"], defect["last_event_id"]) == (30, 50)
     assert "custody repair" in defect["repair"]
@@ -90,8 +90,8 @@ def test_orphans_are_listed_with_their_sizes_and_who_removes_them(sample: Sample
     attempt = sample.root / STORE / "staging/building-0"
     attempt.mkdir()
     (attempt / "unit").write_bytes(bytes(10))
-    [found] = document(sample, "verify", "--orphans")
-    shown = {(item["kind"], item["size_bytes"], item["repair"]) for item in found["orphans"]}
+    [report] = document(sample, "verify", "--orphans")
+    shown = {(item["kind"], item["size_bytes"], item["repair"]) for item in report["orphans"]}
     assert shown == {("temporary", 1000, "custody recover"), ("attempt", 10, "custody recover")}
     assert "1000 B" in run(sample, "verify", "--orphans").stdout
 

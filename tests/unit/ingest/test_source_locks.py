@@ -211,5 +211,5 @@ def _read(path: Path) -> list[Event]:
     limits = CaptureLimits(event_bytes_max=1 << 20, file_bytes_max=1 << 30)
     context = Context(ONE, received_ms=int(path.stat().st_mtime * 1000))
     with path.open("rb", buffering=0) as stream:
-        found = list(read_stream(stream, limits, format=Format.NIFI, context=context))
-    return [item.event for item in found if isinstance(item, Accepted)]
+        items = list(read_stream(stream, limits, format=Format.NIFI, context=context))
+    return [item.event for item in items if isinstance(item, Accepted)]

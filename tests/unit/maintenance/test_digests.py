@@ -71,14 +71,14 @@ def inherited(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
 def test_an_inherited_digest_is_named_with_event_and_content_and_costs_nothing(inherited: Repository) -> None:
     wrong = hashlib.sha256(b"parent's content").hexdigest()
     right = hashlib.sha256(b"child's").hexdigest()
-    found = sorted(findings(inherited), key=lambda item: item.first_event_id or 0)
-    assert [(item.kind, item.severity, item.first_event_id) for item in found] == [
+    named = sorted(findings(inherited), key=lambda item: item.first_event_id or 0)
+    assert [(item.kind, item.severity, item.first_event_id) for item in named] == [
         ("content-inherited", "notice", 1),
         ("content-inherited", "notice", 2),
     ]
     content = inherited.content(inherited.get(1))
-    assert f"{content.path} @{content.claim.offset}: event 1 and 2 more of writer 'main'" in found[0].message
-    assert f"SHA-256 {wrong}, the 7 bytes there have {right}. It took over its parent's digest." in found[0].message
+    assert f"{content.path} @{content.claim.offset}: event 1 and 2 more of writer 'main'" in named[0].message
+    assert f"SHA-256 {wrong}, the 7 bytes there have {right}. It took over its parent's digest." in named[0].message
     assert findings(inherited, Level.DEFAULT) == []
     assert content.read() == b"child's"
     assert inherited.content(inherited.get(2)).read() == b"ren"
@@ -100,9 +100,9 @@ def test_an_exchanged_content_is_damage(repository: Repository) -> None:
         writer.append([told(1, stored, stored.sha256), told(2, stored, "0" * 64, **captured)])
         other = writer.content.put(b"of another event")
         writer.append([told(3, other, "0" * 64)])
-    found = findings(repository)
+    named = findings(repository)
     # Event 3 states what a captured event states of another content: it could be inherited; event 2 could not.
-    assert {(item.kind, item.first_event_id) for item in found} == {
+    assert {(item.kind, item.first_event_id) for item in named} == {
         ("content-exchanged", 0),
         ("content-exchanged", 2),
         ("content-inherited", 3),
