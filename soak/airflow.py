@@ -46,7 +46,7 @@ class AirflowPipeline(Pipeline):
 
     @property
     def client(self) -> AirflowClient:
-        """How Airflow is talked to."""
+        """The client of Airflow's REST API."""
         if self._client is None:
             raise PipelineError("Airflow is not running")
         return self._client

@@ -36,7 +36,7 @@ def found_of(writer: str, event: Event) -> Found:
 
 @dataclass
 class Known:
-    """What is known of a repository: the ledger, and by writer the ids that were acknowledged, in no order."""
+    """Facts about a repository: the ledger, and by writer the ids that were acknowledged, in no order."""
 
     ledger: Ledger
     digests: dict[Key, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True)
 class Expired:
-    """Which ids of a writer its catalog's marks say to be gone, by the journal groups that they were in."""
+    """The expired ids of a writer, as its catalog's marks say, by the journal groups that they were in."""
 
     groups: tuple[int, ...] = ()
     """First ids of all groups that are known, in order: the ids of one end before the first id of the next."""
@@ -48,7 +48,7 @@ class Found:
 
 @dataclass
 class Verdict:
-    """What does not hold, by kind, with examples; and what was counted."""
+    """The problems of a soak, by kind, with examples; and its counts."""
 
     problems: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)

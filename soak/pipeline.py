@@ -36,7 +36,7 @@ class PipelineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended: when, in seconds on the monotonic clock, `success`, `failed` or `skipped`, and how."""
+    """The end of a run: when, in seconds on the monotonic clock, `success`, `failed` or `skipped`, and how."""
 
     kind: str
     at: float

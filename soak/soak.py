@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a soak does; times in seconds."""
+    """The plan of a soak; times in seconds."""
 
     seconds: float = 1800.0
     seed: int = 1
@@ -64,7 +64,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The outcome of a soak."""
 
     plan: Plan
     pipeline: str

@@ -367,7 +367,7 @@ def test_a_writer_that_was_taken_over_stops(place: Place) -> None:
     assert older.begin_epoch() == 1
     older.commit([add("one")])
     assert younger.begin_epoch() == 2
-    with pytest.raises(FencedError, match="epoch 2 was begun by another process"):
+    with pytest.raises(FencedError, match="epoch 2 was started by another process"):
         older.commit([add("two")])
     assert younger.commit([add("three")]).files.keys() == {"one", "three"}
 

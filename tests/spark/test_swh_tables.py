@@ -202,7 +202,7 @@ def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(
     assert run_step(session, again, opened, STEPS[0]) == (output, False)
     assert {path: path.stat().st_ino for path in (build.folder / STEPS[0]).rglob("*")} == finished
     assert run_step(session, again, opened, STEPS[1])[1]
-    with pytest.raises(ConfigurationError, match="was begun with"):
+    with pytest.raises(ConfigurationError, match="was started with"):
         begin(tmp_path / "database", graph, "b", "heads")
 
 

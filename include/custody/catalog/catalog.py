@@ -435,7 +435,8 @@ class Catalog:
             raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
         if self.epoch is not None and state.epoch > self.epoch:
             raise FencedError(
-                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
+                f"{self.objects}: epoch {state.epoch} was started by another process, this one has {self.epoch}. "
+                "Stop it."
             )
         if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
             raise ConfigurationError(

@@ -78,7 +78,7 @@ class Salvaged:
 
     @property
     def more(self) -> list[str]:
-        """Why answers may give out more than before; empty when all that was forgotten or expired is known."""
+        """Reasons why answers may give out more than before; empty when all that was forgotten or expired is known."""
         if self.read and not self.unread:
             return []
         if self.copies.since is None:
@@ -87,7 +87,7 @@ class Salvaged:
 
     @property
     def lost(self) -> str | None:
-        """What cannot be known, None when every object could be read."""
+        """The facts that cannot be known, None when every object could be read."""
         kinds = "tombstones, holds, marks and losses" if self.more else "holds and losses"
         if not self.read:
             return f"{kinds}: no object of the old catalog can be read, and nothing else knows of them"

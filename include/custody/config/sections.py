@@ -330,7 +330,7 @@ class IndexSection(Section):
     @classmethod
     def _lineage_can_be_found(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
         if "flowfile_uuid" not in fields:
-            raise ValueError("flowfile_uuid has to be one of them, lineage needs it")
+            raise ValueError("flowfile_uuid has to be one of them: lineage needs it")
         return fields
 
 
@@ -421,7 +421,7 @@ class RetentionSection(Section):
 
     @property
     def age_max_ms(self) -> int | None:
-        """How long events without a rule are kept; None for ever."""
+        """The age up to which events without a rule are kept, in ms; None for ever."""
         return None if self.age_max is None else duration_ms(self.age_max)
 
     @property
@@ -431,7 +431,7 @@ class RetentionSection(Section):
 
     @property
     def grace_ms(self) -> int:
-        """How long the files of expired events stay."""
+        """The time that the files of expired events stay, in ms."""
         return duration_ms(self.grace)
 
 

@@ -323,7 +323,7 @@ def take(
         elif time.monotonic() >= deadline:
             holder = read_holder(fs, current.path)
             raise LockedError(
-                f"{current.path}: expected a lease that is free, got one that {holder or 'an unknown attempt'} holds. "
+                f"{current.path}: expected a free lease, got one that {holder or 'an unknown attempt'} holds. "
                 "Wait until it ends; if it hangs, take its work over: custody run STEP --take-over"
             )
         else:

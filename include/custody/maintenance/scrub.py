@@ -102,7 +102,7 @@ def decode_scrub(data: bytes, where: object) -> ScrubState:
     records = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
     if len(records) != 1 or not isinstance(records[0], Frame) or records[0].is_part:
         raise CorruptionError(
-            f"{where} @0: expected how far the scrub is, with its checksum, got other bytes. "
+            f"{where} @0: expected the scrub's progress with its checksum, got other bytes. "
             "Remove the file: the scrub then begins a new round."
         )
     return msgspec.json.decode(records[0].payload, type=ScrubState)

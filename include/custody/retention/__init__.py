@@ -1,4 +1,4 @@
-"""Room `retention`: events expire by age or for want of room, unless a hold keeps them.
+"""Room `retention`: events expire by age or to make room, unless a hold keeps them.
 
 `planning` chooses what expires (`rules`, `candidates`, `disk_usage`) and marks it in the catalog; `deletion`,
 `unused_contents` and `swh_builds` delete files afterwards. The steps of a pass are in `retention_steps`.

@@ -2,7 +2,7 @@
 
 Earlier revisions of their catalog still list them. So, as with event logs, the floor is raised first: a query for such
 a revision is refused, and never meets a missing file. A build that no revision lists is under way or was abandoned; it
-goes when nothing in it was touched for the grace, and never for want of room.
+goes when nothing in it was touched for the grace, and never to make room.
 """
 
 from __future__ import annotations

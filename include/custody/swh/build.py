@@ -91,7 +91,7 @@ class Build:
         """Make a build, or go on with the one of that name.
 
         Raises:
-            ConfigurationError: the name is not safe, the filter is not known, or the build was begun for another graph
+            ConfigurationError: the name is not safe, the filter is not known, or it was started for another graph
                 or filter.
         """
         if description.node_filter not in NODE_FILTERS:
@@ -103,13 +103,13 @@ class Build:
         build = cls.open(fs, database, name)
         if build.description != description:
             raise ConfigurationError(
-                f"build {name}: was begun with {build.description}, expected {description}. Choose another name."
+                f"build {name}: was started with {build.description}, expected {description}. Choose another name."
             )
         return build
 
     @classmethod
     def open(cls, fs: FileSystem, database: Path, name: str) -> Build:
-        """Return a build that was begun.
+        """Return a build that was started.
 
         Raises:
             NotFoundError: there is none of that name.

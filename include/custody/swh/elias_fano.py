@@ -255,7 +255,7 @@ class CheckedWords:
         self._is_checked[block] = 1
 
     def __len__(self) -> int:
-        """How many words there are."""
+        """Return the number of words."""
         return len(self._words)
 
 

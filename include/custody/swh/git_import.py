@@ -121,7 +121,7 @@ def import_git(fs: FileSystem, repository: Path, out: Path, *, origin: str | Non
     repo = _open(repository)
     url = origin if origin is not None else repository.resolve().as_uri()
     if fs.exists(out):
-        raise ConflictError(f"{out}: expected a folder that is not there yet. Name another one.")
+        raise ConflictError(f"{out}: expected a folder that does not exist yet. Choose another one.")
     fs.make_directory(out.parent)
     # Written under a temporary name: `out` is there as a whole or not at all.
     draft = temporary(out)

@@ -246,7 +246,7 @@ def test_a_long_history_that_merges_gives_each_revision_its_origins(tmp_path: Pa
 
 
 def test_revisions_that_follow_each_other_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="expected histories without circles"):
+    with pytest.raises(InvalidInputError, match="expected histories without cycles"):
         make_history(np.array([9, 1, 2, 3]), np.array([5, 2, 3, 1]), np.array([9]))
 
 

@@ -283,7 +283,7 @@ def _without_some(work: Work, arcs: Written, origins: DataFrame, seed: int) -> t
 
 
 def _walked(work: Work, starts: DataFrame, arcs: DataFrame) -> DataFrame:
-    """Which origins lead to which of the nodes that are left: (node, ori)."""
+    """Return (node, ori): the nodes that are left, each with the origins that lead to it."""
     levels = [work.checkpoint(starts)]
     while levels[-1].rows:
         below = levels[-1].frame.join(arcs, F.col("node") == F.col("src"), "inner")

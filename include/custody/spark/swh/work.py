@@ -46,7 +46,7 @@ _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large files and row groups of tables become, in rows; and up to how many arcs are walked in arrays."""
+    """The sizes of files and row groups of tables, in rows; and the number of arcs up to which arrays are walked."""
 
     file_rows: int = ROWS_OF_A_FILE
     group_rows: int = GROUP_ROWS

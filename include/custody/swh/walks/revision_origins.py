@@ -108,7 +108,7 @@ def _without_chains(arcs: np.ndarray, count: int) -> tuple[tuple[np.ndarray, np.
             break
         end = end[end]
     else:
-        raise InvalidInputError("graph: expected histories without circles, got revisions that follow each other.")
+        raise InvalidInputError("graph: expected histories without cycles, got a revision among its own ancestors.")
     nodes = dst[into]
     return (nodes, end[nodes]), np.unique(end[src[~into]] * count + dst[~into])
 
