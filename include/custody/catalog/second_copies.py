@@ -134,14 +134,14 @@ class SecondCopyStore:
 
         `kept_ids` are the ids of all tombstones and marks that a kept revision has.
         """
-        ids, gone = set(kept_ids), []
+        ids, removed = set(kept_ids), []
         for name, copy in self.read().by_id.items():
             created_ms = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
             # A young copy may belong to a commit that is under way: its transaction is written after it.
             if name not in ids and created_ms < before_ms:
                 self._store.delete(copy.key)
-                gone.append(copy.key)
-        return gone
+                removed.append(copy.key)
+        return removed
 
     def read(self) -> SecondCopies:
         """Read all copies; what cannot be read is named."""

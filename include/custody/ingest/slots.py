@@ -161,8 +161,8 @@ def _take_any(fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[
     lost = 0
     while True:
         # Checked before they are locked: a lock waits up to a second for processes that only check.
-        taken = set(taken_slots(fs, settings))
-        free = [name for name in slots if name not in taken]
+        occupied = set(taken_slots(fs, settings))
+        free = [name for name in slots if name not in occupied]
         if not free:
             return None
         try:

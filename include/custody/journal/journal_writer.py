@@ -487,7 +487,7 @@ def least_free_id(
     Raises:
         StorageError: a container went away meanwhile: ids that its journals hold would be given out again.
     """
-    uncertain = any(done.may_have_lost for done in recovered)
+    uncertain = any(journal.may_have_lost for journal in recovered)
     least = 0
     for group in _groups_of_all(fs, containers, writer):
         uncertain = uncertain or not group.is_sealed  # its disk was away when the others were sealed

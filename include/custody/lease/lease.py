@@ -233,8 +233,8 @@ class Lease:
         # looks.
         if self.is_current():
             # By put-if-absent: the first word on how an epoch ended stays.
-            done = not failed and (self.clean or recovered)
-            suffix = RELEASED_SUFFIX if done else FAILED_SUFFIX
+            is_complete = not failed and (self.clean or recovered)
+            suffix = RELEASED_SUFFIX if is_complete else FAILED_SUFFIX
             self._fs.publish_if_absent(self.folder / f"{epoch_file(self.epoch)}{suffix}", b"")
 
     def beat(self, now_ms: int) -> None:

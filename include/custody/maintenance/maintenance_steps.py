@@ -59,10 +59,10 @@ class Compact(Step):
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write the logs anew; raises as `compaction.run` does."""
-        done = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
-        note = done.note or f"{done.logs_before} logs became {done.logs_after}, revision {done.revision}"
+        report = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
+        note = report.note or f"{report.logs_before} logs became {report.logs_after}, revision {report.revision}"
         return UnitReport(
-            unit=str(unit), events=done.erased, bytes_in=done.bytes_before, bytes=done.bytes_after, note=note
+            unit=str(unit), events=report.erased, bytes_in=report.bytes_before, bytes=report.bytes_after, note=note
         )
 
 
@@ -124,19 +124,19 @@ class ScrubStep(Step):
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
     ) -> list[UnitReport]:
         """Save the scrub's position and the findings, up to the first unit that could not be checked."""
-        done: list[CheckUnit] = []
+        pieces: list[CheckUnit] = []
         findings: list[Finding] = []
         slice: ScrubSlice | None = None
         for unit, report in zip(units, reports, strict=True):
             # The position is one key: units behind one that failed are checked again by the next run.
             if report.error is not None:
                 break
-            done.append(_piece(unit))
+            pieces.append(_piece(unit))
             findings += report.findings if isinstance(report, MaintenanceReport) else ()
             slice = slice or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
         if slice is not None:
-            is_end = slice.is_last and len(done) == len(units)
-            save_progress(settings, fs or PosixFileSystem(), SystemClock(), slice, done, findings, is_end=is_end)
+            is_end = slice.is_last and len(pieces) == len(units)
+            save_progress(settings, fs or PosixFileSystem(), SystemClock(), slice, pieces, findings, is_end=is_end)
         # The findings are kept in the scrub's file; a report stays a line.
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 

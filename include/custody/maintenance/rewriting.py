@@ -211,11 +211,11 @@ def remove_folder(workspace: Workspace, folder: Path) -> None:
     if not fs.exists(folder):
         return
     # The name goes first: a folder with a shard's name is always whole, and a crash leaves one that says it is going.
-    gone = folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
-    fs.rename(folder, gone)
+    renamed = folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
+    fs.rename(folder, renamed)
     # Durable before the first removal: else a power loss could bring the old name back, on a folder without some files.
     fs.sync_directory(folder.parent)
-    fs.remove_tree(gone)
+    fs.remove_tree(renamed)
     fs.sync_directory(folder.parent)
 
 

@@ -45,13 +45,13 @@ class ScrubRound(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     """Findings beyond FINDINGS_MAX."""
 
-    def with_found(self, done: Sequence[CheckUnit], found: Sequence[Finding]) -> ScrubRound:
+    def with_found(self, units: Sequence[CheckUnit], new_findings: Sequence[Finding]) -> ScrubRound:
         """Return the round with some more units, and their findings."""
-        findings = (*self.findings, *found)
+        findings = (*self.findings, *new_findings)
         return msgspec.structs.replace(
             self,
-            pieces=self.pieces + len(done),
-            bytes=self.bytes + sum(piece.bytes for piece in done),
+            pieces=self.pieces + len(units),
+            bytes=self.bytes + sum(piece.bytes for piece in units),
             findings=findings[:FINDINGS_MAX],
             left_out=self.left_out + max(0, len(findings) - FINDINGS_MAX),
         )
@@ -159,7 +159,7 @@ def save_progress(
     fs: FileSystem,
     clock: Clock,
     slice: ScrubSlice,
-    done: Sequence[CheckUnit],
+    pieces: Sequence[CheckUnit],
     findings: Sequence[Finding],
     *,
     is_end: bool,
@@ -181,7 +181,7 @@ def save_progress(
         return scrub
     now = clock.now_ms()
     current = scrub.current if scrub.current.started_ms else msgspec.structs.replace(scrub.current, started_ms=now)
-    current = current.with_found(done, findings)
+    current = current.with_found(pieces, findings)
     if is_end:
         # Orphans belong to no unit: they are looked for once a round, at its end.
         ended = current.with_found((), list(orphans(_workspaces(settings, fs, clock), settings, fs)))
@@ -189,7 +189,7 @@ def save_progress(
         saved = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
     else:
         # New units that sort before it are checked in the next round.
-        after = max((piece.key for piece in done), default=scrub.after)
+        after = max((piece.key for piece in pieces), default=scrub.after)
         saved = ScrubState(current=current, after=after, last_run_ms=now, former=scrub.former)
     fs.make_directory(settings.maintenance_folder)
     fs.write_durably(settings.maintenance_folder / SCRUB_FILE, encode_scrub(saved))

@@ -516,15 +516,15 @@ class Repository:
         from custody.recovery import recover
 
         attempt = Attempt.new("custody-recover")
-        done = {}
+        reports = {}
         for item in self.workspaces():
             # Recovery removes what no transaction lists, so no step of a rollover may work beside it.
             with rollover_lease(item, attempt, take_over=take_over) as workspace:
                 report = recover(workspace)
                 if adopt:
                     report = msgspec.structs.replace(report, adopted=tuple(adopt_journals(workspace)))
-                done[workspace.writer] = report
-        return done
+                reports[workspace.writer] = report
+        return reports
 
     def compactions(self, writer: str | None = None) -> list[RewritePlan]:
         """Return what `compact` would write anew; the logs that tombstones may affect are read for it."""

@@ -193,10 +193,10 @@ class _Chooser:
         if writer.holders(file):
             self.held.setdefault((name, file.path), writer.held_log(file))
             return
-        gone = self.gone[name]
+        expiring = self.gone[name]
         # Before its room is counted: a shard's room counts with the last of its logs, this one included.
-        gone[file.path] = file
-        size = writer.room(file, writer.leaving([file.path], gone)) + self._contents.released(name, file.path)
+        expiring[file.path] = file
+        size = writer.room(file, writer.leaving([file.path], expiring)) + self._contents.released(name, file.path)
         self.freed += size
         self.expiring.append(
             Expiring(
@@ -252,21 +252,23 @@ def mark_expired(choice: ExpiryChoice) -> dict[str, int]:
     return revisions
 
 
-def _actions(writer: ExpiryCandidates, gone: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
-    if gone:
-        shards = writer.leaving(list(gone), gone)
-        yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone))
+def _actions(writer: ExpiryCandidates, expiring: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
+    if expiring:
+        shards = writer.leaving(list(expiring), expiring)
+        yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(expiring))
         yield from (Action(remove_shard=RemoveShard(name=shard.name, reason=EXPIRED)) for shard in shards)
         # The mark remembers only groups that no live log names any more; the others stay live by their logs.
-        remaining = {group for path, file in writer.state.files.items() if path not in gone for group in file.groups}
+        remaining = {
+            group for path, file in writer.state.files.items() if path not in expiring for group in file.groups
+        }
         yield Action(
             add_mark=AddMark(
                 id=uuid.uuid4().bytes,
-                paths=sorted(path for file in gone.values() for path in log_files(file)),
+                paths=sorted(path for file in expiring.values() for path in log_files(file)),
                 shards=[MarkedShard(name=shard.name, container=shard.container) for shard in shards],
-                groups=sorted({group for file in gone.values() for group in file.groups} - remaining),
-                events=sum(file.rows for file in gone.values()),
-                size_bytes=sum(writer.room(file, ()) for file in gone.values()),
+                groups=sorted({group for file in expiring.values() for group in file.groups} - remaining),
+                events=sum(file.rows for file in expiring.values()),
+                size_bytes=sum(writer.room(file, ()) for file in expiring.values()),
                 created_ms=now_ms,
             )
         )

@@ -166,9 +166,9 @@ def _header(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
     name, header = JournalName.parse(journal.path.name), journal.header
     if header is None or name is None:
         return
-    said = (header.writer, header.database, header.first_event_id)
-    if said != (workspace.writer, workspace.database, name.first_event_id):
-        text = f"{journal.path}: expected a journal of this writer and group, got writer, database and group {said}."
+    named = (header.writer, header.database, header.first_event_id)
+    if named != (workspace.writer, workspace.database, name.first_event_id):
+        text = f"{journal.path}: expected a journal of this writer and group, got writer, database and group {named}."
         name_of_group = str(header.first_event_id)
         yield Finding.of("journal-foreign", journal.path, text, writer=workspace.writer, name=name_of_group)
 
