@@ -33,7 +33,7 @@ class Kill:
 
     at: float
     kind: str
-    work: str
+    doing: str
 
 
 def plan_kills(seed: int, seconds: float, every: Mapping[str, float]) -> list[Planned]:

@@ -127,7 +127,9 @@ def _kills(outcome: Outcome) -> list[str]:
     done = Counter(kill.kind for kill in outcome.killer.done)
     missed = Counter(kill.kind for kill in outcome.killer.missed)
     rows = [(kind, str(done[kind]), str(missed[kind])) for kind in KINDS]
-    by_work = Counter((kill.kind, kill.work.partition("/")[0]) for kill in outcome.killer.done if kill.kind != KINDS[0])
+    by_work = Counter(
+        (kill.kind, kill.doing.partition("/")[0]) for kill in outcome.killer.done if kill.kind != KINDS[0]
+    )
     killed = [(kind, what, str(count)) for (kind, what), count in sorted(by_work.items())]
     states = sorted({run.state for run in outcome.runs})
     runs = []

@@ -112,9 +112,9 @@ def _known_to_nifi(table: pa.Table) -> pa.Table:
 def shapes(sample: pa.Table, count: int, seed: int = 7) -> dict[str, list[Question]]:
     """Return `count` questions of each shape, with values of a piece of the events."""
     chance = random.Random(seed)  # noqa: S311
-    found = {searched.name: searched.values(sample) for searched in identifier_fields(ATTRIBUTES)}
+    sample_values = {searched.name: searched.values(sample) for searched in identifier_fields(ATTRIBUTES)}
     rows = [chance.randrange(sample.num_rows) for _ in range(count * UUIDS)]
-    values = {name: _by_row(found[name].lists(sample.num_rows), rows) for name in (*SINGLE, "flowfile_uuid")}
+    values = {name: _by_row(sample_values[name].lists(sample.num_rows), rows) for name in (*SINGLE, "flowfile_uuid")}
     times = integers(sample.column("event_time").cast(pa.int64()), np.int64)
     low, high = int(times.min()), int(times.max())
     hour = (high - low) // 20

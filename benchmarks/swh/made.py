@@ -76,18 +76,18 @@ def kinds_of(sizes: Sizes, ids: np.ndarray) -> np.ndarray:
 
 def make_database(folder: Path, rows: int, seed: int = 3) -> dict[str, int]:
     """Write every table into a folder of its own, in files of at most FILE_ROWS; return the rows of each."""
-    made = {}
+    row_counts = {}
     for name, parts in _tables(Sizes(rows), np.random.default_rng(seed)).items():
         target = folder / name
         target.mkdir(parents=True)
-        made[name] = 0
+        row_counts[name] = 0
         for number, part in enumerate(parts):
             source = folder / "source.parquet"
             pq.write_table(pa.table(part), source, compression="none", use_dictionary=False)
             written = write_table_file(PosixFileSystem(), TABLES[name], [source], target / f"{number:05}.parquet")
-            made[name] += 0 if written is None else written.rows
+            row_counts[name] += 0 if written is None else written.rows
             source.unlink()
-    return made
+    return row_counts
 
 
 def _tables(sizes: Sizes, rng: np.random.Generator) -> dict[str, Iterator[dict[str, pa.Array]]]:

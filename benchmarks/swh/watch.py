@@ -55,13 +55,13 @@ class Watch:
             looks += 1
             if looks % _LOOKS_A_MEASURE == 0:
                 self._measure()
-            found: dict[str, dict[int, psutil.Process]] = {}
+            alive: dict[str, dict[int, psutil.Process]] = {}
             for process in psutil.process_iter():
                 job = self._job(process)
                 if job is not None:
-                    held = found.setdefault(job, {})
+                    held = alive.setdefault(job, {})
                     held.update({one.pid: one for one in [process, *_children(process)]})
-            for job, processes in found.items():
+            for job, processes in alive.items():
                 self._add(job, processes)
 
     def _measure(self) -> None:

@@ -35,9 +35,9 @@ THREADS = {"local": (6, 20), "memory": (6, 20), "s3": (4, 10)}
 
 def test_commits_are_read_back_by_another_process(place: Place) -> None:
     state = build(place.catalog()).load()
-    found = place.catalog().load()
-    assert found == state
-    assert (found.revision, sorted(found.files), found.next_event_id) == (3, [f"file-{n}" for n in range(4)], 40)
+    loaded = place.catalog().load()
+    assert loaded == state
+    assert (loaded.revision, sorted(loaded.files), loaded.next_event_id) == (3, [f"file-{n}" for n in range(4)], 40)
 
 
 class _Counting(WrappedStore):

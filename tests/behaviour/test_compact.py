@@ -188,7 +188,7 @@ def test_after_pruning_and_collecting_no_byte_of_it_is_on_disk(repository: Repos
     collect_garbage(catalog, clock, older_than_ms=-1, trash_kept_ms=-1)
     assert holders(root, MARK) == []
     custody("-r", root, "verify")
-    assert [found.event_id for found in Repository.open(root).events()] == [1, 2]
+    assert [stored.event_id for stored in Repository.open(root).events()] == [1, 2]
 
 
 def custody(*words: object) -> str:

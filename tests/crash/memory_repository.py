@@ -85,7 +85,7 @@ class Promises:
         ids = writer.append(events)
         assert len(ids) == count
         assert ids.start > last, f"id {ids.start} was given out again, {last} was acknowledged"
-        self.acknowledged.update({found.event_id: found for found in numbered(events, ids.start)})
+        self.acknowledged.update({stored.event_id: stored for stored in numbered(events, ids.start)})
 
 
 def repository(fs: FileSystem, settings: Settings = SETTINGS) -> Repository:
@@ -158,8 +158,8 @@ def check_catalog(fs: FileSystem) -> CatalogState:
         assert hashlib.sha256(fs.read(at.paths.home / file.path)).digest() == file.sha256, file.path
         assert hashlib.sha256(fs.read(at.paths.home / file.toc_path)).digest() == file.toc_sha256, file.toc_path
     for shard in state.shards.values():
-        found = OpenShard(fs, SETTINGS.root / shard.container / WRITER / "index" / shard.name)
-        assert len(found.search(Every())) == shard.documents
+        opened_shard = OpenShard(fs, SETTINGS.root / shard.container / WRITER / "index" / shard.name)
+        assert len(opened_shard.search(Every())) == shard.documents
     return state
 
 

@@ -192,11 +192,11 @@ def test_a_transaction_adds_the_log_and_the_shard_of_its_group(golden: Path) -> 
         data, toc = (golden / STORE / file.path).read_bytes(), (golden / STORE / file.toc_path).read_bytes()
         assert (file.size_bytes, file.sha256) == (len(data), hashlib.sha256(data).digest())
         assert file.toc_sha256 == hashlib.sha256(toc).digest()
-        made = add_shard.add_shard
-        assert {name: getattr(made, name) for name in shard} == shard
-        assert list(made.log_paths) == [case["path"]]
-        folder = golden / "containers/1/main/index" / made.name
-        assert made.size_bytes == sum(found.stat().st_size for found in folder.iterdir())
+        live_shard = add_shard.add_shard
+        assert {name: getattr(live_shard, name) for name in shard} == shard
+        assert list(live_shard.log_paths) == [case["path"]]
+        folder = golden / "containers/1/main/index" / live_shard.name
+        assert live_shard.size_bytes == sum(file_of_shard.stat().st_size for file_of_shard in folder.iterdir())
 
 
 def test_a_checkpoint_spells_out_the_state_that_its_transactions_give(golden: Path) -> None:
@@ -206,12 +206,12 @@ def test_a_checkpoint_spells_out_the_state_that_its_transactions_give(golden: Pa
     checkpoint = next((golden / STORE / "transactions").glob("*/*.ckpt"))
     message = decode(checkpoint.read_bytes(), checkpoint)
     assert message.encoding == Transaction.FULL
-    found = EMPTY.advanced(message, message.previous_digest)
-    assert not any(file.footer for file in found.files.values())
+    given_state = EMPTY.advanced(message, message.previous_digest)
+    assert not any(file.footer for file in given_state.files.values())
     for where, file in state.files.items():
-        assert found.files[where].footer_bytes == file.footer_bytes > 0
+        assert given_state.files[where].footer_bytes == file.footer_bytes > 0
         file.ClearField("footer")
-    assert found == state
+    assert given_state == state
     assert state.next_event_id == EXPECTED["next_event_id"]
 
 

@@ -53,9 +53,9 @@ def test_every_question_is_answered_and_what_is_not_shown_is_said_once(newer: Re
         stream = newer.events(count=100)
         assert list(stream) == WHOLE
         assert stream.notices == (NOTICE,)
-        found = newer.search("", limit=100)
-        assert (found.total, found.notices) == (47, (NOTICE,))
-        assert sorted((item.event for item in found.events), key=lambda item: item.event_id) == WHOLE
+        page = newer.search("", limit=100)
+        assert (page.total, page.notices) == (47, (NOTICE,))
+        assert sorted((item.event for item in page.events), key=lambda item: item.event_id) == WHOLE
         assert newer.search("flowfile_uuid:f-1").total == 1
         assert [newer.get(n) for n in (0, 4, 6, 46)] == [WHOLE[n] for n in (0, 4, 6, 46)]
     assert newer.lineage(["f-2"]).events == 1

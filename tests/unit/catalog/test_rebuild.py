@@ -170,7 +170,7 @@ def test_what_was_forgotten_held_or_expired_is_taken_over_from_what_can_be_read(
         again = Repository.open(opened.settings.root)
         after = again.workspace().catalog.load()
         assert (after.tombstones, after.holds, after.marks) == (before.tombstones, before.holds, before.marks)
-        assert [found.event_id for found in again.events()] == [2], "neither the forgotten one nor the expired one"
+        assert [stored.event_id for stored in again.events()] == [2], "neither the forgotten one nor the expired one"
         shutil.rmtree(folder)
 
 

@@ -55,10 +55,10 @@ def test_with_json_an_error_is_an_object_on_stderr(
     live: Repository, arguments: tuple[object, ...], error: type[NotFoundError]
 ) -> None:
     plain = run("-r", live.settings.root, *arguments)
-    found = failure(run("-r", live.settings.root, *arguments, "--json"))
-    assert (found["type"], found["kind"], found["exit_code"]) == (error.__name__, error.kind, error.exit_code)
-    assert f"custody: {found['message']}" == plain.stderr.rstrip("\n")
-    assert found["hint"]
+    document = failure(run("-r", live.settings.root, *arguments, "--json"))
+    assert (document["type"], document["kind"], document["exit_code"]) == (error.__name__, error.kind, error.exit_code)
+    assert f"custody: {document['message']}" == plain.stderr.rstrip("\n")
+    assert document["hint"]
 
 
 def test_with_json_a_query_s_error_says_where(live: Repository) -> None:

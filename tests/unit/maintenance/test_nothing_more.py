@@ -90,11 +90,11 @@ def check(sample: Sample, folder: Path, path: Path, damage: str, seed: int) -> N
     copy = Sample(folder)
     allowed, live = copy.answered(), live_groups(copy.workspace().catalog.load())
     older = sample.root.with_name("before") / inner
-    made = DAMAGES[damage](path.read_bytes(), random, older.read_bytes() if older.is_file() else None)
-    if made is None:
+    damaged_bytes = DAMAGES[damage](path.read_bytes(), random, older.read_bytes() if older.is_file() else None)
+    if damaged_bytes is None:
         (folder / inner).unlink()
     else:
-        (folder / inner).write_bytes(made)
+        (folder / inner).write_bytes(damaged_bytes)
     damaged = files_below(folder)
     with suppress(CustodyError), rollover_lease(copy.workspace(), Attempt.new("test")) as fenced:
         recover(fenced)  # refused where the catalog cannot be read
