@@ -338,6 +338,23 @@ def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Pa
     assert (tmp_path / "shard" / "_MAIN_1.toc").read_bytes().startswith(_example("index-shard", "head"))
 
 
+def test_the_pickles_of_a_whoosh_segment_begin_as_the_page_says(tmp_path: Path) -> None:
+    event = Event(event_type="SEND", event_time=0, component_id="c", component_type="t", flowfile_uuid="u", file_size=0)
+    page = read("formats/whoosh-segment.md")
+    block = re.search(r"first pickle begins with `([^`]+)`.*second pickle begins with `([^`]+)`", page, re.DOTALL)
+    inline = re.search(r"lists of up to 16 documents itself: `([^`]+)`", page)
+    assert block and inline
+    for documents, suffix in ((17, "pst"), (16, "trm")):
+        folder = tmp_path / suffix
+        build_shard(FS, folder, pa.Table.from_batches([to_batch([event] * documents, 0)]), ())
+        data = next(folder.glob(f"*.{suffix}")).read_bytes()
+        if suffix == "pst":
+            assert (data[:4], data[8:11], data[38:41]) == (b"W3Bl", bytes.fromhex(block[1]), bytes.fromhex(block[2]))
+            assert (data[12], data[17]) == (17, 16), "number of postings and last document"
+        else:
+            assert data.count(bytes.fromhex(inline[1]) + b"J" + bytes(4)) > 0
+
+
 def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Path) -> None:
     shown = examples(read("formats/quarantine.md"))
     raw = _example("quarantine", "piece")

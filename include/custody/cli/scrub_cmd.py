@@ -74,7 +74,7 @@ def print_scrub(settings: Settings, scrub: ScrubState, *, as_json: bool) -> None
             for item in rounds
         ]
         title = "the round takes longer than maintenance.scrub_days" if behind else ""
-        print_table(title, ("round#", "begun", "ended", "pieces#", "bytes#", "findings#"), rows)
+        print_table(title, ("round#", "begun", "ended", "check units#", "bytes#", "findings#"), rows)
         print_findings(findings)
     if damages(findings):
         sys.exit(CorruptionError.exit_code)

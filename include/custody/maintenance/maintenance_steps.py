@@ -101,19 +101,19 @@ class ScrubStep(Step):
     lease = None
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
-        """Return the pieces that are due, of all writers."""
+        """Return the check units that are due, of all writers."""
         _, slice = next_slice(settings, fs or PosixFileSystem(), SystemClock())
         # Each unit carries the position alone: with all units of the slice in each, the list would grow by the square.
         position = ScrubSlice(slice.round, slice.after, (), slice.is_last)
         return [MaintenanceUnit(piece.writer, piece=piece, slice=position) for piece in slice.pieces]
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Yield one writer's pieces that are due."""
+        """Yield the check units of one writer that are due."""
         units = self.units(workspace.settings, workspace.fs)
         yield from (unit for unit in units if unit.writer == workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Look at one piece; what is wrong with it is no failure of the step."""
+        """Verify one check unit; findings are no failure of the step."""
         piece = _piece(unit)
         findings = scrub_unit(workspace.settings, workspace.fs, workspace.clock, piece)
         wrong = damages(findings)
@@ -151,5 +151,5 @@ def _names(unit: Unit) -> tuple[str, ...]:
 
 def _piece(unit: Unit) -> CheckUnit:
     if not isinstance(unit, MaintenanceUnit) or unit.piece is None:
-        raise ValueError(f"unit {unit} names no piece")
+        raise ValueError(f"unit {unit} names no check unit")
     return unit.piece

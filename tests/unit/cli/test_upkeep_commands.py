@@ -46,13 +46,13 @@ def test_a_whole_repository_is_clean_at_each_level(sample: Sample, level: list[s
     printed = run(sample, "verify", *level).stdout
     assert "main" in printed
     assert printed.splitlines()[-1].endswith(": nothing wrong")
-    assert " pieces, " in printed.splitlines()[-1]
+    assert " check units, " in printed.splitlines()[-1]
 
 
 def test_a_new_repository_has_nothing_to_look_at_and_prints_no_empty_table(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, ["init", str(tmp_path / "new")]).exit_code == 0
     for arguments, said in (
-        ([], "nothing to look at yet: nothing wrong\n"),
+        ([], "nothing to check yet: nothing wrong\n"),
         (["--orphans"], "nothing belongs to nothing\n"),
     ):
         result = CliRunner().invoke(cli, ["-r", str(tmp_path / "new"), "verify", *arguments])
