@@ -252,8 +252,10 @@ def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> N
 
 
 def test_a_long_lineage_is_cut_to_a_screen_that_shows_what_was_asked_for(root: Path, live: Repository) -> None:
-    longest = max(live.events(count=600), key=lambda item: len(live.lineage([item.flowfile_uuid]).nodes))
-    graph = live.lineage([longest.flowfile_uuid])
+    first = {item.flowfile_uuid: item for item in reversed(list(live.events(count=600)))}
+    lineages = {flowfile: live.lineage([flowfile]) for flowfile in first}
+    longest = max(first.values(), key=lambda item: len(lineages[item.flowfile_uuid].nodes))
+    graph = lineages[longest.flowfile_uuid]
     whole = run(root, "lineage", longest.event_id, "--all").stdout.splitlines()
     assert len(whole) > 60
     for asked in graph.nodes:
@@ -263,7 +265,7 @@ def test_a_long_lineage_is_cut_to_a_screen_that_shows_what_was_asked_for(root: P
         last = result.stdout.splitlines()[-1]
         assert f"… {len(whole) - 41} more lines; --all prints them" in last
     assert f"{graph.events} events of {len(graph.nodes)} FlowFiles, " in whole[0]
-    few = min(live.events(count=600), key=lambda item: live.lineage([item.flowfile_uuid]).events)
+    few = min(first.values(), key=lambda item: lineages[item.flowfile_uuid].events)
     assert "more lines" not in run(root, "lineage", few.event_id).stdout
 
 
