@@ -33,8 +33,8 @@ from custody.retention.deletion import (
     keep_from,
     settle_marks,
 )
-from custody.retention.disk_usage import measure_disk
-from custody.retention.planning import ExpiryChoice, RetentionPlan, choose_expired, mark_expired, waiting_bytes
+from custody.retention.disk_usage import measure_disk, waiting_bytes
+from custody.retention.planning import ExpiryChoice, RetentionPlan, choose_expired, mark_expired
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.unused_contents import drop_unused
 from custody.vfs import FileSystem
