@@ -70,7 +70,7 @@ class _WholeRepository(RetentionStep):
     def choose(self, workspace: Workspace) -> ExpiryChoice:
         """Look at everything."""
         settings, fs = workspace.settings, workspace.fs
-        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        writers = Workspace.all(settings, fs, workspace.clock)
         return choose_expired(settings, fs, workspace.clock, writers)
 
 
@@ -97,15 +97,19 @@ class Mark(_WholeRepository):
         return _planned(unit, choice.plan)
 
 
-class Expire(RetentionStep):
-    """Deletes the event logs of marks that are due."""
-
-    name = "retention_expire"
+class _DueMarks(RetentionStep):
+    """A step that deletes files of marks that are due."""
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers with marks that are due."""
         if due_marks(workspace):
             yield Unit(workspace.writer)
+
+
+class Expire(_DueMarks):
+    """Deletes the event logs of marks that are due."""
+
+    name = "retention_expire"
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Raise the floor, then delete."""
@@ -113,15 +117,10 @@ class Expire(RetentionStep):
         return UnitReport(unit=unit, bytes=size, note=f"{count} files deleted")
 
 
-class DropShards(RetentionStep):
+class DropShards(_DueMarks):
     """Deletes the index shards of marks that are due."""
 
     name = "retention_drop_shards"
-
-    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Writers with marks that are due."""
-        if due_marks(workspace):
-            yield Unit(workspace.writer)
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Delete them as wholes."""
@@ -171,7 +170,7 @@ class CollectGarbage(RetentionStep):
         """
         count, size = self._collect(workspace, dry_run=False)
         settings, fs = workspace.settings, workspace.fs
-        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        writers = Workspace.all(settings, fs, workspace.clock)
         try:
             contents, freed = drop_unused(writers, settings, fs, workspace.clock)
             problem = ""
