@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from uuid import UUID
@@ -282,15 +283,22 @@ class Catalog:
         Raises:
             SealedError: the writer was retired.
         """
-        self.epoch = None
+        former = self.epoch
         for _ in range(_COMMIT_ATTEMPTS):
-            epoch = self.load().epoch + 1
-            self.epoch = epoch
+            self.epoch = self.load().epoch + 1
+            note = Action(note=Note(kind=Note.FENCED, text=f"epoch {self.epoch}"))
             try:
-                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {epoch}"))])
+                # For each state that the transaction would follow: a process that loaded the same epoch may have begun
+                # this one meanwhile, and two that share an epoch would not stop each other.
+                self.commit([note], check=partial(self._require_not_begun, self.epoch))
             except FencedError:
                 continue
-            return epoch
+            except BaseException:
+                # Not begun, or unknown whether it was: this process stays as fenced as it was before.
+                self.epoch = former
+                raise
+            return self.epoch
+        self.epoch = former
         raise CommitConflictError(f"{self.objects}: others took over too often.", self._state.revision, None)
 
     def checkpoint(self) -> Path:
@@ -442,6 +450,10 @@ class Catalog:
             raise ConfigurationError(
                 f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
             )
+
+    def _require_not_begun(self, epoch: int, state: CatalogState) -> None:
+        if state.epoch >= epoch:
+            raise FencedError(f"{self.objects}: epoch {epoch} was begun by another process. Begin a later one.")
 
     def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
         """Raise CommitConflictError when an event log would be live beside another one with the same events."""

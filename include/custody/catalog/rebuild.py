@@ -32,6 +32,7 @@ from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Sou
 from custody.catalog.wellformed import check_action, have_ids_in_common
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.eventlog.log_writer import METADATA_KEY
 from custody.format.names import (
     TIME_DIGITS,
     parse_event_log,
@@ -45,8 +46,6 @@ from custody.format.names import (
 # Part of the format: an interrupted rebuild is found again by this name.
 REPLACED_PREFIX = "transactions-replaced-"
 KINDS = ("tombstones", "holds", "marks", "losses")
-# Part of the format of event logs: the key of custody's metadata in the Parquet footer.
-METADATA_KEY = b"custody"
 
 
 @dataclass

@@ -203,7 +203,18 @@ def _has_width(*, err: bool = False) -> bool:
 
 def _console(*, err: bool) -> Console:
     width = None if _has_width(err=err) else _WIDTH_PIPED
-    return _Console(stderr=err, soft_wrap=True, highlight=False, width=width)
+    # rich alone would leave bold and dim letters under NO_COLOR.
+    is_plain = bool(os.environ.get("NO_COLOR"))
+    return _Console(
+        stderr=err,
+        soft_wrap=True,
+        highlight=False,
+        # Nothing that is printed has either, and to look for them loads a table of all emoji.
+        markup=False,
+        emoji=False,
+        width=width,
+        color_system=None if is_plain else "auto",
+    )
 
 
 def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds

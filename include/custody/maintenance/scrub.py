@@ -128,7 +128,7 @@ def next_slice(
         scrub = read_scrub(settings, fs)
     except CorruptionError:
         scrub = ScrubState()
-    workspaces = _workspaces(settings, fs, clock)
+    workspaces = Workspace.all(settings, fs, clock)
     units = [*shared_check_units(settings, fs), *(unit for item in workspaces for unit in writer_check_units(item))]
     # In the order of the keys, over all writers: the position is the key of the last unit that was checked.
     units.sort(key=lambda unit: unit.key)
@@ -184,7 +184,7 @@ def save_progress(
     current = current.with_found(pieces, findings)
     if is_end:
         # Orphans belong to no unit: they are looked for once a round, at its end.
-        ended = current.with_found((), list(orphans(_workspaces(settings, fs, clock), settings, fs)))
+        ended = current.with_found((), list(orphans(Workspace.all(settings, fs, clock), settings, fs)))
         ended = msgspec.structs.replace(ended, finished_ms=now)
         saved = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
     else:
@@ -244,7 +244,3 @@ def _quota(settings: Settings, clock: Clock, scrub: ScrubState, total: int) -> i
     due = -int(-total * since // (settings.maintenance.scrub_days * _DAY_MS))
     # Bounded, so that a run after a long pause does not take the disk for hours.
     return min(due, settings.maintenance.scrub_bytes_per_run)
-
-
-def _workspaces(settings: Settings, fs: FileSystem, clock: Clock) -> list[Workspace]:
-    return [Workspace(settings, item.writer, fs, clock) for item in Workspace.all(settings, fs)]

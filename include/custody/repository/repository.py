@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from custody.flow import Component, Session
     from custody.flow.content import Content
-    from custody.ingest.ingest import Ingest
+    from custody.ingest.ingest import Ingest, IngestPreview
     from custody.ingest.slots import SlotWriter
     from custody.lineage import Lineage
     from custody.maintenance import CompactionReport, RewritePlan
@@ -144,6 +144,12 @@ class Repository:
 
         with self.writer(wait_seconds=wait_seconds) as writer:
             yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
+
+    def ingest_preview(self) -> IngestPreview:
+        """Return what says of files what an ingest would do with them; no slot is held, and nothing is stored."""
+        from custody.ingest.ingest import IngestPreview
+
+        return IngestPreview(self.workspace(), self.workspaces, self.quarantine)
 
     @contextmanager
     def session(

@@ -10,7 +10,7 @@ from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.retention.candidates import HeldLog
-    from custody.retention.disk_usage import DiskUse, measure_disk
+    from custody.retention.disk_usage import DiskUse, measure_disk, waiting_bytes
     from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
     from custody.retention.planning import (
         Expiring,
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         RetentionPlan,
         choose_expired,
         mark_expired,
-        waiting_bytes,
     )
     from custody.retention.retention_steps import RETENTION_STEPS
     from custody.retention.rules import Hiding
@@ -50,6 +49,7 @@ _MODULES = {
     "custody.retention.disk_usage": (
         "DiskUse",
         "measure_disk",
+        "waiting_bytes",
     ),
     "custody.retention.holds": (
         "Hold",
@@ -63,7 +63,6 @@ _MODULES = {
         "RetentionPlan",
         "choose_expired",
         "mark_expired",
-        "waiting_bytes",
     ),
     "custody.retention.retention_steps": ("RETENTION_STEPS",),
     "custody.retention.rules": ("Hiding",),

@@ -31,13 +31,11 @@ from custody.catalog import (
     RemoveTombstone,
     RespectHolds,
 )
-from custody.catalog.garbage import OLDER_THAN_MS
 from custody.clock import Clock
 from custody.config import Settings
-from custody.format.names import ContainerPaths
 from custody.maintenance import hold_conditions
 from custody.retention.candidates import ExpiryCandidates, HeldLog, log_files
-from custody.retention.disk_usage import DiskUse, allocated_bytes, allocated_folder_bytes, measure_disk
+from custody.retention.disk_usage import DiskUse, allocated_folder_bytes, measure_disk, waiting_bytes
 from custody.retention.rules import AgePolicy, Hiding
 from custody.retention.swh_builds import former_builds
 from custody.retention.unused_contents import ContentUse
@@ -132,23 +130,6 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
         problem=_problem(chosen.bytes_max, after, use, tuple(chooser.held.values())),
     )
     return ExpiryChoice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
-
-
-def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
-    """Return the bytes of a writer's files that are live no longer and will be deleted: marked, trash, or garbage."""
-    state, objects = workspace.catalog.load(), workspace.catalog.objects
-    live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
-    marked = {path for mark_expired in state.marks.values() for path in mark_expired.paths}
-    size = sum(allocated_bytes(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
-    for info in objects.store.list(f"{objects.home}data/"):
-        path = info.key.removeprefix(objects.home)
-        if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
-            size += allocated_bytes(info.size_bytes)
-    for mark_expired in state.marks.values():
-        for shard in mark_expired.shards:
-            index = ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index
-            size += allocated_folder_bytes(workspace.fs, index / shard.name)
-    return size
 
 
 class _Chooser:

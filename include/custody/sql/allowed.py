@@ -36,7 +36,6 @@ _REFUSED = frozenset(
     )
 )  # fmt: skip
 _REFUSED_STARTS = ("__internal", "json_execute", "json_serialize_plan", "pg_get_", "duckdb_", "pragma_", "read_")
-_NESTED_MAX = 500
 
 
 class QueryRefusedError(Exception):

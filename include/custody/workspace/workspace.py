@@ -107,14 +107,14 @@ class Workspace:
         self._live_groups: tuple[int, frozenset[int]] = (-2, frozenset())  # no state has revision -2
 
     @classmethod
-    def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
+    def all(cls, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> list[Workspace]:
         """Return a workspace for each writer that has anything in this repository."""
         fs = fs or PosixFileSystem()
         database = settings.repository.database
         stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
         # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
         names = {*writers(fs, settings.containers), *stored}
-        return [cls(settings, name, fs) for name in sorted(filter(is_name, names))]
+        return [cls(settings, name, fs, clock) for name in sorted(filter(is_name, names))]
 
     @cached_property
     def log_options(self) -> LogOptions:

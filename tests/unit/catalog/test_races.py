@@ -30,7 +30,7 @@ from custody.catalog import catalog as log_module
 from custody.catalog.catalog import put_object
 from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
-from custody.catalog.state import CatalogState
+from custody.catalog.state import CatalogState, FencedError
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
 from custody.store import LocalStore, ObjectInfo
@@ -395,3 +395,42 @@ def test_a_catalog_that_is_damaged_in_a_transaction_stays_damaged_for_who_has_it
     transactions(tmp_path)[2].write_bytes(b"damaged")
     with pytest.raises(CorruptionError):
         catalog.load()
+
+
+def _stopped_before_its_put(go_on: Callable[[], object]) -> Callable[..., bool]:
+    """`put_object` for a process that is stopped before its first put, while others go on."""
+    left = [go_on]
+
+    def put(store: LocalStore, key: str, data: bytes) -> bool:
+        while left:
+            with patch.object(log_module, "put_object", put_object):
+                left.pop()()
+        return put_object(store, key, data)
+
+    return put
+
+
+def test_two_processes_that_loaded_the_same_epoch_begin_two(tmp_path: Path) -> None:
+    build(tmp_path, 1)
+    slow, quick = open_catalog(tmp_path), open_catalog(tmp_path)
+    assert slow.load().epoch == quick.load().epoch == 0
+    with patch.object(log_module, "put_object", _stopped_before_its_put(quick.begin_epoch)):
+        assert slow.begin_epoch() == 2
+    assert (quick.epoch, slow.epoch) == (1, 2)
+    with pytest.raises(FencedError, match="epoch 2 was begun by another process"):
+        quick.commit([add("quick")])
+    assert "slow" in slow.commit([add("slow")]).files
+    epochs = [transaction.epoch for transaction in open_catalog(tmp_path).timeline()]
+    assert epochs == [0, 1, 2, 2]
+
+
+def test_a_process_whose_takeover_failed_stays_refused(tmp_path: Path) -> None:
+    older, younger = build(tmp_path, 1), open_catalog(tmp_path)
+    assert (older.begin_epoch(), younger.begin_epoch()) == (1, 2)
+    with (
+        patch.object(log_module, "put_object", side_effect=StorageError("disk full")),
+        pytest.raises(StorageError, match="disk full"),
+    ):
+        older.begin_epoch()
+    with pytest.raises(FencedError, match="epoch 2 was begun by another process"):
+        older.commit([add("older")])

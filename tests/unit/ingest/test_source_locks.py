@@ -130,6 +130,7 @@ def test_an_event_of_another_slot_is_a_repetition_or_a_contradiction(
         report = first.file(same, node=ONE)
         assert (report.writer, report.stored) == ("main", 1)
         if live:
+            assert isinstance(first._writer, SlotWriter)
             first._writer.seal()
             run_steps(opened.settings)
         report = second.file(same, node=ONE)

@@ -226,7 +226,7 @@ def _action(
 
 
 def _verify(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> list[Finding]:
-    workspaces = [Workspace(settings, item.writer, fs, clock) for item in Workspace.all(settings, fs)]
+    workspaces = Workspace.all(settings, fs, clock)
     return verify_repository(workspaces, settings, fs, level).findings
 
 
