@@ -28,8 +28,8 @@ from custody.ngsi.naming import COMPONENT_BYTES_MAX, Destination
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from custody.ngsi.rendering import file_additions
-from custody.ngsi_sink.retry import waits_ms
 from custody.ngsi_sink.run import EventBatch, cut_batches
+from custody.ngsi_sink.target import waits_ms
 from custody.ngsi_sink.webhdfs import (
     CREATED,
     FORBIDDEN,

@@ -13,10 +13,9 @@ from pathlib import Path
 from custody.clock import ManualClock
 from custody.errors import StorageError
 from custody.lease import Attempt
-from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.batch_file import WRITER, FileAppend
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.opening import open_sink, resubmit_entry
-from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.target import FilesTarget
 from custody.recovery import STEPS
 from custody.repository import Repository

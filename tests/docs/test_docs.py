@@ -13,7 +13,7 @@ from custody.errors import InvalidInputError
 from custody.index.terms import TERM_BYTES_MAX
 from custody.model import EVENT_SCHEMA
 from custody.query import parse_query
-from custody.query.tokenizer import QUERY_CHARACTERS_MAX
+from custody.query.parser import QUERY_CHARACTERS_MAX
 from custody.recovery import STEPS
 from tests.docs import update
 from tests.docs.pages import DOCS, ROOT, links, pages, read, section, table

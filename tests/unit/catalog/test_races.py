@@ -417,7 +417,7 @@ def test_two_processes_that_loaded_the_same_epoch_begin_two(tmp_path: Path) -> N
     with patch.object(log_module, "put_object", _stopped_before_its_put(quick.begin_epoch)):
         assert slow.begin_epoch() == 2
     assert (quick.epoch, slow.epoch) == (1, 2)
-    with pytest.raises(FencedError, match="epoch 2 was begun by another process"):
+    with pytest.raises(FencedError, match="epoch 2 was started by another process"):
         quick.commit([add("quick")])
     assert "slow" in slow.commit([add("slow")]).files
     epochs = [transaction.epoch for transaction in open_catalog(tmp_path).timeline()]
@@ -432,5 +432,5 @@ def test_a_process_whose_takeover_failed_stays_refused(tmp_path: Path) -> None:
         pytest.raises(StorageError, match="disk full"),
     ):
         older.begin_epoch()
-    with pytest.raises(FencedError, match="epoch 2 was begun by another process"):
+    with pytest.raises(FencedError, match="epoch 2 was started by another process"):
         older.commit([add("older")])

@@ -128,7 +128,7 @@ def test_submodules_are_counted_and_left_out(project: Path, tmp_path: Path, fs: 
 
 def test_a_folder_that_is_there_is_left_as_it_is(project: Path, tmp_path: Path, fs: PosixFileSystem) -> None:
     (tmp_path / "graph").mkdir()
-    with pytest.raises(ConflictError, match="not there yet"):
+    with pytest.raises(ConflictError, match="does not exist yet"):
         import_git(fs, project, tmp_path / "graph")
     assert list((tmp_path / "graph").iterdir()) == []
 
