@@ -1,0 +1,25 @@
+"""Room `flowfile_repository`: FlowFiles that wait in queues between steps, and the log that keeps them."""
+
+from custody.flowfile_repository.flowfile_repository import (
+    FlowFileOptions,
+    FlowFileRepository,
+    Placed,
+    Taking,
+    Work,
+)
+from custody.flowfile_repository.outbox import JournalProvenance, Provenance
+from custody.flowfile_repository.queue import QueueSize
+from custody.flowfile_repository.records import Connection, Waiting
+
+__all__ = [
+    "Connection",
+    "FlowFileOptions",
+    "FlowFileRepository",
+    "JournalProvenance",
+    "Placed",
+    "Provenance",
+    "QueueSize",
+    "Taking",
+    "Waiting",
+    "Work",
+]
