@@ -253,6 +253,24 @@ class ContentSection(Section):
         return names
 
 
+class FlowFilesSection(Section):
+    """The FlowFile repository: what waits in queues between steps."""
+
+    swap_threshold: int = Field(
+        20_000,
+        ge=500,
+        description="So many FlowFiles of a queue stay in memory. Beyond, those of the lowest priority go to swap "
+        "files of 10,000.",
+    )
+    checkpoint_seconds: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How often a snapshot of all queues is written, and contents that no FlowFile refers to are "
+        "released.",
+    )
+
+
 class EventLogSection(Section):
     """Event logs: their size and compression."""
 

@@ -1,4 +1,4 @@
-"""The session over queues: FlowFiles are taken, changed and sent on; one commit makes queues, contents and events agree.
+"""The session over queues: FlowFiles are taken, changed and sent on; one commit lets queues, contents, events agree.
 
 Contents are streams: what is read and written passes through in pieces. A content is written to a new place and is
 durable before the commit that refers to it; the old one stays as it was. A split shares the bytes of its parent.
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from custody.clock import Clock
-from custody.errors import ClosedError, InvalidInputError, NotFoundError
+from custody.errors import InvalidInputError, NotFoundError
 from custody.flow import Component, FlowFile, Session
 from custody.flow.content import Content, ContentStream, ContentWriter, StoredContent
 from custody.flowfile_repository.flowfile_repository import FlowFileRepository, Placed, Work
@@ -75,9 +75,7 @@ class _Committing:
         if self.work is None:
             return self._provenance.append(events)
         work = self.work
-        return self._flowfiles.commit(
-            Work(work.session, work.placed, work.leaves, work.returns, tuple(events))
-        )
+        return self._flowfiles.commit(Work(work.session, work.placed, work.leaves, work.returns, tuple(events)))
 
 
 class QueueSession:
@@ -129,9 +127,7 @@ class QueueSession:
         """Take the first FlowFile of a queue, None when there is none; raises as `get_many`."""
         return next(iter(self.get_many(queue, 1, accepts)), None)
 
-    def get_many(
-        self, queue: str, count: int, accepts: Callable[[FlowFile], bool] | None = None
-    ) -> list[FlowFile]:
+    def get_many(self, queue: str, count: int, accepts: Callable[[FlowFile], bool] | None = None) -> list[FlowFile]:
         """Take the first FlowFiles of a queue, at most `count`; nobody else gets them until the session ends.
 
         Those that are too old are ended with an EXPIRE of this component, in a commit of their own.
@@ -211,7 +207,7 @@ class QueueSession:
 
     def read(self, flowfile: FlowFile) -> BinaryIO:
         """Return the content of a FlowFile as a stream; raises as `chunks`."""
-        return io.BufferedReader(ContentInput(self.chunks(flowfile)), _READ_BYTES)  # type: ignore[return-value]
+        return io.BufferedReader(ContentInput(self.chunks(flowfile)), _READ_BYTES)
 
     def read_bytes(self, flowfile: FlowFile) -> bytes:
         """Return the whole content of a FlowFile, for one that fits into memory; raises as `chunks`."""
