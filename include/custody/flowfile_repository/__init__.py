@@ -1,6 +1,5 @@
 """Room `flowfile_repository`: FlowFiles that wait in queues between steps, and the log that keeps them."""
 
-from custody.flowfile_repository.flow import Flow, open_flow
 from custody.flowfile_repository.flowfile_repository import (
     FlowFileOptions,
     FlowFileRepository,
@@ -8,17 +7,15 @@ from custody.flowfile_repository.flowfile_repository import (
     Taking,
     Work,
 )
-from custody.flowfile_repository.outbox import JournalProvenance, Provenance
+from custody.flowfile_repository.outbox import Provenance
 from custody.flowfile_repository.queue import QueueSize
 from custody.flowfile_repository.queue_session import QueueSession
 from custody.flowfile_repository.records import Connection, Waiting
 
 __all__ = [
     "Connection",
-    "Flow",
     "FlowFileOptions",
     "FlowFileRepository",
-    "JournalProvenance",
     "Placed",
     "Provenance",
     "QueueSession",
@@ -26,5 +23,4 @@ __all__ = [
     "Taking",
     "Waiting",
     "Work",
-    "open_flow",
 ]

@@ -6,15 +6,12 @@ knows what it has. So the events of a process that died between log and journal 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from custody.flow import Appender
-from custody.ingest.dedup import StoredKeys, key_of
 from custody.model import Event
-from custody.workspace import Workspace
 
 
 class Provenance(Protocol):
@@ -32,40 +29,6 @@ class Provenance(Protocol):
     def missing(self, events: Sequence[Event]) -> list[Event]:
         """Return the events that are not stored, by their keys."""
         ...
-
-
-class JournalProvenance:
-    """The provenance repository whose writer the process holds.
-
-    Args:
-        writer: the writer slot.
-        workspaces: returns all writers of the repository, looked up anew each time.
-    """
-
-    def __init__(self, writer: Appender, workspaces: Callable[[], Sequence[Workspace]]) -> None:
-        self._writer = writer
-        self._workspaces = workspaces
-
-    @property
-    def name(self) -> str:
-        """The writer's name."""
-        return self._writer.name
-
-    def append(self, events: Sequence[Event]) -> range:
-        """Append events; raises as `JournalWriter.append`."""
-        return self._writer.append(events)
-
-    def missing(self, events: Sequence[Event]) -> list[Event]:
-        """Return the events that no writer has; those that were forgotten since do not come back.
-
-        Raises:
-            StorageError: a container is missing, which may hold them.
-        """
-        # Read anew each time: it is asked after a crash, or a failure, and what is there may have grown since.
-        keys = StoredKeys(self._workspaces, "")
-        keys.refresh()
-        stored = keys.find(events).keys() | keys.erased(events)
-        return [event for event in events if key_of(event) not in stored]
 
 
 def with_keys(events: Sequence[Event], repository: str, first_ordinal: int) -> list[Event]:

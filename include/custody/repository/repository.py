@@ -32,11 +32,11 @@ from custody.workspace import Workspace, leased, rollover_lease
 if TYPE_CHECKING:
     from whoosh import query
 
-    from custody.flowfile_repository import Flow
     from custody.index import BuiltShard, ShardCache
     from custody.read.results import Counts, Events, EventStream
     from custody.read.search import SearchResult
     from custody.read.time_travel import AsOf
+    from custody.repository.flow import Flow
 
 if TYPE_CHECKING:
     from custody.flow import Component, Session
@@ -178,7 +178,7 @@ class Repository:
             LockedError: no writer is given and live processes hold all slots.
             CorruptionError: the log of the FlowFile repository is damaged.
         """
-        from custody.flowfile_repository import open_flow
+        from custody.repository.flow import open_flow
 
         with ExitStack() as stack:
             held = writer or stack.enter_context(self.writer(wait_seconds=wait_seconds))

@@ -12,15 +12,13 @@ from threading import Thread
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError
-from custody.flow import Component
+from custody.flow import Appender, Component
 from custody.flow.content import Content, find_content
-from custody.flowfile_repository.flowfile_repository import FlowFileOptions, FlowFileRepository
-from custody.flowfile_repository.outbox import JournalProvenance
-from custody.flowfile_repository.queue_session import QueueSession
-from custody.flowfile_repository.records import Connection
+from custody.flowfile_repository import Connection, FlowFileOptions, FlowFileRepository, QueueSession
+from custody.ingest.dedup import StoredKeys, key_of
 from custody.ingest.slots import SlotWriter
 from custody.journal import SyncPolicy
-from custody.model import ContentClaim
+from custody.model import ContentClaim, Event
 from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -28,6 +26,40 @@ from custody.workspace import Workspace
 _LOGGER = logging.getLogger(__name__)
 TICK_SECONDS = 5.0
 """How often a process looks whether a snapshot is due, and whether another process has died."""
+
+
+class JournalProvenance:
+    """The provenance repository whose writer the process holds.
+
+    Args:
+        writer: the writer slot.
+        workspaces: returns all writers of the repository, looked up anew each time.
+    """
+
+    def __init__(self, writer: Appender, workspaces: Callable[[], Sequence[Workspace]]) -> None:
+        self._writer = writer
+        self._workspaces = workspaces
+
+    @property
+    def name(self) -> str:
+        """The writer's name."""
+        return self._writer.name
+
+    def append(self, events: Sequence[Event]) -> range:
+        """Append events; raises as `JournalWriter.append`."""
+        return self._writer.append(events)
+
+    def missing(self, events: Sequence[Event]) -> list[Event]:
+        """Return the events that no writer has; those that were forgotten since do not come back.
+
+        Raises:
+            StorageError: a container is missing, which may hold them.
+        """
+        # Read anew each time: it is asked after a crash, or a failure, and what is there may have grown since.
+        keys = StoredKeys(self._workspaces, "")
+        keys.refresh()
+        stored = keys.find(events).keys() | keys.erased(events)
+        return [event for event in events if key_of(event) not in stored]
 
 
 class Flow:
