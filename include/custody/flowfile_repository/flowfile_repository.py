@@ -15,16 +15,17 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from custody.clock import Clock
-from custody.errors import BackpressureError, CustodyError, InvalidInputError, LockedError, NotFoundError
+from custody.errors import BackpressureError, CustodyError, InvalidInputError, NotFoundError
 from custody.flow.flowfile import FlowFile
-from custody.flowfile_repository.log import FlowFileLog, LogFolder
+from custody.flowfile_repository.content_archive import ContentArchive
+from custody.flowfile_repository.log import FlowFileLog, LogFolder, lock_folder
 from custody.flowfile_repository.outbox import Provenance, with_keys
 from custody.flowfile_repository.priorities import Prioritizer, key_of, prioritizer
 from custody.flowfile_repository.queue import FlowFileQueue, QueueSize
@@ -38,6 +39,8 @@ from custody.flowfile_repository.records import (
     Gone,
     Leave,
     Move,
+    Pin,
+    Purged,
     Released,
     Return,
     SwapFile,
@@ -49,7 +52,7 @@ from custody.flowfile_repository.records import (
     Yield,
     encode_events,
 )
-from custody.flowfile_repository.state import FlowFileState
+from custody.flowfile_repository.state import FlowFileState, claim_text
 from custody.flowfile_repository.swap import clear_swaps, read_swap_block, write_swap
 from custody.format.names import check_name
 from custody.journal import KeepCut, discard_cut
@@ -62,11 +65,10 @@ _LOCK_SECONDS = 60.0
 _EXPIRED_MAX = 1000
 """So many expired FlowFiles are ended at once, before others are looked at."""
 Result = TypeVar("Result")
+PIN_SECONDS = 300.0
+"""A session that has contents for so long tells the others where they lie; well below the age at which they may go."""
 SWAP_FILE_FLOWFILES = 10_000
 """So many FlowFiles go to one swap file."""
-
-Release = Callable[[Sequence[str]], None]
-"""Takes resource claims that no FlowFile refers to, `custody:WRITER/CONTAINER/SECTION/IDENTIFIER`; can be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ class FlowFileRepository:
         clock: tells the time.
         provenance: where events go to; None for queues whose history nobody needs.
         options: see `FlowFileOptions`.
-        release: takes resource claims that nobody needs any more, after a snapshot was synced.
+        archive: the contents on the store; None where FlowFiles have none.
         keep_cut: keeps a copy of a torn tail of the log before it is cut.
         wait_seconds: how long to wait for the lock, which others hold for moments.
     """
@@ -185,7 +187,7 @@ class FlowFileRepository:
         provenance: Provenance | None = None,
         options: FlowFileOptions | None = None,
         *,
-        release: Release | None = None,
+        archive: ContentArchive | None = None,
         keep_cut: KeepCut = discard_cut,
         wait_seconds: float = _LOCK_SECONDS,
     ) -> None:
@@ -194,7 +196,7 @@ class FlowFileRepository:
         self._clock = clock
         self._provenance = provenance
         self._options = options or FlowFileOptions()
-        self._release = release
+        self._archive = archive
         self._wait_seconds = wait_seconds
         self._log = FlowFileLog(fs, self._folder, keep_cut)
         self._state: FlowFileState | None = None
@@ -205,6 +207,8 @@ class FlowFileRepository:
         """Own transactions whose events the journal may lack: they are compared before they are appended again."""
         self._delivered: list[int] = []
         """Own transactions whose events are in the journal, which the log has still to learn."""
+        self._written: dict[str, tuple[float, dict[str, None]]] = {}
+        """Since when the sessions of this process have contents that they did not commit yet, and where those lie."""
         self._checkpointed = time.monotonic()
         self._is_closed = False
         self._membership = ExitStack()
@@ -262,6 +266,10 @@ class FlowFileRepository:
         """Return how many FlowFiles refer to each resource claim."""
         return self._read(lambda state: dict(state.claimants))
 
+    def archived(self) -> dict[str, int]:
+        """Return the resource claims in the archive, and since when each is there, in ms since the epoch."""
+        return self._read(lambda state: dict(state.archived))
+
     def take(
         self,
         queue: str,
@@ -309,6 +317,10 @@ class FlowFileRepository:
         holder = f"{self.member}/{work.session}"
         return self._run(lambda batch, request: self._decide_commit(batch, request, holder, work)).event_ids
 
+    def wrote(self, session: str, claim: str) -> None:
+        """Note that a session wrote a content to a resource claim, which is not deleted before the session ends."""
+        self._written.setdefault(session, (time.monotonic(), {}))[1][claim] = None
+
     def give_back(self, session: str, uuids: Sequence[str], *, penalised_until_ms: int = 0) -> None:
         """Return FlowFiles of a session to their places; those that it has not taken any more are passed over."""
         holder = f"{self.member}/{session}"
@@ -316,8 +328,11 @@ class FlowFileRepository:
         def decide(batch: _Batch, request: _Request) -> None:
             taken = batch.state.taken
             mine = tuple(uuid for uuid in uuids if uuid in taken and taken[uuid].session == holder)
+            changes = self._unpin(batch.state, holder)
             if mine:
-                batch.apply([Return(mine, penalised_until_ms)])
+                changes.append(Return(mine, penalised_until_ms))
+            if changes:
+                batch.apply(changes)
 
         self._run(decide)
 
@@ -456,19 +471,8 @@ class FlowFileRepository:
             self._log.undo()
             raise
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        deadline = time.monotonic() + self._wait_seconds
-        with ExitStack() as stack:
-            while True:
-                try:
-                    stack.enter_context(self._fs.lock(self._folder.lock))
-                except LockedError:
-                    if time.monotonic() >= deadline:
-                        raise
-                else:
-                    break
-            yield
+    def _lock(self) -> AbstractContextManager[None]:
+        return lock_folder(self._fs, self._folder, self._wait_seconds)
 
     @contextmanager
     def _locked(self) -> Iterator[FlowFileState]:
@@ -514,6 +518,8 @@ class FlowFileRepository:
                 raise NotFoundError(
                     f"FlowFile {uuid_}: this session has not taken it, or not any more. Roll the session back."
                 )
+        if self._archive is not None:
+            self._require_contents(state, work.placed, self._archive)
         full = {
             placed.queue
             for placed in work.placed
@@ -527,9 +533,31 @@ class FlowFileRepository:
         changes += [Leave(uuid_) for uuid_ in work.leaves]
         if work.returns:
             changes.append(Return(tuple(work.returns)))
+        changes += self._unpin(state, holder)
         if changes or work.events:
             transaction = batch.apply(changes, work.events, is_synced=True)
             request.transaction = transaction if work.events else None
+
+    def _unpin(self, state: FlowFileState, holder: str) -> list[Change]:
+        self._written.pop(holder.partition("/")[2], None)
+        return [Pin(holder, ())] if holder in state.pins else []
+
+    def _pin(self, batch: _Batch) -> None:
+        """Tell other processes of the contents of sessions that take long: without that, they may go by their age."""
+        since = time.monotonic() - PIN_SECONDS
+        for session, (begun, claims) in list(self._written.items()):
+            holder = f"{self.member}/{session}"
+            if begun < since and len(batch.state.pins.get(holder, ())) != len(claims):
+                batch.apply([Pin(holder, tuple(claims))])
+
+    def _require_contents(self, state: FlowFileState, placed: Sequence[Placed], archive: ContentArchive) -> None:
+        """Refuse a content that nobody refers to so far and that is gone: a replay may come too late."""
+        claims = {claim for item in placed if (claim := claim_text(item.flowfile)) is not None}
+        for claim in claims - state.claimants.keys():
+            if not archive.exists(claim):
+                raise NotFoundError(
+                    f"{claim}: the content is gone: it expired, or the archive had no room for it. Nothing was done."
+                )
 
     def _placed(
         self, state: FlowFileState, placed: Placed, sequence: int, now_ms: int, taken: Mapping[str, Waiting]
@@ -614,6 +642,7 @@ class FlowFileRepository:
     def _take_over(self) -> None:
         self._deliver_again()
         with self._batch() as batch:
+            self._pin(batch)
             self._reap(batch)
 
     def _reap(self, batch: _Batch) -> None:
@@ -656,13 +685,19 @@ class FlowFileRepository:
                 raise
             for name in drained:
                 self._fs.remove(self._folder.swaps / name)
-            releasable = tuple(state.releasable)
         self._checkpointed = time.monotonic()
-        # Only now: as long as an older snapshot can come back, it may refer to them.
-        if releasable and self._release is not None:
-            self._release(releasable)
-            with self._batch() as batch:
-                batch.apply([Released(releasable)])
+        with self._batch() as batch:
+            # Only now: as long as an older snapshot could come back, it may refer to them.
+            if batch.state.releasable:
+                batch.apply([Released(tuple(batch.state.releasable))])
+            if self._archive is not None:
+                pinned = {claim for claims in batch.state.pins.values() for claim in claims}
+                free = {claim: ms for claim, ms in batch.state.archived.items() if claim not in pinned}
+                due = self._archive.due(free, batch.now_ms)
+                if due:
+                    # Under the lock: nobody claims one of them again between the choice and its deletion.
+                    self._archive.delete(due)
+                    batch.apply([Purged(tuple(due))])
 
 
 def _take(

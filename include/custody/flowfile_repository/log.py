@@ -11,12 +11,14 @@ open still, reads to its end record, and goes on with the next.
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.errors import CorruptionError, FormatVersionError, LockedError, NotFoundError, StorageError
 from custody.flowfile_repository.records import (
     KIND_END_OF_LOG,
     KIND_FLOWFILES,
@@ -39,8 +41,9 @@ from custody.flowfile_repository.records import (
     whole_frames,
 )
 from custody.flowfile_repository.state import FlowFileState, ReadBlock
+from custody.flowfile_repository.swap import read_swap_block
 from custody.format.framing import frame, judge_tail
-from custody.journal import KeepCut
+from custody.journal import KeepCut, discard_cut
 from custody.vfs import FileSystem, WritableFile
 
 _FLOWFILES_A_FRAME = 1000
@@ -94,12 +97,16 @@ class FlowFileLog:
         fs: where the folder lies.
         folder: its names.
         keep_cut: keeps a copy of a torn tail before it is cut.
+        is_read_only: whether everything stays as it is: what was never acknowledged is passed over instead of cut.
     """
 
-    def __init__(self, fs: FileSystem, folder: LogFolder, keep_cut: KeepCut) -> None:
+    def __init__(
+        self, fs: FileSystem, folder: LogFolder, keep_cut: KeepCut = discard_cut, *, is_read_only: bool = False
+    ) -> None:
         self._fs = fs
         self._folder = folder
         self._keep_cut = keep_cut
+        self._is_read_only = is_read_only
         self._path = Path()
         self._end = 0
         """Up to here the log was read and applied, or written."""
@@ -127,9 +134,9 @@ class FlowFileLog:
             CorruptionError: one of them is damaged elsewhere than at the torn end of the last log.
         """
         self._close()
-        self._choose_snapshot()
-        if self._fs.exists(self._folder.snapshot):
-            header, flowfiles, summary = self._read_snapshot(self._folder.snapshot)
+        snapshot = self._choose_snapshot()
+        if snapshot is not None:
+            header, flowfiles, summary = self._read_snapshot(snapshot)
             self.repository = header.repository
             state = FlowFileState.restored(read_block, header.number, flowfiles, summary)
         else:
@@ -161,6 +168,8 @@ class FlowFileLog:
             if any(first > state.last_transaction + 1 for first in self._logs()):
                 raise NotFoundError(f"{self._path}: newer snapshots took the place of this log.")
             if not self._fs.exists(self._path):
+                if self._is_read_only:
+                    break
                 # Between the end record and the next log somebody died.
                 self._begin_log(state.last_transaction + 1)
         return state.last_transaction - before
@@ -260,7 +269,7 @@ class FlowFileLog:
             if transaction.number > state.last_transaction:
                 state.apply(transaction)
             self._end = record.end
-        if self._end < len(data):
+        if self._end < len(data) and not self._is_read_only:
             self._cut_tail(bytes(data[self._end :]))
         return True
 
@@ -290,22 +299,29 @@ class FlowFileLog:
         self._close()
         self._fs.truncate(self._path, self._end)
 
-    def _choose_snapshot(self) -> None:
-        """Decide between the snapshot and its partial one, as a crash left them."""
+    def _choose_snapshot(self) -> Path | None:
+        """Decide between the snapshot and its partial one, as a crash left them; return the one that counts."""
         fs, folder = self._fs, self._folder
-        if not fs.exists(folder.partial):
-            return
-        if not fs.exists(folder.snapshot):
-            with suppress(CorruptionError, FormatVersionError):
-                self._read_snapshot(folder.partial)
-                # Synced before it gets the name: another process may have written it and died before its own sync.
-                fs.sync_file(folder.partial)
-                fs.rename(folder.partial, folder.snapshot)
-                fs.sync_directory(folder.home)
-                return
-            # Broken off: the logs that it would have replaced are all still there.
-        fs.remove(folder.partial)
+        has_snapshot, has_partial = fs.exists(folder.snapshot), fs.exists(folder.partial)
+        is_taken = has_partial and not has_snapshot and self._is_whole(folder.partial)
+        if self._is_read_only or not has_partial:
+            return folder.snapshot if has_snapshot else folder.partial if is_taken else None
+        if is_taken:
+            # Synced before it gets the name: another process may have written it and died before its own sync.
+            fs.sync_file(folder.partial)
+            fs.rename(folder.partial, folder.snapshot)
+        else:
+            # Broken off: the snapshot, or the logs that it would have replaced, are all still there.
+            fs.remove(folder.partial)
         fs.sync_directory(folder.home)
+        return folder.snapshot if has_snapshot or is_taken else None
+
+    def _is_whole(self, snapshot: Path) -> bool:
+        try:
+            self._read_snapshot(snapshot)
+        except (CorruptionError, FormatVersionError):
+            return False
+        return True
 
     def _read_snapshot(self, path: Path) -> tuple[FileHeader, list[Waiting], SnapshotSummary]:
         data = self._fs.view(path)
@@ -334,3 +350,46 @@ def _chunks(items: Iterator[Waiting]) -> Iterator[list[Waiting]]:
             chunk = []
     if chunk:
         yield chunk
+
+
+@contextmanager
+def claimed_contents(fs: FileSystem, home: Path, wait_seconds: float = 60.0) -> Iterator[frozenset[str]]:
+    """Hold the lock of a FlowFile repository, if there is one; gives the resource claims that FlowFiles refer to.
+
+    Whoever deletes contents does it in this block: no FlowFile can claim one of them meanwhile.
+
+    Raises:
+        CorruptionError: the log is damaged, so nobody knows what is claimed.
+        LockedError: another process held the lock for too long.
+    """
+    folder = LogFolder(home)
+    log = FlowFileLog(fs, folder, is_read_only=True)
+    if not log.exists:
+        yield frozenset()
+        return
+    with lock_folder(fs, folder, wait_seconds):
+        state = log.recover(partial(read_swap_block, fs, folder.swaps))
+        # What was not released yet may be referred to by the state that a crash brings back.
+        pinned = {claim for claims in state.pins.values() for claim in claims}
+        yield frozenset({*state.claimants, *state.releasable, *pinned})
+        log.close()
+
+
+@contextmanager
+def lock_folder(fs: FileSystem, folder: LogFolder, wait_seconds: float) -> Iterator[None]:
+    """Hold the lock of a FlowFile repository, which others hold for moments.
+
+    Raises:
+        LockedError: another process held it for too long.
+    """
+    deadline = time.monotonic() + wait_seconds
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(fs.lock(folder.lock))
+            except LockedError:
+                if time.monotonic() >= deadline:
+                    raise
+            else:
+                break
+        yield

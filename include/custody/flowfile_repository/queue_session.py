@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 from custody.clock import Clock
 from custody.errors import InvalidInputError, NotFoundError
 from custody.flow import Component, FlowFile, Session
-from custody.flow.content import Content, ContentStream, ContentWriter, StoredContent
+from custody.flow.content import Content, ContentStream, ContentWriter, ResourceClaim, StoredContent
 from custody.flowfile_repository.flowfile_repository import FlowFileRepository, Placed, Work
 from custody.flowfile_repository.outbox import Provenance
 from custody.flowfile_repository.records import Waiting
@@ -403,6 +403,9 @@ class QueueSession:
         self._destinations.pop(flowfile.uuid, None)
 
     def _set_content(self, flowfile: FlowFile, stored: StoredContent, details: str | None) -> FlowFile:
+        resource = ResourceClaim.of(stored.claim)
+        if resource is not None:
+            self._flowfiles.wrote(self.name, resource.text)
         return self.report.modify_content(
             flowfile, size=stored.size, content_claim=stored.claim, sha256=stored.sha256, details=details
         )

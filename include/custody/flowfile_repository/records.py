@@ -204,13 +204,41 @@ class Yield(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """Resource claims that no FlowFile referred to were handed to the archive."""
+    """Resource claims that no FlowFile refers to are in the archive from now on."""
 
     claims: tuple[str, ...]
 
 
+class Purged(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """Resource claims of the archive were deleted."""
+
+    claims: tuple[str, ...]
+
+
+class Pin(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """A session that takes long wrote contents to resource claims: they stay until it ends."""
+
+    session: str
+    claims: tuple[str, ...]
+    """None at its end."""
+
+
 Change = (
-    Enter | Move | Leave | Take | Return | SwapOut | SwapIn | Connect | Disconnect | Delivered | Gone | Yield | Released
+    Enter
+    | Move
+    | Leave
+    | Take
+    | Return
+    | SwapOut
+    | SwapIn
+    | Connect
+    | Disconnect
+    | Delivered
+    | Gone
+    | Yield
+    | Released
+    | Purged
+    | Pin
 )
 
 
@@ -258,6 +286,10 @@ class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
     releasable: list[str]
     """Resource claims that no FlowFile refers to and that are not archived yet."""
     yielded: dict[str, int] = {}
+    archived: dict[str, int] = {}
+    """Resource claims in the archive, and since when."""
+    pins: dict[str, list[str]] = {}
+    """Resource claims that long sessions wrote to, by session."""
     drained_swaps: list[str] = []
     """Swap files of which all came back, to be removed."""
 

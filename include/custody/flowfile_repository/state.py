@@ -26,6 +26,8 @@ from custody.flowfile_repository.records import (
     Gone,
     Leave,
     Move,
+    Pin,
+    Purged,
     Released,
     Return,
     SnapshotSummary,
@@ -75,6 +77,10 @@ class FlowFileState:
     """How many FlowFiles refer to each resource claim."""
     releasable: dict[str, None] = field(default_factory=dict)
     """Resource claims that no FlowFile refers to any more and that were not archived yet, in order."""
+    archived: dict[str, int] = field(default_factory=dict)
+    """Resource claims that were released, and since when."""
+    pins: dict[str, list[str]] = field(default_factory=dict)
+    """Resource claims that long sessions wrote to, by `MEMBER/SESSION`."""
     yielded: dict[str, int] = field(default_factory=dict)
     drained_swaps: dict[str, None] = field(default_factory=dict)
     """Swap files of which all came back; the log may need them until the next snapshot."""
@@ -105,6 +111,8 @@ class FlowFileState:
                 state.claimants.update(block.claims)
         state.undelivered = {transaction.number: transaction for transaction in summary.undelivered}
         state.releasable = dict.fromkeys(summary.releasable)
+        state.archived = dict(summary.archived)
+        state.pins = dict(summary.pins)
         state.yielded = dict(summary.yielded)
         state.drained_swaps = dict.fromkeys(summary.drained_swaps)
         state.last_transaction = last
@@ -122,6 +130,8 @@ class FlowFileState:
             taken={uuid: taken.session for uuid, taken in self.taken.items()},
             undelivered=list(self.undelivered.values()),
             releasable=list(self.releasable),
+            archived=self.archived,
+            pins=self.pins,
             yielded=self.yielded,
             drained_swaps=list(self.drained_swaps),
         )
@@ -134,8 +144,9 @@ class FlowFileState:
 
     @property
     def members(self) -> set[str]:
-        """The members that have taken FlowFiles, or have to deliver events."""
-        return {t.member for t in self.taken.values()} | {t.member for t in self.undelivered.values()}
+        """The members that have taken FlowFiles, pinned contents, or have to deliver events."""
+        pinning = {session.partition("/")[0] for session in self.pins}
+        return pinning | {t.member for t in self.taken.values()} | {t.member for t in self.undelivered.values()}
 
     def apply(self, transaction: Transaction) -> None:
         """Apply the next transaction.
@@ -208,6 +219,7 @@ class FlowFileState:
     def _(self, change: Gone, _transaction: Transaction) -> None:
         for uuid in [uuid for uuid, taken in self.taken.items() if taken.member == change.member]:
             self._put(self._released(uuid).item)
+        self.pins = {name: claims for name, claims in self.pins.items() if not name.startswith(f"{change.member}/")}
 
     @_apply.register
     def _(self, change: SwapOut, _transaction: Transaction) -> None:
@@ -255,9 +267,23 @@ class FlowFileState:
         self.yielded = {name: until for name, until in self.yielded.items() if until > transaction.time_ms}
 
     @_apply.register
-    def _(self, change: Released, _transaction: Transaction) -> None:
+    def _(self, change: Released, transaction: Transaction) -> None:
         for claim in change.claims:
-            self.releasable.pop(claim, None)
+            # One that a FlowFile refers to again since it was listed is not archived.
+            if claim in self.releasable:
+                del self.releasable[claim]
+                self.archived[claim] = transaction.time_ms
+
+    @_apply.register
+    def _(self, change: Pin, _transaction: Transaction) -> None:
+        self.pins.pop(change.session, None)
+        if change.claims:
+            self.pins[change.session] = list(change.claims)
+
+    @_apply.register
+    def _(self, change: Purged, _transaction: Transaction) -> None:
+        for claim in change.claims:
+            self.archived.pop(claim, None)
 
     def _queue_of(self, uuid: str) -> FlowFileQueue:
         return self.queues[self.places.pop(uuid)]
@@ -300,3 +326,4 @@ class FlowFileState:
             self.claimants[claim] += 1
             # One that was to be released and is referred to again, by a replay or the next step, stays.
             self.releasable.pop(claim, None)
+            self.archived.pop(claim, None)

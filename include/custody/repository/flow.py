@@ -11,15 +11,23 @@ from threading import Thread
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import CustodyError
+from custody.errors import BackpressureError, CustodyError
 from custody.flow import Appender, Component
-from custody.flow.content import Content, find_content
-from custody.flowfile_repository import Connection, FlowFileOptions, FlowFileRepository, QueueSession
+from custody.flow.content import Content, ContentWriter, find_content
+from custody.flowfile_repository import (
+    ArchiveOptions,
+    Connection,
+    ContentArchive,
+    FlowFileOptions,
+    FlowFileRepository,
+    QueueSession,
+)
 from custody.ingest.dedup import StoredKeys, key_of
 from custody.ingest.slots import SlotWriter
 from custody.journal import SyncPolicy
 from custody.model import ContentClaim, Event
 from custody.quarantine import keep_cut
+from custody.retention import held_contents
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -71,12 +79,14 @@ class Flow:
         provenance: JournalProvenance,
         writer: SlotWriter,
         find: Callable[[ContentClaim], Content],
+        archive: ContentArchive,
         clock: Clock,
     ) -> None:
         self.queues = flowfiles
         self._provenance = provenance
         self._writer = writer
         self._find = find
+        self.archive = archive
         self._clock = clock
 
     def connect(self, name: str, **bounds: object) -> None:
@@ -85,9 +95,17 @@ class Flow:
 
     def session(self, component: Component) -> QueueSession:
         """Begin a piece of work; as a context manager it is committed at the end of its block."""
-        return QueueSession(
-            self.queues, component, self._provenance, lambda: self._writer.content, self._find, self._clock
-        )
+        return QueueSession(self.queues, component, self._provenance, self._contents, self._find, self._clock)
+
+    def _contents(self) -> ContentWriter:
+        """Return the writer of contents once the disk has room for more; raises as `ContentArchive.require_room`."""
+        try:
+            self.archive.require_room()
+        except BackpressureError:
+            # What was done since the last snapshot may go, too.
+            self.queues.checkpoint()
+            self.archive.require_room()
+        return self._writer.content
 
 
 @contextmanager
@@ -105,19 +123,22 @@ def open_flow(
         is_synced=SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER,
     )
     provenance = JournalProvenance(writer, workspaces)
+    bounds = ArchiveOptions(settings.content.archive_age_ms, settings.content.archive_share)
+    archive = ContentArchive(fs, settings.store, bounds, partial(held_contents, settings, fs, clock))
     with FlowFileRepository(
         fs,
         settings.flowfiles_home,
         clock,
         provenance,
         options,
+        archive=archive,
         keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
     ) as flowfiles:
         closing = Signal()
         ticking = Thread(target=_tick, args=(flowfiles, closing), name="custody-flowfiles", daemon=True)
         ticking.start()
         try:
-            yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), clock)
+            yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), archive, clock)
         finally:
             closing.set()
             ticking.join()
