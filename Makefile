@@ -11,6 +11,9 @@ STAMP := .venv/custody.stamp
 LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 # One worker a core; four at most, for each may start a Spark.
 PARALLEL := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+# Hundreds of Pythons start in a run of the tests. Each compiles what it imports, Airflow and the tests above all, unless
+# the first one may keep the result: images often forbid it.
+unexport PYTHONDONTWRITEBYTECODE
 SPELLED := $(wildcard *.md .ci benchmarks dags docs include plugins soak spark_jobs tests Dockerfile Makefile)
 
 .PHONY: help env demo stop test lint types unit slow ui soak bench proto lock clean

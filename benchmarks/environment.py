@@ -1,4 +1,4 @@
-"""Where benchmarks keep what they make, and the environment of those peers that custody does not depend on."""
+"""Folders for the files of benchmarks, and the environment of those peers that custody does not depend on."""
 
 from __future__ import annotations
 

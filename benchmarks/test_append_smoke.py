@@ -32,15 +32,15 @@ def run(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("append")
-    run(made, "--quick")
-    return made
+    path = tmp_path_factory.mktemp("append")
+    run(path, "--quick")
+    return path
 
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return document
 
 
 def assert_measured(results: dict[str, Any], peers: set[str]) -> None:

@@ -16,10 +16,10 @@ BASE = 500
 
 
 def test_the_first_tile_is_the_base_and_the_last_is_cut() -> None:
-    found = list(tables(1200, base=BASE))
-    assert [table.num_rows for table in found] == [500, 500, 200]
-    assert to_events(found[0]) == numbered(sample(BASE))
-    assert pa.concat_tables(found).column("event_id").to_pylist() == list(range(1200))
+    chunks = list(tables(1200, base=BASE))
+    assert [table.num_rows for table in chunks] == [500, 500, 200]
+    assert to_events(chunks[0]) == numbered(sample(BASE))
+    assert pa.concat_tables(chunks).column("event_id").to_pylist() == list(range(1200))
 
 
 def test_another_tile_tells_the_same_story_of_other_flowfiles_at_a_later_time() -> None:
@@ -51,8 +51,8 @@ def test_journals_in_bulk_hold_all_events(repository: Repository) -> None:
         journals=3,
     )
     assert made == 1200
-    found = groups(PosixFileSystem(), repository.settings.containers, "main")
-    assert [group.first_event_id for group in found] == [0, 700]
-    assert all(len(group.sealed) == 3 for group in found)
-    events = pa.concat_tables(MergeReader(PosixFileSystem(), found).chunks(1 << 20))
+    pending = groups(PosixFileSystem(), repository.settings.containers, "main")
+    assert [group.first_event_id for group in pending] == [0, 700]
+    assert all(len(group.sealed) == 3 for group in pending)
+    events = pa.concat_tables(MergeReader(PosixFileSystem(), pending).chunks(1 << 20))
     assert events.equals(pa.concat_tables(tables(1200, base=BASE)))

@@ -25,20 +25,20 @@ ALWAYS = {"custody", "duckdb", "sqlite", "json"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("eventlog")
-    command = [sys.executable, "-m", "benchmarks.eventlog", "--scratch", str(made)]
-    few = ["--events", str(EVENTS), "--reads", "20", "--cold-reads", "5", "--output", str(made / "results.json")]
+    path = tmp_path_factory.mktemp("eventlog")
+    command = [sys.executable, "-m", "benchmarks.eventlog", "--scratch", str(path)]
+    few = ["--events", str(EVENTS), "--reads", "20", "--cold-reads", "5", "--output", str(path / "results.json")]
     environment = os.environ | {"PYTHONPATH": str(INCLUDE)}
     done = subprocess.run([*command, *few], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert report.BYTES in done.stdout
-    return made
+    return path
 
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return document
 
 
 def test_every_system_that_can_run_here_is_measured(results: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ def test_aims_are_met_and_missed_by_the_figures() -> None:
 @pytest.mark.parametrize("events", [2_000, 100_000, 999_999, 1_000_000, 10_000_000])
 def test_slices_are_a_tenth_first_and_all_in_the_end(events: int) -> None:
     base = min(20_000, events // 10)
-    found = list(slices(events, base))
-    assert found[0] == pytest.approx(events / base / 10, abs=1)
-    assert (sum(found) - 1) * base < events <= sum(found) * base
-    assert max(found) * base <= 1_000_000
+    parts = list(slices(events, base))
+    assert parts[0] == pytest.approx(events / base / 10, abs=1)
+    assert (sum(parts) - 1) * base < events <= sum(parts) * base
+    assert max(parts) * base <= 1_000_000

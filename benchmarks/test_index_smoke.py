@@ -26,14 +26,14 @@ def test_all_peers_that_need_no_package_answer_alike(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(INCLUDE)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "results-4000.json").read_text())
-    assert set(found["peers"]) == set(PEERS)
-    for name, peer in found["peers"].items():
+    document = json.loads((tmp_path / "results-4000.json").read_text())
+    assert set(document["peers"]) == set(PEERS)
+    for name, peer in document["peers"].items():
         assert peer["events"] == 4000
         shapes = 9 if name == "fts5" else 10  # FTS5 does not find the end of a word
         assert len(peer["times"]) == shapes
         assert all(len(times) == 9 for times in peer["times"].values())
-    assert list(found["peers"]["custody"]["visits"]) == ["1", "2"]
-    assert len(found["peers"]["custody"]["pieces"]) == 2
+    assert list(document["peers"]["custody"]["visits"]) == ["1", "2"]
+    assert len(document["peers"]["custody"]["pieces"]) == 2
     for name in ("index-4000.svg", "growth.svg"):
         ElementTree.parse(tmp_path / name)  # noqa: S314 - made by the run

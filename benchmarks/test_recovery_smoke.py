@@ -25,8 +25,8 @@ def test_a_killed_writer_s_journals_are_sealed_and_the_time_is_told(tmp_path: Pa
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["open_journals"] >= 1
-    assert found["journal_bytes"] > 40 << 20
-    assert 0 < found["seconds_to_open"] <= found["seconds_to_acknowledge"] <= found["seconds_of_the_process"]
+    document = json.loads(done.stdout)
+    assert document["open_journals"] >= 1
+    assert document["journal_bytes"] > 40 << 20
+    assert 0 < document["seconds_to_open"] <= document["seconds_to_acknowledge"] <= document["seconds_of_the_process"]
     assert not (tmp_path / "made").exists()

@@ -46,7 +46,7 @@ class AirflowPipeline(Pipeline):
 
     @property
     def client(self) -> AirflowClient:
-        """How Airflow is talked to."""
+        """The client of Airflow's REST API."""
         if self._client is None:
             raise PipelineError("Airflow is not running")
         return self._client
@@ -97,8 +97,8 @@ class AirflowPipeline(Pipeline):
 
     def runs(self) -> list[RunEnd]:
         """Return the newest hundred runs of each DAG."""
-        found = [self._end(kind, run) for kind, dag in DAGS.items() for run in self.client.runs(dag) if run.has_ended]
-        return sorted(found, key=lambda run: run.at)
+        ends = [self._end(kind, run) for kind, dag in DAGS.items() for run in self.client.runs(dag) if run.has_ended]
+        return sorted(ends, key=lambda run: run.at)
 
     def _wait_for_tasks(self) -> None:
         """Wait until no task runs."""
@@ -121,13 +121,13 @@ class AirflowPipeline(Pipeline):
         tasks = self.client.task_instances(run.dag_id, run.run_id)
         done = [task for task in tasks if task.state != "skipped"]
         state = "skipped" if run.state == "success" and not done else run.state
-        begun = run.start.timestamp() if run.start else 0.0
-        end = run.end.timestamp() if run.end else begun
+        start = run.start.timestamp() if run.start else 0.0
+        end = run.end.timestamp() if run.end else start
         return RunEnd(
             kind=kind,
             at=end + self._monotonic_minus_clock,
             state=state,
             retried=sum(task.try_number > 1 for task in done),
             recovered=any(task.task_id == "recover" and task.state == "success" for task in done),
-            seconds=end - begun,
+            seconds=end - start,
         )

@@ -36,7 +36,7 @@ def found_of(writer: str, event: Event) -> Found:
 
 @dataclass
 class Known:
-    """What is known of a repository: the ledger, and by writer the ids that were acknowledged, in no order."""
+    """Facts about a repository: the ledger, and by writer the ids that were acknowledged, in no order."""
 
     ledger: Ledger
     digests: dict[Key, str] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class Known:
 
 def expired_now(repository: Repository) -> dict[str, Expired]:
     """Return by writer what the marks say to be gone."""
-    made = {}
+    by_writer = {}
     for workspace in repository.workspaces():
         on_disk = [group.first_event_id for group in workspace.groups()]
-        made[workspace.writer] = Expired.of(workspace.catalog.load(), on_disk)
-    return made
+        by_writer[workspace.writer] = Expired.of(workspace.catalog.load(), on_disk)
+    return by_writer
 
 
 @dataclass
@@ -133,14 +133,14 @@ class Asker:
             result = self.repository.search("", limit=NEWEST, writer=writer)
             answered = now_ms()
             self._say(result.notices)
-            found = [found_of(stored.writer, stored.event) for stored in result.events]
-            self._same("newest", found)
-            ids = [item.key[1] for item in found]
+            events = [found_of(stored.writer, stored.event) for stored in result.events]
+            self._same("newest", events)
+            ids = [item.key[1] for item in events]
             if ids != sorted(set(ids), reverse=True):
                 self.verdict.complain("newest: order", str(ids))
             least = min(ids, default=0)
-            wanted = [event_id for batch in own for event_id in batch.ids if event_id >= least]
-            missing = sorted(set(wanted) - set(ids))
+            acknowledged = [event_id for batch in own for event_id in batch.ids if event_id >= least]
+            missing = sorted(set(acknowledged) - set(ids))
             if missing:
                 self._missing("newest", [(writer, event_id) for event_id in missing])
             elif (newest := max(batch.ms for batch in own)) > self._seen_ms.get(writer, 0):
@@ -159,12 +159,12 @@ class Asker:
             ]
             result = self.repository.search(f"flowfile_uuid:{uuid}", limit=100)
             self._say(result.notices)
-            found = [found_of(stored.writer, stored.event) for stored in result.events]
-            self._same("by FlowFile", found)
-            keys = [item.key for item in found]
+            events = [found_of(stored.writer, stored.event) for stored in result.events]
+            self._same("by FlowFile", events)
+            keys = [item.key for item in events]
             if result.total != len(keys) or len(set(keys)) != len(keys):
                 self.verdict.complain("by FlowFile: total", f"{uuid}: {result.total} said, {len(keys)} given")
-            if any(flowfile_of(item.number) != uuid for item in found):
+            if any(flowfile_of(item.number) != uuid for item in events):
                 self.verdict.complain("by FlowFile: another one's", uuid)
             missing = [sibling for sibling in siblings if sibling not in keys]
             if missing:
@@ -184,19 +184,19 @@ class Asker:
 
     def _some_batches(self, count: int) -> list[Told]:
         """Return batches of any age, and the newest one."""
-        told = self.known.ledger.told
-        return [self._chance.choice(told) for _ in range(count)] + told[-1:] if told else []
+        batches = self.known.ledger.told
+        return [self._chance.choice(batches) for _ in range(count)] + batches[-1:] if batches else []
 
-    def _same(self, name: str, found: Iterable[Found]) -> None:
+    def _same(self, name: str, events: Iterable[Found]) -> None:
         """Complain of events that are not as they were told; one that was told to nobody has to have been sent."""
-        for item in found:
-            wanted = self.known.digests.get(item.key)
-            if wanted is None:
+        for item in events:
+            digest = self.known.digests.get(item.key)
+            if digest is None:
                 self.known.refresh()
-                wanted = self.known.digests.get(item.key)
-            if wanted is not None and wanted != item.digest:
+                digest = self.known.digests.get(item.key)
+            if digest is not None and digest != item.digest:
                 self.verdict.complain(f"{name}: event changed", f"{item.key[0]}/{item.key[1]}")
-            elif wanted is None and not self._was_sent(item.number):
+            elif digest is None and not self._was_sent(item.number):
                 self.verdict.complain(f"{name}: event never sent", f"number {item.number}")
 
     def _was_sent(self, number: int) -> bool:

@@ -19,7 +19,7 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True)
 class Expired:
-    """Which ids of a writer its catalog's marks say to be gone, by the journal groups that they were in."""
+    """The expired ids of a writer, as its catalog's marks say, by the journal groups that they were in."""
 
     groups: tuple[int, ...] = ()
     """First ids of all groups that are known, in order: the ids of one end before the first id of the next."""
@@ -48,7 +48,7 @@ class Found:
 
 @dataclass
 class Verdict:
-    """What does not hold, by kind, with examples; and what was counted."""
+    """The problems of a soak, by kind, with examples; and its counts."""
 
     problems: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -57,9 +57,9 @@ class Verdict:
     def complain(self, kind: str, text: str) -> None:
         """Count a problem, and keep it as an example while there are few."""
         self.problems[kind] += 1
-        kept = self.examples.setdefault(kind, [])
-        if len(kept) < NAMED_MAX:
-            kept.append(text)
+        examples = self.examples.setdefault(kind, [])
+        if len(examples) < NAMED_MAX:
+            examples.append(text)
 
     @property
     def holds(self) -> bool:
@@ -73,7 +73,7 @@ class Verdict:
 
 def judge(
     ledger: Ledger,
-    found: Iterable[Found],
+    events: Iterable[Found],
     expired: Mapping[str, Expired],
     held: Collection[int],
     verdict: Verdict,
@@ -84,19 +84,19 @@ def judge(
 
     Args:
         ledger: what was sent, and what was told.
-        found: what that way found, all of it.
+        events: all events that this way of reading found.
         expired: what retention took, by writer.
         held: numbers of events that a hold means besides those of batches that are `held`.
         verdict: where to complain.
         how: the name of that way.
     """
-    by_key, numbers = _index(found, verdict, how)
+    by_key, numbers = _index(events, verdict, how)
     told_numbers = 0
     for batch in ledger.told:
         gone = expired.get(batch.writer, Expired())
         told_numbers += len(batch.digests)
-        for number, event_id, wanted in zip(_numbers(batch), batch.ids, batch.digests, strict=True):
-            _judge_one(by_key, (batch.writer, event_id), number, wanted, event_id in gone, verdict, how)
+        for number, event_id, digest in zip(_numbers(batch), batch.ids, batch.digests, strict=True):
+            _judge_one(by_key, (batch.writer, event_id), number, digest, event_id in gone, verdict, how)
             if event_id in gone and (batch.held or number in held):
                 verdict.complain(f"{how}: held event expired", f"{batch.writer}/{event_id}")
     _judge_unacknowledged(ledger, numbers, verdict, how)
@@ -107,10 +107,10 @@ def judge(
     verdict.counts["acknowledged and held"] = sum(len(batch.digests) for batch in ledger.told if batch.held) + len(held)
 
 
-def _index(found: Iterable[Found], verdict: Verdict, how: str) -> tuple[dict[Key, Found], Counter[int]]:
+def _index(events: Iterable[Found], verdict: Verdict, how: str) -> tuple[dict[Key, Found], Counter[int]]:
     by_key: dict[Key, Found] = {}
     numbers: Counter[int] = Counter()
-    for item in found:
+    for item in events:
         if item.key in by_key:
             verdict.complain(f"{how}: id twice", f"{item.key[0]}/{item.key[1]}")
         by_key[item.key] = item
@@ -121,36 +121,36 @@ def _index(found: Iterable[Found], verdict: Verdict, how: str) -> tuple[dict[Key
 
 
 def _judge_one(
-    by_key: Mapping[Key, Found], key: Key, number: int, wanted: str, gone: bool, verdict: Verdict, how: str
+    by_key: Mapping[Key, Found], key: Key, number: int, digest: str, gone: bool, verdict: Verdict, how: str
 ) -> None:
     item = by_key.get(key)
     if item is None and not gone:
         verdict.complain(f"{how}: acknowledged event lost", f"{key[0]}/{key[1]}, number {number}")
     elif item is not None and gone:
         verdict.complain(f"{how}: expired event found", f"{key[0]}/{key[1]}")
-    elif item is not None and (item.number, item.digest) != (number, wanted):
+    elif item is not None and (item.number, item.digest) != (number, digest):
         verdict.complain(f"{how}: event changed", f"{key[0]}/{key[1]}, number {number}, found number {item.number}")
 
 
 def _judge_unacknowledged(ledger: Ledger, numbers: Mapping[int, int], verdict: Verdict, how: str) -> None:
     """Of a batch that nobody was told of all events may be there, or none; anything else was never sent."""
-    told = {batch.number for batch in ledger.told}
+    acknowledged = {batch.number for batch in ledger.told}
     refused = {batch.number for batch in ledger.refused}
-    known = {number for batch in ledger.told for number in _numbers(batch)}
-    kept = 0
+    sent = {number for batch in ledger.told for number in _numbers(batch)}
+    stored = 0
     for first, count in ledger.sent.items():
-        if first in told:
+        if first in acknowledged:
             continue
-        known.update(range(first, first + count))
+        sent.update(range(first, first + count))
         there = sum(number in numbers for number in range(first, first + count))
-        kept += there
+        stored += there
         if there not in (0, count):
             verdict.complain(f"{how}: half a batch", f"{there} of {count} events of the batch {first}")
         if there and first in refused:
             verdict.complain(f"{how}: refused batch found", f"batch {first}")
-    for number in numbers.keys() - known:
+    for number in numbers.keys() - sent:
         verdict.complain(f"{how}: event never sent", f"number {number}")
-    verdict.counts[f"{how}: found, never acknowledged"] = kept
+    verdict.counts[f"{how}: found, never acknowledged"] = stored
 
 
 def judge_amount(ledger: Ledger, expired: Mapping[str, Expired], marked: Mapping[str, int], verdict: Verdict) -> None:
@@ -158,12 +158,12 @@ def judge_amount(ledger: Ledger, expired: Mapping[str, Expired], marked: Mapping
 
     A mark counts also what was stored and told to nobody: at most what was sent and not told.
     """
-    told = Counter(dict.fromkeys(expired, 0))
+    gone_by_writer = Counter(dict.fromkeys(expired, 0))
     for batch in ledger.told:
         gone = expired.get(batch.writer, Expired())
-        told[batch.writer] += sum(event_id in gone for event_id in batch.ids)
+        gone_by_writer[batch.writer] += sum(event_id in gone for event_id in batch.ids)
     spare = ledger.events_sent - ledger.events_told
-    for writer, count in sorted(told.items()):
+    for writer, count in sorted(gone_by_writer.items()):
         if not count <= marked.get(writer, 0) <= count + spare:
             text = f"{writer}: {count} acknowledged events are in marked groups, the marks say {marked.get(writer, 0)}"
             verdict.complain("marks and events differ", text)
@@ -173,5 +173,5 @@ def _numbers(batch: Told) -> range:
     return range(batch.number, batch.number + len(batch.digests))
 
 
-def _count(batches: Iterable[Told], wanted: Callable[[Told, int], bool]) -> int:
-    return sum(wanted(batch, event_id) for batch in batches for event_id in batch.ids)
+def _count(batches: Iterable[Told], counts: Callable[[Told, int], bool]) -> int:
+    return sum(counts(batch, event_id) for batch in batches for event_id in batch.ids)

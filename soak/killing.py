@@ -1,4 +1,4 @@
-"""Who is killed when: chosen by a seed before the soak begins, so that the same seed gives the same plan."""
+"""The plan of kills: a seed chooses all of them before the soak begins, so that the same seed gives the same plan."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Killer:
                 if chosen.process.is_alive():
                     with suppress(ProcessLookupError):
                         os.kill(chosen.process.pid, signal.SIGKILL)
-                        self.done.append(Kill(time.monotonic() - self.started, planned.kind, chosen.doing))
+                        self.done.append(Kill(time.monotonic() - self.started, planned.kind, chosen.work))
                         return True
             self._ended.wait(_POLL_SECONDS)
         return False

@@ -1,4 +1,4 @@
-"""What producers wrote down outside of the repository: what they sent, and what they were told.
+"""The ledger of the producers, outside of the repository: what they sent, and what was acknowledged.
 
 A producer's life has a file of its own, one JSON object a line. A batch is written down before it is appended, and once
 more, with ids and digests, when it was acknowledged; that line is synced before the producer goes on. A line that a
@@ -73,7 +73,7 @@ class LedgerFile:
 
 @dataclass
 class Ledger:
-    """What all producers wrote down until now."""
+    """The records of all producers until now."""
 
     folder: Path
     sent: dict[int, int] = field(default_factory=dict)
@@ -95,12 +95,12 @@ class Ledger:
 
     @property
     def events_sent(self) -> int:
-        """How many events were sent."""
+        """The number of events sent."""
         return sum(self.sent.values())
 
     @property
     def events_told(self) -> int:
-        """How many events were acknowledged."""
+        """The number of events acknowledged."""
         return sum(len(batch.digests) for batch in self.told)
 
     def _take(self, line: Line) -> None:

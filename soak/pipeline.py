@@ -1,4 +1,5 @@
-"""What drives the steps: `custody run all` and `custody retention apply` in a loop; airflow.py has the other pipeline.
+"""The pipeline that drives the steps: `custody run all` and `custody retention apply` in a loop; airflow.py has the
+other one.
 
 Either pipeline says which of its processes may be killed, comes to rest when asked to, and tells how its runs ended.
 """
@@ -35,7 +36,7 @@ class PipelineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended: when, in seconds on the monotonic clock, `success`, `failed` or `skipped`, and how."""
+    """The end of a run: when, in seconds on the monotonic clock, `success`, `failed` or `skipped`, and how."""
 
     kind: str
     at: float
@@ -166,9 +167,9 @@ class LoopPipeline(Pipeline):
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             ) as process,
         ):
-            found = identify(process.pid)
-            if found is not None:
-                self.sessions.append(found)
+            leader = identify(process.pid)
+            if leader is not None:
+                self.sessions.append(leader)
             yield process
             self.sessions = [session for session in self.sessions if session_members(session)]
 
@@ -176,11 +177,11 @@ class LoopPipeline(Pipeline):
 def unrest(root: Path) -> list[str]:
     """Return what is left to do in a repository of which nobody writes any more, nothing when it is at rest."""
     repository = Repository.open(root)
-    found = [f"left over: {path}" for path in peek_leftovers(repository.settings).paths]
-    found += [f"{item.writer}: journals" for item in repository.workspaces() if item.groups() or item.staged()]
+    leftovers = [f"left over: {path}" for path in peek_leftovers(repository.settings).paths]
+    leftovers += [f"{item.writer}: journals" for item in repository.workspaces() if item.groups() or item.staged()]
     try:
         plan = repository.plan_retention()
     except CustodyError as error:  # a step changes things in this moment
-        return [*found, str(error)]
-    found += [f"expires: {log.path}" for log in plan.expiring]
-    return found + ([f"{plan.waiting_bytes} bytes to be deleted"] if plan.waiting_bytes else [])
+        return [*leftovers, str(error)]
+    leftovers += [f"expires: {log.path}" for log in plan.expiring]
+    return leftovers + ([f"{plan.waiting_bytes} bytes to be deleted"] if plan.waiting_bytes else [])

@@ -1,4 +1,4 @@
-"""Which processes can be killed: drivers and supervisors among those of a session, told by their command lines."""
+"""Processes that can be killed: drivers and supervisors among those of a session, recognised by their command lines."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Target:
 
     process: ProcessId
     kind: str
-    doing: str
+    work: str
 
 
 def spark_drivers(leader: ProcessId) -> list[Target]:
     """Return the JVMs of spark-submits of a session, and the Python drivers that they started."""
-    found = []
+    drivers = []
     for process, words in _commands(leader):
         job = next((word for word in words if "spark_jobs/" in word), None)
         if job is None:
@@ -36,10 +36,10 @@ def spark_drivers(leader: ProcessId) -> list[Target]:
         if following and job_of(following[0]) == (f"{step}.py", following):
             step = following[0]  # a job of several steps takes its step as first argument
         if any(word.endswith("deploy.SparkSubmit") for word in words):
-            found.append(Target(process, DRIVER, f"JVM of {step}"))
+            drivers.append(Target(process, DRIVER, f"JVM of {step}"))
         elif _is_python(words[0]) and job in words[1:3]:
-            found.append(Target(process, DRIVER, f"Python of {step}"))
-    return found
+            drivers.append(Target(process, DRIVER, f"Python of {step}"))
+    return drivers
 
 
 def airflow_workers(leader: ProcessId) -> list[Target]:
@@ -52,7 +52,7 @@ def airflow_workers(leader: ProcessId) -> list[Target]:
 
 
 def _commands(leader: ProcessId) -> Iterator[tuple[ProcessId, list[str]]]:
-    for process in sorted(session_members(leader), key=lambda found: found.pid):
+    for process in sorted(session_members(leader), key=lambda member: member.pid):
         try:
             words = psutil.Process(process.pid).cmdline()
         except psutil.Error:

@@ -68,13 +68,13 @@ class Producers:
         with self._lock:
             running = list(enumerate(self._running))[1:] or list(enumerate(self._running))
         named = ((number, identify(process.pid)) for number, process in running)
-        return [Target(found, WRITER, f"producer {number}") for number, found in named if found is not None]
+        return [Target(leader, WRITER, f"producer {number}") for number, leader in named if leader is not None]
 
     def processes(self) -> dict[int, ProcessId]:
         """Return the processes that run now, by producer."""
         with self._lock:
             named = [(number, identify(process.pid)) for number, process in enumerate(self._running)]
-        return {number: found for number, found in named if found is not None}
+        return {number: leader for number, leader in named if leader is not None}
 
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_SECONDS):

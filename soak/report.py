@@ -44,7 +44,7 @@ def page(outcome: Outcome, machine: Machine) -> str:
 
 def document(outcome: Outcome, machine: Machine) -> bytes:
     """Return everything as JSON."""
-    made = {
+    results = {
         "holds": outcome.holds,
         "problems": outcome.problems(),
         "plan": outcome.plan,
@@ -62,7 +62,7 @@ def document(outcome: Outcome, machine: Machine) -> bytes:
         "samples": outcome.watcher.samples,
         "committed": outcome.watcher.committed,
     }
-    return msgspec.json.format(msgspec.json.encode(made), indent=1)
+    return msgspec.json.format(msgspec.json.encode(results), indent=1)
 
 
 def _verdict(outcome: Outcome) -> list[str]:
@@ -127,8 +127,10 @@ def _kills(outcome: Outcome) -> list[str]:
     done = Counter(kill.kind for kill in outcome.killer.done)
     missed = Counter(kill.kind for kill in outcome.killer.missed)
     rows = [(kind, str(done[kind]), str(missed[kind])) for kind in KINDS]
-    doing = Counter((kill.kind, kill.doing.partition("/")[0]) for kill in outcome.killer.done if kill.kind != KINDS[0])
-    killed = [(kind, what, str(count)) for (kind, what), count in sorted(doing.items())]
+    by_work = Counter(
+        (kill.kind, kill.doing.partition("/")[0]) for kill in outcome.killer.done if kill.kind != KINDS[0]
+    )
+    killed = [(kind, what, str(count)) for (kind, what), count in sorted(by_work.items())]
     states = sorted({run.state for run in outcome.runs})
     runs = []
     for kind in (ROLLOVER, RETENTION):
@@ -217,8 +219,8 @@ def _times(count: int) -> str:
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    found = [f"| {' | '.join(row)} |" for row in rows]
-    return [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}", *found, ""] if found else []
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}", *lines, ""] if lines else []
 
 
 def _spread(values: Sequence[float], unit: str) -> str:

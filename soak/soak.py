@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a soak does; times in seconds."""
+    """The plan of a soak; times in seconds."""
 
     seconds: float = 1800.0
     seed: int = 1
@@ -64,7 +64,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The outcome of a soak."""
 
     plan: Plan
     pipeline: str
@@ -110,11 +110,11 @@ class Outcome:
         for batch in self.ledger.told:
             batches.setdefault(batch.writer, []).append((batch.first_id, len(batch.digests), batch.ms))
         lags = []
-        for found in self.watcher.committed:
+        for group in self.watcher.committed:
             lags += [
-                max(found.commit_ms - ms, 0)
-                for first, count, ms in batches.get(found.writer, [])
-                if found.first_event_id <= first <= found.last_event_id
+                max(group.commit_ms - ms, 0)
+                for first, count, ms in batches.get(group.writer, [])
+                if group.first_event_id <= first <= group.last_event_id
                 for _ in range(count)
             ]
         return lags
@@ -217,8 +217,8 @@ class Soak:
                 is_held = True
             if at - said >= 60:
                 said = at
-                told, asked = asker.known.ledger.events_told, sum(asker.asked.values())
-                self.say(f"{at:.0f} s: {told} acknowledged, {len(killer.done)} kills, {asked} questions")
+                acknowledged, questions = asker.known.ledger.events_told, sum(asker.asked.values())
+                self.say(f"{at:.0f} s: {acknowledged} acknowledged, {len(killer.done)} kills, {questions} questions")
                 for line in asker.verdict.lines():
                     self.say(f"PROBLEM {line}")
             time.sleep(0.5)
@@ -227,7 +227,7 @@ class Soak:
         """Hold the FlowFile of an event that was acknowledged just now, by the command that a user types."""
         ledger = Ledger(self.folder / "ledger")
         ledger.refresh()
-        batch = max(ledger.told, key=lambda found: found.ms)
+        batch = max(ledger.told, key=lambda told: told.ms)
         uuid = flowfile_of(batch.number)
         _custody(self.root, "hold", "add", "one-flowfile", "--flowfile", uuid, "--reason", "soak")
         held = range(batch.number, batch.number + len(batch.digests))
@@ -299,18 +299,18 @@ def _read(repository: Repository, verdict: Verdict) -> Iterator[Found]:
 
 def _searched(repository: Repository, verdict: Verdict) -> Iterator[Found]:
     """Yield all that a search for everything finds, page after page."""
-    cursor, given, total = None, 0, 0
+    cursor, shown, total = None, 0, 0
     while True:
         result = repository.search("", limit=PAGE, cursor=cursor)
         total = total or result.total
         for notice in result.notices:
             verdict.complain("search: notice", notice)
         yield from (found_of(stored.writer, stored.event) for stored in result.events)
-        given, cursor = given + len(result.events), result.cursor
+        shown, cursor = shown + len(result.events), result.cursor
         if cursor is None or not result.events:
             break
-    if given != total:
-        verdict.complain("search: total", f"{total} said, {given} given")
+    if shown != total:
+        verdict.complain("search: total", f"{total} said, {shown} given")
 
 
 def _custody(root: Path, *words: str, expected: tuple[int, ...] = (0,)) -> str:

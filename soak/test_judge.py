@@ -32,9 +32,9 @@ def ledger(tmp_path: Path) -> Ledger:
     file.write(Sent(400, 2))
     file.write(Sent(500, 1))
     file.write(Refused(500, "too much waits"))
-    made = Ledger(tmp_path)
-    made.refresh()
-    return made
+    written = Ledger(tmp_path)
+    written.refresh()
+    return written
 
 
 def all_of(ledger: Ledger) -> list[Found]:
@@ -45,9 +45,9 @@ def all_of(ledger: Ledger) -> list[Found]:
     ]
 
 
-def verdict_of(ledger: Ledger, found: list[Found], expired: dict[str, Expired] = NOBODY) -> Verdict:
+def verdict_of(ledger: Ledger, events: list[Found], expired: dict[str, Expired] = NOBODY) -> Verdict:
     verdict = Verdict()
-    judge(ledger, found, expired, (), verdict, how="reading")
+    judge(ledger, events, expired, (), verdict, how="reading")
     return verdict
 
 
@@ -92,8 +92,8 @@ def test_what_is_not_as_it_was_told_does_not_pass(ledger: Ledger, what: str) -> 
 
 
 def test_a_whole_batch_that_nobody_was_told_of_may_show(ledger: Ledger) -> None:
-    found = [*all_of(ledger), Found(("main", 9), 400, "x"), Found(("main", 10), 401, "x")]
-    verdict = verdict_of(ledger, found)
+    shown = [*all_of(ledger), Found(("main", 9), 400, "x"), Found(("main", 10), 401, "x")]
+    verdict = verdict_of(ledger, shown)
     assert verdict.holds
     assert verdict.counts["reading: found, never acknowledged"] == 2
 

@@ -1,4 +1,4 @@
-"""What is measured all the while: room on disk, journals written, memory of producers, and what catalogs say."""
+"""Measurements throughout the soak: room on disk, journals written, memory of producers, and what catalogs say."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ def _walk(folder: Path) -> Iterator[tuple[Path, int, int]]:
             with os.scandir(here) as entries:
                 for entry in entries:
                     try:
-                        found = entry.stat(follow_symlinks=False)
+                        status = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                    yield Path(entry.path), found.st_size, found.st_blocks * _SECTOR_BYTES
+                    yield Path(entry.path), status.st_size, status.st_blocks * _SECTOR_BYTES
         except FileNotFoundError:
             continue

@@ -48,14 +48,14 @@ def answers(repository: Repository) -> Answers:
     """Ask everything, of a process that has just started."""
     workspace = repository.workspace()
     state = workspace.catalog.load()
-    found = {text: repository.search(text, limit=1000) for text in QUESTIONS}
-    assert not any(result.notices for result in found.values()), found
+    results = {text: repository.search(text, limit=1000) for text in QUESTIONS}
+    assert not any(result.notices for result in results.values()), results
     counts, _ = repository.facets("", ["event_type", "day"])
     return Answers(
         events=tuple(repository.events(count=1000)),
         found={
             text: (result.total, tuple(stored.event.event_id for stored in result.events))
-            for text, result in found.items()
+            for text, result in results.items()
         },
         facets={name: dict(counter) for name, counter in counts.items()},
         logs=tuple((path, file.rows) for path, file in sorted(state.files.items())),

@@ -1,4 +1,4 @@
-"""What the Dockerfile says, read without a container engine: its commands and its variables."""
+"""The Dockerfile's commands and variables, read without a container engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several test modules share: made-up events, a pass of all steps in this process, a disk that fails."""
+"""Helpers for several test modules: made-up events, a pass of all steps in this process, a disk that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes cost: CPU seconds of a program and all it starts, of a local Airflow, and how busy the machine is."""
+"""CPU cost of processes: the CPU seconds of a program and all it starts, of a local Airflow, and the machine's load."""
 
 from __future__ import annotations
 

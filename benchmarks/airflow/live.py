@@ -1,4 +1,4 @@
-"""What is measured in an Airflow that runs: what it costs when there is nothing to do, and how far search is behind."""
+"""Measurements in a running Airflow: its cost when there is nothing to do, and how far search lags behind."""
 
 from __future__ import annotations
 

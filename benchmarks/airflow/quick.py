@@ -1,4 +1,4 @@
-"""What can be measured without an Airflow that runs: reading the DAG files, waiting sensors, the start of a job."""
+"""Measurements without a running Airflow: reading the DAG files, waiting sensors, the start of a job."""
 
 from __future__ import annotations
 

@@ -95,10 +95,10 @@ def _folder(scratch: Path) -> Iterator[Path]:
 
 def _workload(plan: Plan) -> Workload:
     """Make the events; the garbage collector need not look at them in every measurement."""
-    made = Workload(events=20 * max(plan.batch_events), batches_max=500)
+    workload = Workload(events=20 * max(plan.batch_events), batches_max=500)
     gc.collect()
     gc.freeze()
-    return made
+    return workload
 
 
 def _comparison(
@@ -133,8 +133,8 @@ def _comparison(
     notes = {one.peer: reading.note for one in results.series for reading in one.rounds if reading.note}
     for key, note in notes.items():
         console.print(f"[yellow]{key} complained:[/] {note}")
-    if found := lost(results.series):
-        raise click.ClickException("\n".join(["events were lost:", *found]))
+    if losses := lost(results.series):
+        raise click.ClickException("\n".join(["events were lost:", *losses]))
     console.print(f"Every acknowledged event of the first round was read back. Results: {output}")
 
 
@@ -164,10 +164,10 @@ def _peers(chosen: Sequence[str], raw: RawPeer, workload: Workload, folder: Path
 
 
 def _machine(folder: Path, console: Console) -> Machine:
-    found = Machine.look(folder)
-    if found.disk.is_memory:
-        console.print(f"[yellow]{folder} lies in memory ({found.disk.file_system}): a sync costs nothing there.[/]")
-    return found
+    machine = Machine.look(folder)
+    if machine.disk.is_memory:
+        console.print(f"[yellow]{folder} lies in memory ({machine.disk.file_system}): a sync costs nothing there.[/]")
+    return machine
 
 
 def _growth(events: int, steps: int, folder: Path, output: Path, console: Console, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What a run measures: cells of threads × batch size, and what came out of each."""
+"""The grid of a run: cells of threads × batch size, and the result of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an event costs as the store grows: the same appends, from the first million to the last.
+"""Cost of an event as the store grows: the same appends, from the first million to the last.
 
 One writer, batches of 1000 from four threads, its journals sealed after every step and left there, so that names and
 files pile up as they do when rollover is behind.

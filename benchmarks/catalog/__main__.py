@@ -61,11 +61,11 @@ def table(results: dict[str, Any]) -> str:
     """Return the results for people."""
     lines = [f"machine: {results['machine']}", "", "catalog | log length | commits/s | p50 ms | p95 ms"]
     for name in LENGTHS:
-        for length, found in results.get(name, {}).get("commits", {}).items():
-            lines.append(f"{name} | {length} | {found['per_second']} | {found['p50_ms']} | {found['p95_ms']}")
+        for length, speed in results.get(name, {}).get("commits", {}).items():
+            lines.append(f"{name} | {length} | {speed['per_second']} | {speed['p50_ms']} | {speed['p95_ms']}")
     for name in LENGTHS:
-        for length, found in results.get(name, {}).get("opening", {}).items():
-            lines.append(f"{name}, opening at {length}: " + ", ".join(f"{key} {value}" for key, value in found.items()))
+        for length, speed in results.get(name, {}).get("opening", {}).items():
+            lines.append(f"{name}, opening at {length}: " + ", ".join(f"{key} {value}" for key, value in speed.items()))
     return "\n".join(lines)
 
 

@@ -24,8 +24,8 @@ class _Unsynced(PosixFileSystem):
     """Fills the log between two measurements; nothing that is measured uses it."""
 
     def create(self, path: Path) -> PosixFile:
-        made = super().create(path)
-        return _UnsyncedFile(path, made._descriptor)
+        file = super().create(path)
+        return _UnsyncedFile(path, file._descriptor)
 
     def sync_directory(self, folder: Path) -> None:
         """Do nothing."""
@@ -62,7 +62,7 @@ def entry(number: int) -> Action:
 
 def commits(root: Path, lengths: list[int], times: int) -> dict[str, object]:
     """Measure durable commits of one open catalog when its log has these lengths."""
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     number = 0
     for length in lengths:
         filling = opened(root, durable=False)
@@ -77,9 +77,9 @@ def commits(root: Path, lengths: list[int], times: int) -> dict[str, object]:
             catalog.commit([entry(number)])
             number += 1
 
-        found[str(length)] = timed(work, times) | {"raw_sync_p50_ms": raw_sync(root / f"raw-{length}")["p50_ms"]}
-        sys.stderr.write(f"custody, log length {length}: {found[str(length)]}\n")
-    return found
+        results[str(length)] = timed(work, times) | {"raw_sync_p50_ms": raw_sync(root / f"raw-{length}")["p50_ms"]}
+        sys.stderr.write(f"custody, log length {length}: {results[str(length)]}\n")
+    return results
 
 
 def opening(root: Path) -> dict[str, object]:

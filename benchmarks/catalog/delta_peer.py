@@ -25,7 +25,7 @@ def main(root: Path, lengths: list[int], times: int) -> None:
     write_deltalake(str(folder), pa.table({"event_id": [1], "type": ["SEND"], "time": [1]}, schema=_SCHEMA))
     schema = Schema.from_arrow(_SCHEMA)
     number = 0
-    found, opens = {}, {}
+    commits, opens = {}, {}
     for length in lengths:
         _fill(folder, length)
         table = DeltaTable(str(folder))
@@ -44,8 +44,8 @@ def main(root: Path, lengths: list[int], times: int) -> None:
                 post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
             )
 
-        found[str(length)] = timed(work, max(5, times if length < 1000 else times // 10))
-        sys.stderr.write(f"deltalake, log length {length}: {found[str(length)]}\n")
+        commits[str(length)] = timed(work, max(5, times if length < 1000 else times // 10))
+        sys.stderr.write(f"deltalake, log length {length}: {commits[str(length)]}\n")
         if length >= 1000:
             without = best_ms(lambda: DeltaTable(str(folder)).version(), 3)
             DeltaTable(str(folder)).create_checkpoint()
@@ -62,7 +62,7 @@ def main(root: Path, lengths: list[int], times: int) -> None:
             ]:
                 path.unlink()
             sys.stderr.write(f"deltalake, opening {length}: {opens[str(length)]}\n")
-    answer({"commits": found, "opening": opens, "peak_rss_mib": peak_rss_mib()})
+    answer({"commits": commits, "opening": opens, "peak_rss_mib": peak_rss_mib()})
 
 
 def _fill(folder: Path, length: int) -> None:

@@ -23,7 +23,7 @@ def main(root: Path, lengths: list[int], times: int) -> None:
     catalog.create_namespace("bench")
     table = catalog.create_table("bench.events", schema=data.schema)
     number = 0
-    found, opens = {}, {}
+    commits, opens = {}, {}
 
     def work() -> None:
         nonlocal number
@@ -35,8 +35,8 @@ def main(root: Path, lengths: list[int], times: int) -> None:
     for length in lengths:
         while number < length:
             work()
-        found[str(length)] = timed(work, max(5, times if length < 100 else times // 10))
-        sys.stderr.write(f"pyiceberg, log length {length}: {found[str(length)]}\n")
+        commits[str(length)] = timed(work, max(5, times if length < 100 else times // 10))
+        sys.stderr.write(f"pyiceberg, log length {length}: {commits[str(length)]}\n")
         if length:
             files, total = bytes_below(folder)
             opens[str(length)] = {
@@ -46,7 +46,7 @@ def main(root: Path, lengths: list[int], times: int) -> None:
                 "metadata_bytes": total,
             }
             sys.stderr.write(f"pyiceberg, opening {length}: {opens[str(length)]}\n")
-    answer({"commits": found, "opening": opens, "peak_rss_mib": peak_rss_mib()})
+    answer({"commits": commits, "opening": opens, "peak_rss_mib": peak_rss_mib()})
 
 
 if __name__ == "__main__":

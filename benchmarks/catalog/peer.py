@@ -1,4 +1,4 @@
-"""What every peer measures the same way; runs in the environment of the peers too, so it imports nothing of custody.
+"""Measurements that all peers share; run in the peers' own environment too, so nothing of custody is imported.
 
 A commit lists one Parquet file that exists already: what is measured is the catalog, not the writing of data.
 """

@@ -52,12 +52,12 @@ def main(
     try:
         with console.status("starting") as status:
             machine, before = Machine.look(folder), load_average()
-            found = {"custody": _custody(task, status.update)}
+            results = {"custody": _custody(task, status.update)}
             skipped = {}
             for name in (name for name in PEERS if name in peer):
                 status.update(f"measuring {name}")
                 try:
-                    found[name] = _peer(name, task)
+                    results[name] = _peer(name, task)
                 except PeerUnavailableError as error:
                     skipped[name] = str(error)
     finally:
@@ -73,11 +73,11 @@ def main(
         f"Python {machine.python}; revision {machine.revision}; load {before[0]} to {load_average()[0]}"
     )
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(report.document(found, facts), indent=1) + "\n")
-    output.with_suffix(".svg").write_text(plot.svg(report.figures(found), caption))
+    output.write_text(json.dumps(report.document(results, facts), indent=1) + "\n")
+    output.with_suffix(".svg").write_text(plot.svg(report.figures(results), caption))
     for name, reason in skipped.items():
         console.print(f"[yellow]{name} is left out:[/] {reason}")
-    console.print(report.table(found, caption))
+    console.print(report.table(results, caption))
     console.print(f"Results: {output} and {output.with_suffix('.svg')}")
 
 
@@ -152,8 +152,8 @@ def _run(name: str, argument: str, python: Path = Path(sys.executable)) -> dict[
     )
     if done.returncode != 0:
         raise click.ClickException(f"{name} failed:\n{done.stderr[-4000:]}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return document
 
 
 if __name__ == "__main__":

@@ -124,13 +124,13 @@ class _Texts:
     rows: int
 
     @classmethod
-    def of(cls, array: pa.Array, kept: npt.NDArray[np.bytes_]) -> _Texts:
+    def of(cls, array: pa.Array, unchanged: npt.NDArray[np.bytes_]) -> _Texts:
         array = pa.concat_arrays([array])  # begins at offset 0
         validity, offsets, characters = array.buffers()
         data = np.frombuffer(characters or b"", np.uint8)
         places = _uuids(data)
         text = data[places[:, None] + np.arange(_UUID_BYTES)].copy().view(f"S{_UUID_BYTES}").ravel()
-        return cls(offsets, validity, data, places[~np.isin(text, kept)], len(array))
+        return cls(offsets, validity, data, places[~np.isin(text, unchanged)], len(array))
 
     def renamed(self, table: Bytes) -> pa.Array:
         """Return the column with each digit of each uuid replaced by table[place, digit]."""
@@ -148,12 +148,12 @@ class _Template:
         self._seed = seed
         columns = {name: base.column(name).combine_chunks() for name in base.column_names}
         ids = [columns[name] for name in ("component_id", "process_group_id", "source_node")]
-        kept = np.unique(
+        unchanged = np.unique(
             np.concatenate([ids_.drop_null().to_numpy(zero_copy_only=False).astype("S36") for ids_ in ids])
         )
         self._columns = columns
         self._texts = {
-            name: _Texts.of(_text_of(column), kept)
+            name: _Texts.of(_text_of(column), unchanged)
             for name, column in columns.items()
             if _text_of(column) is not None and name not in _URIS
         }
@@ -227,10 +227,10 @@ def _uuids(data: Bytes) -> Places:
         return np.zeros(0, np.int64)
     dash = data == ord("-")
     last = len(data) - _UUID_BYTES + 1
-    found = np.ones(last, bool)
+    is_kept = np.ones(last, bool)
     for place in _DASHES:
-        found &= dash[place : place + last]
-    places = np.flatnonzero(found)
+        is_kept &= dash[place : place + last]
+    places = np.flatnonzero(is_kept)
     digits = np.zeros(256, bool)
     digits[_HEX] = True
     rest = np.delete(np.arange(_UUID_BYTES), _DASHES)

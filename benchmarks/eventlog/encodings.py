@@ -67,12 +67,12 @@ def candidates() -> Iterator[tuple[str, Options, int]]:
 
 def cpu_seconds(work: Callable[[], object], rounds: int) -> float:
     """Return the median CPU time of some rounds."""
-    found = []
+    seconds = []
     for _ in range(rounds):
         started = time.process_time()
         work()
-        found.append(time.process_time() - started)
-    return statistics.median(found)
+        seconds.append(time.process_time() - started)
+    return statistics.median(seconds)
 
 
 def write(events: pa.Table, options: Options, blocks: list[tuple[int, int]]) -> bytes:

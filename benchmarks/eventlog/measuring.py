@@ -1,4 +1,4 @@
-"""What every system is asked the same way; imports the standard library alone, because peers run elsewhere too."""
+"""The tasks of every system; this module imports the standard library alone, because peers run elsewhere too."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def points(ask: Callable[[int], object], ids: Sequence[int], prepare: Callable[[
             prepare()
         before = disk_bytes() if prepare is not None else 0
         start = time.perf_counter()
-        found = ask(event_id)
+        answer = ask(event_id)
         taken.append(time.perf_counter() - start)
         read += disk_bytes() - before if prepare is not None else 0
-        assert found is not None, f"event {event_id} was not found"
+        assert answer is not None, f"event {event_id} was not found"
     return spread(taken, read)
 
 

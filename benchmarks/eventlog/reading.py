@@ -47,9 +47,9 @@ def _add(root: Path, parts: list[pa.Table]) -> Action:
     table = pa.concat_tables(parts)
     metadata = log_metadata(table, "main", "provenance")
     files = workspace.files(metadata)
-    made = write_log(_FS, files.log, table, metadata, LogOptions())
+    log = write_log(_FS, files.log, table, metadata, LogOptions())
     toc_bytes = files.toc.stat().st_size
-    print(f"log: {made.blocks} blocks, {made.size_bytes} bytes, {toc_bytes} bytes of .toc")  # noqa: T201
+    print(f"log: {log.blocks} blocks, {log.size_bytes} bytes, {toc_bytes} bytes of .toc")  # noqa: T201
     return add_file(workspace, metadata)
 
 

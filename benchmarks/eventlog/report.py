@@ -1,4 +1,4 @@
-"""What a run found: figures beside each other, and the aims that custody set itself."""
+"""The report of a run: the systems' figures side by side, and the aims that custody set itself."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Aim:
     met: bool | None
 
 
-def figures(found: Found) -> list[Figure]:
+def figures(results: Found) -> list[Figure]:
     """Return all figures, by measure."""
-    return [*_bytes(found), *_writes(found), *_points(found), *_orders(found)]
+    return [*_bytes(results), *_writes(results), *_points(results), *_orders(results)]
 
 
-def _bytes(found: Found) -> Iterator[Figure]:
+def _bytes(results: Found) -> Iterator[Figure]:
     parts = {
         "custody": ("log", "toc"),
         "json": ("gzip",),
@@ -71,20 +71,20 @@ def _bytes(found: Found) -> Iterator[Figure]:
     }
     labels = {"json": "NiFi JSON, gzip 6", "nifi": ".prov.gz + toc", "sqlite": "JSON rows"}
     for system, names in parts.items():
-        if system in found:
-            one = found[system]
+        if system in results:
+            one = results[system]
             each = {name: size / one["events"] for name, size in one["bytes"].items()}
             note = ", ".join(f"{name} {size:.1f}" for name, size in each.items())
             what = labels.get(system, " + ".join(names))
             yield Figure(BYTES, system, what, sum(each[name] for name in names), note)
-    columns = found.get("custody", {}).get("column_bytes", {})
-    if columns and "nifi" in found:
+    columns = results.get("custody", {}).get("column_bytes", {})
+    if columns and "nifi" in results:
         shared = sum(size for name, size in columns.items() if name not in NOT_IN_NIFI)
         note = "without names of components, content addresses, origin"
-        yield Figure(BYTES, "custody", "columns that NiFi has too", shared / found["custody"]["events"], note)
+        yield Figure(BYTES, "custody", "columns that NiFi has too", shared / results["custody"]["events"], note)
 
 
-def _writes(found: Found) -> Iterator[Figure]:
+def _writes(results: Found) -> Iterator[Figure]:
     rows = (
         ("custody", "rollover + compress", "steps"),
         ("custody", "rollover", "rollover"),
@@ -94,39 +94,39 @@ def _writes(found: Found) -> Iterator[Figure]:
         ("delta", "write_deltalake", None),
     )
     for system, what, key in rows:
-        if system in found:
-            one = found[system]["write"] if key is None else found[system]["write"][key]
+        if system in results:
+            one = results[system]["write"] if key is None else results[system]["write"][key]
             note = f"{one['per_second']:,} by the clock" if system != "nifi" else "threads' own CPU time"
             yield Figure(WRITE, system, what, one["per_core_second"], note)
 
 
-def _points(found: Found) -> Iterator[Figure]:
+def _points(results: Found) -> Iterator[Figure]:
     names = (("cold", COLD), ("warm", WARM), ("warm_uncached", WARM))
     for key, measure in names:
         for system in ("custody", "duckdb", "sqlite", "nifi"):
-            one = found.get(system, {}).get("points", {}).get(key)
+            one = results.get(system, {}).get("points", {}).get(key)
             if one:
                 what = "p50, no cache of blocks" if key == "warm_uncached" else "p50"
                 note = f"p99 {one['p99_ms']:.3f}"
                 if key == "cold":
                     note += f", {one['disk_bytes_per_read'] / 1024:,.0f} KiB read from disk"
                 yield Figure(measure, system, what, one["p50_ms"], note)
-    early = found.get("custody", {}).get("points_early")
+    early = results.get("custody", {}).get("points_early")
     if early:
         for key, what in (("warm", "p50"), ("warm_uncached", "p50, no cache of blocks")):
             yield Figure(FLAT, "custody", what, early[key]["p50_ms"], f"of {early['events']:,} events")
 
 
-def _orders(found: Found) -> Iterator[Figure]:
+def _orders(results: Found) -> Iterator[Figure]:
     for system in ("custody", "duckdb", "nifi"):
-        for what, one in found.get(system, {}).get("in_order", {}).items():
+        for what, one in results.get(system, {}).get("in_order", {}).items():
             note = f"{one['per_second']:,} by the clock"
             yield Figure(ORDER, system, f"to {what}" if system != "nifi" else what, one["per_core_second"], note)
 
 
-def aims(found: Found) -> list[Aim]:
+def aims(results: Found) -> list[Aim]:
     """Return how custody does against its aims; point reads are judged without its cache of blocks."""
-    values = {(one.measure, one.system, one.what): one.value for one in figures(found)}
+    values = {(one.measure, one.system, one.what): one.value for one in figures(results)}
     uncached = "p50, no cache of blocks"
     size = values.get((BYTES, "custody", "log + toc"))
     nifi = values.get((BYTES, "nifi", ".prov.gz + toc"))
@@ -160,39 +160,39 @@ def _at_least(aim: str, measure: str, value: float | None, bound: float) -> Aim:
     return Aim(aim, measure, value, None if value is None else value >= bound)
 
 
-def document(found: Found, facts: Mapping[str, object]) -> dict[str, object]:
+def document(results: Found, facts: Mapping[str, object]) -> dict[str, object]:
     """Return the results as JSON values."""
     return {
         "format": 1,
         **facts,
-        "figures": [asdict(one) for one in figures(found)],
-        "aims": [asdict(one) for one in aims(found)],
-        "found": found,
+        "figures": [asdict(one) for one in figures(results)],
+        "aims": [asdict(one) for one in aims(results)],
+        "found": results,
     }
 
 
-def table(found: Found, caption: str) -> Table:
+def table(results: Found, caption: str) -> Table:
     """Return all figures; an aim stands where its measure begins."""
-    made = Table(title="custody's event logs beside others, on the same events", caption=caption)
+    figures_table = Table(title="custody's event logs beside others, on the same events", caption=caption)
     for name in ("measure", "system", "what"):
-        made.add_column(name)
-    made.add_column("figure", justify="right")
-    made.add_column("more")
-    made.add_column("aim: reached")
+        figures_table.add_column(name)
+    figures_table.add_column("figure", justify="right")
+    figures_table.add_column("more")
+    figures_table.add_column("aim: reached")
     waiting: dict[str, list[str]] = {}
-    for aim in aims(found):
+    for aim in aims(results):
         value = "not measured" if aim.value is None else short(aim.value)
         mark = {True: "met", False: "MISSED", None: "–"}[aim.met]
         waiting.setdefault(aim.measure, []).append(f"{aim.aim}: {value}, {mark}")
     before = None
-    for one in figures(found):
+    for one in figures(results):
         if before not in (None, one.measure):
-            made.add_section()
+            figures_table.add_section()
         aim_text = "\n".join(waiting.pop(one.measure, []))
         shown = one.measure if one.measure != before else ""
-        made.add_row(shown, one.system, one.what, short(one.value), one.note, aim_text)
+        figures_table.add_row(shown, one.system, one.what, short(one.value), one.note, aim_text)
         before = one.measure
-    return made
+    return figures_table
 
 
 def short(value: float) -> str:

@@ -93,11 +93,11 @@ def main(events: int, group_events: int, batch_events: int, child: str | None, f
         click.echo("| step | units | events/s | events/s of CPU time | MB/s read | greatest memory |")
         click.echo("| --- | --- | --- | --- | --- | --- |")
         for name in ("rollover", "compress"):
-            found = measure(repository.settings.root, name)
+            results = measure(repository.settings.root, name)
             click.echo(
-                f"| {name} | {found.units} | {found.events / found.seconds:,.0f} "
-                f"| {found.events / found.cpu_seconds:,.0f} | {found.bytes_in / found.seconds / 1e6:,.0f} "
-                f"| {found.memory_bytes / 1e6:,.0f} MB |"
+                f"| {name} | {results.units} | {results.events / results.seconds:,.0f} "
+                f"| {results.events / results.cpu_seconds:,.0f} | {results.bytes_in / results.seconds / 1e6:,.0f} "
+                f"| {results.memory_bytes / 1e6:,.0f} MB |"
             )
 
 

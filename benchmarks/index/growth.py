@@ -34,9 +34,9 @@ def draw_growth(folder: Path) -> None:
         custody, shard = run["peers"]["custody"], run["shard"]
         points = [((n + 1) * shard, seconds / shard * 1e6) for n, seconds in enumerate(custody["pieces"])]
         indexing.append(Line(f"{run['events']:,} events", points))
-        kinds = sorted({kind for found in custody["visits"].values() for kind in found})
+        kinds = sorted({kind for times_by_kind in custody["visits"].values() for kind in times_by_kind})
         for kind in kinds:
-            visits = [(int(count), median(found[kind])) for count, found in custody["visits"].items()]
+            visits = [(int(count), median(times_by_kind[kind])) for count, times_by_kind in custody["visits"].items()]
             visiting.append(Line(f"{kind}, {run['events']:,} events", sorted(visits)))
     panels = [
         *_panel(0, "µs of CPU to index an event, by the events indexed so far", indexing),

@@ -1,4 +1,4 @@
-"""What is indexed and asked: sample events in bulk, and ten shapes of questions with values that occur in them."""
+"""The workload: sample events in bulk, and ten shapes of questions with values that occur in them."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ def _columnar(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     columns: dict[str, pa.Array] = {"event_id": ids}
     several = []
     for searched in identifier_fields(ATTRIBUTES):
-        found = searched.values(table)
+        values = searched.values(table)
         if searched.name in SINGLE:
             codes = np.full(table.num_rows, -1, np.int32)
-            codes[found.rows] = found.codes
-            columns[_plain(searched.name)] = found.terms.take(to_arrow(codes, codes < 0))
+            codes[values.rows] = values.codes
+            columns[_plain(searched.name)] = values.terms.take(to_arrow(codes, codes < 0))
         elif searched.name in SEVERAL:
-            names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(found.rows), np.int8)), [searched.name])
-            of = {"field": names.cast(pa.string()), "term": found.terms.take(to_arrow(found.codes))}
-            several.append(pa.table({**of, "event_id": ids.take(to_arrow(found.rows))}))
+            names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(values.rows), np.int8)), [searched.name])
+            of = {"field": names.cast(pa.string()), "term": values.terms.take(to_arrow(values.codes))}
+            several.append(pa.table({**of, "event_id": ids.take(to_arrow(values.rows))}))
     for name in NUMBERS:
         columns[name] = table.column(name).cast(pa.int64())
     return pa.table(columns), pa.concat_tables(several)
@@ -112,9 +112,9 @@ def _known_to_nifi(table: pa.Table) -> pa.Table:
 def shapes(sample: pa.Table, count: int, seed: int = 7) -> dict[str, list[Question]]:
     """Return `count` questions of each shape, with values of a piece of the events."""
     chance = random.Random(seed)  # noqa: S311
-    found = {searched.name: searched.values(sample) for searched in identifier_fields(ATTRIBUTES)}
+    sample_values = {searched.name: searched.values(sample) for searched in identifier_fields(ATTRIBUTES)}
     rows = [chance.randrange(sample.num_rows) for _ in range(count * UUIDS)]
-    values = {name: _by_row(found[name].lists(sample.num_rows), rows) for name in (*SINGLE, "flowfile_uuid")}
+    values = {name: _by_row(sample_values[name].lists(sample.num_rows), rows) for name in (*SINGLE, "flowfile_uuid")}
     times = integers(sample.column("event_time").cast(pa.int64()), np.int64)
     low, high = int(times.min()), int(times.max())
     hour = (high - low) // 20

@@ -177,9 +177,13 @@ def _body(number: int, destination: int) -> bytes:
 def _compare(mode: str, files: Mapping[str, bytes], notifications: int) -> None:
     if mode != "json-row":
         return
-    found = sorted(int(msgspec.json.decode(line)["attrValue"]) for data in files.values() for line in data.splitlines())
-    if found != list(range(notifications)):
-        sys.exit(f"expected each of {notifications} values once, got {len(found)}, {len(set(found))} different ones")
+    numbers = sorted(
+        int(msgspec.json.decode(line)["attrValue"]) for data in files.values() for line in data.splitlines()
+    )
+    if numbers != list(range(notifications)):
+        sys.exit(
+            f"expected each of {notifications} values once, got {len(numbers)}, {len(set(numbers))} different ones"
+        )
 
 
 if __name__ == "__main__":

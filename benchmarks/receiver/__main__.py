@@ -63,11 +63,11 @@ def main(
         root = folder / "repository"
         Repository.create(root)
         cells = [(count, size) for size in entities for count in clients]
-        found = {peer: _measured(peer, root, cells, seconds, rounds) for peer in PEERS}
-        wrong = _wrong(root, [item for _, posted in found["custody"] for item in posted])
+        rounds_by_peer = {peer: _measured(peer, root, cells, seconds, rounds) for peer in PEERS}
+        wrong = _wrong(root, [item for _, posted in rounds_by_peer["custody"] for item in posted])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    results = {peer: [asdict(item) for item, _ in measured] for peer, measured in found.items()}
+    results = {peer: [asdict(item) for item, _ in measured] for peer, measured in rounds_by_peer.items()}
     document = {"machine": machine.document(), "load_after": load_average(), "rounds": results, "wrong": wrong}
     (output / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)))
     sys.exit(1 if wrong else 0)
@@ -78,24 +78,24 @@ def _measured(
 ) -> list[tuple[Round, list[Posted]]]:
     """Measure every cell in every round, and print a line a cell."""
     click.echo(_HEADING)
-    found: dict[tuple[int, int], list[tuple[Round, list[Posted]]]] = {cell: [] for cell in cells}
+    rounds_by_cell: dict[tuple[int, int], list[tuple[Round, list[Posted]]]] = {cell: [] for cell in cells}
     command = [sys.executable, "-m", "benchmarks.receiver.hollow", str(root)]
     with receiving(root, "--quiet") if peer == "custody" else started(command) as at:
         warm = measure(at, 1, 1, seconds / 5, 0)
         for turn in range(rounds):
             for number, cell in enumerate(cells):
                 first = (1 + turn * len(cells) + number) * _APART
-                found[cell].append(measure(at, *cell, seconds, first))
-        _print(peer, found)
-    return [warm, *(item for items in found.values() for item in items)]
+                rounds_by_cell[cell].append(measure(at, *cell, seconds, first))
+        _print(peer, rounds_by_cell)
+    return [warm, *(item for items in rounds_by_cell.values() for item in items)]
 
 
-def _print(peer: str, found: dict[tuple[int, int], list[tuple[Round, list[Posted]]]]) -> None:
-    for (clients, entities), items in found.items():
-        made = [item for item, _ in items]
-        rates = [item.per_second for item in made]
+def _print(peer: str, rounds_by_cell: dict[tuple[int, int], list[tuple[Round, list[Posted]]]]) -> None:
+    for (clients, entities), items in rounds_by_cell.items():
+        rounds = [item for item, _ in items]
+        rates = [item.per_second for item in rounds]
         mid = {
-            name: statistics.median(float(getattr(item, name) or 0) for item in made)
+            name: statistics.median(float(getattr(item, name) or 0) for item in rounds)
             for name in ("p50_ms", "p99_ms", "per_batch", "cpu_ms", "client_cpu_ms")
         }
         batch = f"{mid['per_batch']:.1f}" if mid["per_batch"] else "-"

@@ -24,8 +24,8 @@ def main(root: Path) -> None:
 
     async def notify(request: Request) -> Response:
         body = await request.body()
-        found = judge_request(request.method, request.url.path, request.headers, body, accepts)
-        return Response(b'{"first_event_id":0}', found.status if isinstance(found, Refusal) else 200)
+        judgement = judge_request(request.method, request.url.path, request.headers, body, accepts)
+        return Response(b'{"first_event_id":0}', judgement.status if isinstance(judgement, Refusal) else 200)
 
     async def health(_: Request) -> Response:
         return Response(b"{}")

@@ -87,7 +87,7 @@ def measure(at: Receiving, clients: int, entities: int, seconds: float, first: i
     after = at.health()
     waits = sorted(item.seconds * 1000 for item in posted)
     batches = after.get("batches", 0) - before.get("batches", 0)
-    found = Round(
+    result = Round(
         clients=clients,
         entities=entities,
         seconds=took,
@@ -98,7 +98,7 @@ def measure(at: Receiving, clients: int, entities: int, seconds: float, first: i
         cpu_ms=used / len(posted) * 1000,
         client_cpu_ms=own / len(posted) * 1000,
     )
-    return found, posted
+    return result, posted
 
 
 def _post(at: Receiving, number: int, entities: int, until: float) -> Iterator[Posted]:
@@ -114,8 +114,8 @@ def _post(at: Receiving, number: int, entities: int, until: float) -> Iterator[P
             connection.sendall(request)
             status, length = stream.readline(), 0
             while (line := stream.readline()) not in (b"\r\n", b""):
-                found = _LENGTH.match(line)
-                length = int(found[1]) if found else length
+                match = _LENGTH.match(line)
+                length = int(match[1]) if match else length
             answer = stream.read(length)
             if b" 200 " not in status:
                 raise RuntimeError(f"expected 200, got {status!r} {answer!r}")

@@ -1,4 +1,4 @@
-"""How long a repository is not writable after its writer was killed with SIGKILL.
+"""Time to recover: for how long a repository cannot be written after its writer was killed with SIGKILL.
 
 Sealed journals that wait to be rolled over are made in bulk, then a real writer appends until its group is nearly as
 large as one becomes, and is killed. A new process opens the repository, which seals what the dead one left, and
@@ -89,15 +89,15 @@ def measure(root: Path, gigabytes: float, open_megabytes: int) -> dict[str, obje
     started = time.monotonic()
     command = [sys.executable, "-c", OPENER, str(root)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     return {
         "journal_bytes": size,
         "sealed_groups": len({path.name.partition(".")[0] for path in root.rglob("*.sealed")}),
         "open_journals": len(left),
         "open_bytes": open_megabytes << 20,
-        "events": found["id"],
-        "seconds_to_open": round(found["open"], 3),
-        "seconds_to_acknowledge": round(found["acknowledged"], 3),
+        "events": document["id"],
+        "seconds_to_open": round(document["open"], 3),
+        "seconds_to_acknowledge": round(document["acknowledged"], 3),
         "seconds_of_the_process": round(time.monotonic() - started, 3),
     }
 

@@ -93,11 +93,11 @@ def measure_pages(arguments: argparse.Namespace) -> int:
         for page_rows in arguments.pages:
             path = folder / f"{page_rows}.parquet"
             spec = dataclasses.replace(SPEC, page_rows=page_rows)
-            made = write_table_file(fs, spec, [source], path, group_rows=max(page_rows, GROUP_ROWS))
-            assert made is not None
+            written = write_table_file(fs, spec, [source], path, group_rows=max(page_rows, GROUP_ROWS))
+            assert written is not None
             table = IndexedTable(fs, SPEC, {path: None})
             held = pq.read_table(path, columns=["cnt"]).column("cnt").unique().to_numpy()
-            out.write(f"pages of {page_rows}: {made.bytes >> 10} KiB, index {made.index_bytes >> 10} KiB\n")
+            out.write(f"pages of {page_rows}: {written.bytes >> 10} KiB, index {written.index_bytes >> 10} KiB\n")
             missing = np.setdiff1d(rng.integers(0, arguments.rows * 3, arguments.questions, dtype=np.uint64), held)
             cases = {
                 "one key": rng.choice(held, (arguments.questions, 1)),

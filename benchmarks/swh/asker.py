@@ -89,8 +89,8 @@ def open_custody(folder: Path, cache_bytes: int) -> Callable[[Asked], list[Answe
 
     def ask(asked: Asked) -> list[Answer]:
         swhids = [Swhid(ObjectType(kind), bytes.fromhex(sha1)) for _, kind, sha1 in asked]
-        found = [database.whereis(swhids[0])] if len(swhids) == 1 else database.whereis_many(swhids)
-        return [(None if place.anchor is None else place.anchor.sha1_git.hex(), place.origin) for place in found]
+        occurrences = [database.whereis(swhids[0])] if len(swhids) == 1 else database.whereis_many(swhids)
+        return [(None if place.anchor is None else place.anchor.sha1_git.hex(), place.origin) for place in occurrences]
 
     return ask
 

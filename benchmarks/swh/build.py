@@ -36,8 +36,8 @@ def prepare(folder: Path, memory: str) -> tuple[Settings, dict[str, str]]:
     """Make a repository, and the environment in which Spark keeps a log and has so much memory."""
     root, conf, events = folder / "repository", folder / "conf", folder / "events"
     settings = load_settings(root) if root.exists() else Repository.create(root).settings
-    for made in (conf, events, folder / "scratch"):
-        made.mkdir(exist_ok=True)
+    for folder_made in (conf, events, folder / "scratch"):
+        folder_made.mkdir(exist_ok=True)
     lines = {
         "spark.driver.memory": memory,
         "spark.eventLog.enabled": "true",
@@ -100,29 +100,29 @@ def sizes(settings: Settings) -> dict[str, dict[str, int]]:
     """Return files, rows and bytes, indexes included, of each table that was built."""
     from custody.swh.build import Build
 
-    found: dict[str, dict[str, int]] = {}
+    sizes_by_table: dict[str, dict[str, int]] = {}
     for file in Build.open(PosixFileSystem(), database_folder(settings), BUILD).files().values():
-        table = found.setdefault(file.table, {"files": 0, "rows": 0, "bytes": 0, "index_bytes": 0})
+        table = sizes_by_table.setdefault(file.table, {"files": 0, "rows": 0, "bytes": 0, "index_bytes": 0})
         table["files"] += 1
         table["rows"] += file.rows
         table["bytes"] += file.bytes
         table["index_bytes"] += file.index_bytes
-    return found
+    return sizes_by_table
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(results: Mapping[str, Any]) -> str:
     """Return the results as a table in Markdown."""
-    edges = found["counts"]["edges"]
+    edges = results["counts"]["edges"]
     lines = [
         "| step | wall s | CPU s | CPU us an edge | peak MiB | shuffled MiB | spilled MiB | disk MiB | Spark jobs |"
     ]
     lines.append("| --- " * 9 + "|")
-    for name, step in found["steps"].items():
+    for name, step in results["steps"].items():
         cpu, spark = step["processes_cpu_seconds"], step["spark"]
         parts = (step["seconds"], cpu, round(cpu / edges * 1e6, 1), step["rss_bytes_max"] >> 20)
         moved = (spark["shuffled_bytes"] >> 20, spark["spilled_disk_bytes"] >> 20, step.get("disk_bytes_max", 0) >> 20)
         lines.append(_line(name, *parts, *moved, spark["jobs"]))
-    steps = found["steps"].values()
+    steps = results["steps"].values()
     wall, cpu = sum(step["seconds"] for step in steps), sum(step["processes_cpu_seconds"] for step in steps)
     shuffled = sum(step["spark"]["shuffled_bytes"] for step in steps) >> 20
     spilled = sum(step["spark"]["spilled_disk_bytes"] for step in steps) >> 20
@@ -132,7 +132,7 @@ def table(found: Mapping[str, Any]) -> str:
     whole = (round(wall, 1), round(cpu, 1), round(cpu / edges * 1e6, 1), peak, shuffled, spilled, disk, jobs)
     lines.append(_line("all", *whole))
     lines += ["", "| table | rows | bytes | bytes an edge |", "| --- " * 4 + "|"]
-    for name, held in found.get("tables", {}).items():
+    for name, held in results.get("tables", {}).items():
         size = held["bytes"] + held["index_bytes"]
         lines.append(_line(name, held["rows"], size, round(size / edges, 2)))
     return "\n".join(lines) + "\n"

@@ -58,5 +58,5 @@ def _report(settings: Settings, run_id: str, step: str) -> Mapping[str, object] 
         report = read_report(PosixFileSystem(), settings.runs, run_id, step)
     except NotFoundError:
         return None
-    found: Mapping[str, object] = msgspec.to_builtins(report)
-    return found
+    report_values: Mapping[str, object] = msgspec.to_builtins(report)
+    return report_values

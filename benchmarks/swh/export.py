@@ -74,9 +74,9 @@ def write_export(graph: Path, folder: Path) -> None:
 
     def written(name: str, ids: np.ndarray) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Date, its time zone, and who."""
-        found = moments[name][ids]
-        zones = pa.array(np.zeros(len(ids), np.int16), mask=np.isnat(found))
-        return pa.array(found, pa.timestamp("ns")), zones, persons.take(pa.array(ids % _PERSONS))
+        dates = moments[name][ids]
+        zones = pa.array(np.zeros(len(ids), np.int16), mask=np.isnat(dates))
+        return pa.array(dates, pa.timestamp("ns")), zones, persons.take(pa.array(ids % _PERSONS))
 
     contents, directories, snapshots = (text(np.flatnonzero(kinds == kind)) for kind in ("cnt", "dir", "snp"))
     lengths = pa.array(np.ones(len(contents), np.int64))
@@ -155,9 +155,9 @@ def write_export(graph: Path, folder: Path) -> None:
 def _dates_by_id(dates: pa.Table, name: str, nodes: int) -> np.ndarray:
     """Return the date of each node, none where it has none."""
     known = dates.filter(dates[name].is_valid())
-    found = np.full(nodes, np.datetime64("NaT"), "datetime64[ns]")
-    found[known.column("id").to_numpy()] = known.column(name).to_numpy().astype("datetime64[s]")
-    return found
+    dates_by_id = np.full(nodes, np.datetime64("NaT"), "datetime64[ns]")
+    dates_by_id[known.column("id").to_numpy()] = known.column(name).to_numpy().astype("datetime64[s]")
+    return dates_by_id
 
 
 def _same(value: bytes | str | None, count: int) -> pa.Array:

@@ -59,38 +59,38 @@ class Generator:
 
     def batch(self, commits: int) -> Batch:
         """Make repositories of about as many commits in all."""
-        rng, made = self._rng, Batch()
+        rng, rows = self._rng, Batch()
         trees = Trees.grown(rng, Repositories.drawn(rng, commits))
-        directories = self._new(made, "dir", len(trees.directories))
-        contents = self._contents_of(made, len(trees.files))
-        self._entries(made, trees, directories, contents)
-        revisions = self._new(made, "rev", trees.repositories.commits)
+        directories = self._new(rows, "dir", len(trees.directories))
+        contents = self._contents_of(rows, len(trees.files))
+        self._entries(rows, trees, directories, contents)
+        revisions = self._new(rows, "rev", trees.repositories.commits)
         tops = directories[trees.roots(rng)]
-        made.edges.append((revisions, tops, "rev", "dir", None))
+        rows.edges.append((revisions, tops, "rev", "dir", None))
         children, parents = trees.repositories.history(rng)
-        made.edges.append((revisions[children], revisions[parents], "rev", "rev", None))
+        rows.edges.append((revisions[children], revisions[parents], "rev", "rev", None))
         dates = trees.repositories.dates(rng)
-        self._dated(made, revisions, dates)
-        releases, targets = self._releases(made, revisions, dates, directories, contents)
-        self._origins(made, trees.repositories, revisions, parents, releases, targets)
+        self._dated(rows, revisions, dates)
+        releases, targets = self._releases(rows, revisions, dates, directories, contents)
+        self._origins(rows, trees.repositories, revisions, parents, releases, targets)
         self._libraries = np.concatenate([self._libraries, rng.choice(directories, max(len(directories) // 50, 1))])
-        return made
+        return rows
 
-    def _new(self, made: Batch, kind: str, count: int) -> Ids:
+    def _new(self, rows: Batch, kind: str, count: int) -> Ids:
         ids = np.arange(self._next, self._next + count)
         self._next += count
-        made.nodes.append((ids, kind))
+        rows.nodes.append((ids, kind))
         return ids
 
     def _popular(self, pool: Ids, count: int) -> Ids:
         """Of a pool some again and again, most hardly ever: ranks are drawn so that their logarithms are even."""
         return pool[(len(pool) ** self._rng.random(count)).astype(np.int64) - 1]
 
-    def _contents_of(self, made: Batch, count: int) -> Ids:
+    def _contents_of(self, rows: Batch, count: int) -> Ids:
         """The content of each version of a file: of its own, or one that is elsewhere."""
         rng = self._rng
         is_reused = rng.random(count) < _SHARE_REUSED
-        fresh = self._new(made, "cnt", int(count - is_reused.sum()) + count // 1000 + 1)  # some are in no directory
+        fresh = self._new(rows, "cnt", int(count - is_reused.sum()) + count // 1000 + 1)  # some are in no directory
         pool = np.concatenate([self._contents, fresh])
         contents = np.empty(count, np.int64)
         contents[~is_reused] = fresh[: int((~is_reused).sum())]
@@ -98,11 +98,11 @@ class Generator:
         self._contents = np.concatenate([self._contents, rng.permutation(fresh)])
         return contents
 
-    def _entries(self, made: Batch, trees: Trees, directories: Ids, contents: Ids) -> None:
+    def _entries(self, rows: Batch, trees: Trees, directories: Ids, contents: Ids) -> None:
         above, below, names = trees.directory_entries()
-        made.edges.append((directories[above], directories[below], "dir", "dir", names))
+        rows.edges.append((directories[above], directories[below], "dir", "dir", names))
         above, below, names = trees.file_entries()
-        made.edges.append((directories[above], contents[below], "dir", "cnt", names))
+        rows.edges.append((directories[above], contents[below], "dir", "cnt", names))
         if len(self._libraries):
             rng = self._rng
             vendoring = np.flatnonzero(rng.random(trees.places) < _SHARE_VENDORING)
@@ -113,16 +113,16 @@ class Generator:
             is_later = trees.is_late(versions)
             targets = np.where(is_later, later[places], chosen[places])
             names = pa.repeat(pa.scalar(b"vendor", pa.binary()), len(versions))
-            made.edges.append((directories[versions], targets, "dir", "dir", names))
+            rows.edges.append((directories[versions], targets, "dir", "dir", names))
 
-    def _dated(self, made: Batch, ids: Ids, dates: Ids) -> None:
-        made.dates.append((ids, dates, self._rng.random(len(ids)) >= _SHARE_UNDATED))
+    def _dated(self, rows: Batch, ids: Ids, dates: Ids) -> None:
+        rows.dates.append((ids, dates, self._rng.random(len(ids)) >= _SHARE_UNDATED))
 
-    def _releases(self, made: Batch, revisions: Ids, dates: Ids, directories: Ids, contents: Ids) -> tuple[Ids, Ids]:
+    def _releases(self, rows: Batch, revisions: Ids, dates: Ids, directories: Ids, contents: Ids) -> tuple[Ids, Ids]:
         """One release to 25 commits; return them and the place of the commit that each was made for."""
         rng = self._rng
         count = max(len(revisions) // 25, 1)
-        releases = self._new(made, "rel", count)
+        releases = self._new(rows, "rel", count)
         places = rng.integers(0, len(revisions), count)
         kind = rng.random(count)
         for is_it, targets, name in (
@@ -130,34 +130,34 @@ class Generator:
             ((kind >= 0.95) & (kind < 0.98), rng.choice(directories, count), "dir"),
             (kind >= 0.98, rng.choice(contents, count), "cnt"),
         ):
-            made.edges.append((releases[is_it], targets[is_it], "rel", name, None))
+            rows.edges.append((releases[is_it], targets[is_it], "rel", name, None))
         days = np.where(rng.random(count) < 0.03, -rng.exponential(100, count), rng.exponential(3, count))
-        self._dated(made, releases, dates[places] + (days * 86400).astype(np.int64))
+        self._dated(rows, releases, dates[places] + (days * 86400).astype(np.int64))
         return releases, places
 
     def _origins(
-        self, made: Batch, repositories: Repositories, revisions: Ids, followed: Ids, releases: Ids, places: Ids
+        self, rows: Batch, repositories: Repositories, revisions: Ids, followed: Ids, releases: Ids, places: Ids
     ) -> None:
         """Each repository has an origin with some visits, popular ones have forks; a visit is a snapshot of its own."""
         rng = self._rng
         forks = np.minimum(rng.zipf(2.2, repositories.count), 200)
-        origins = self._new(made, "ori", int(forks.sum()))
-        made.origins = origins
+        origins = self._new(rows, "ori", int(forks.sum()))
+        rows.origins = origins
         of_origin = np.repeat(np.arange(repositories.count), forks)
         visits = rng.integers(1, 4, len(origins))
-        snapshots = self._new(made, "snp", int(visits.sum()))
-        made.edges.append((np.repeat(origins, visits), snapshots, "ori", "snp", None))
+        snapshots = self._new(rows, "snp", int(visits.sum()))
+        rows.edges.append((np.repeat(origins, visits), snapshots, "ori", "snp", None))
         of_snapshot = np.repeat(of_origin, visits)
         first, length = repositories.first[of_snapshot], repositories.lengths[of_snapshot]
         # The last commit of most visits is late in the history; branches are where nothing follows.
         seen = np.maximum((length * rng.random(len(snapshots)) ** 0.2).astype(np.int64), 1)
-        made.edges.append((snapshots, revisions[first + seen - 1], "snp", "rev", None))
+        rows.edges.append((snapshots, revisions[first + seen - 1], "snp", "rev", None))
         tips = np.setdiff1d(np.arange(len(revisions)), followed)
         held = repositories.of_commit[tips]
         main = np.concatenate([[0], np.cumsum(np.bincount(of_snapshot, minlength=repositories.count))])
         own = np.argsort(of_snapshot, kind="stable")[main[:-1]]
-        made.edges.append((snapshots[own[held]], revisions[tips], "snp", "rev", None))
-        made.edges.append((snapshots[own[repositories.of_commit[places]]], releases, "snp", "rel", None))
+        rows.edges.append((snapshots[own[held]], revisions[tips], "snp", "rev", None))
+        rows.edges.append((snapshots[own[repositories.of_commit[places]]], releases, "snp", "rel", None))
 
 
 def write_graph(folder: Path, edges: int, seed: int = 7) -> dict[str, int]:
@@ -170,47 +170,47 @@ def write_graph(folder: Path, edges: int, seed: int = 7) -> dict[str, int]:
     number = commits = 0
     while counts["edges"] < edges:
         wanted = min(_BATCH_EDGES, max(edges // 5, 1), edges - counts["edges"])
-        made = generator.batch(max(int(wanted / per_commit), 40))
-        _write(folder, number, made, seed)
-        for ids, kind in made.nodes:
+        rows = generator.batch(max(int(wanted / per_commit), 40))
+        _write(folder, number, rows, seed)
+        for ids, kind in rows.nodes:
             counts[kind] += len(ids)
             commits += len(ids) if kind == "rev" else 0
-        counts["edges"] += made.edge_count
-        counts["dated"] += int(sum(is_dated.sum() for _, _, is_dated in made.dates))
+        counts["edges"] += rows.edge_count
+        counts["dated"] += int(sum(is_dated.sum() for _, _, is_dated in rows.dates))
         per_commit = counts["edges"] / commits
         number += 1
     (folder / "counts.json").write_text(json.dumps(counts) + "\n")
     return counts
 
 
-def _write(folder: Path, number: int, made: Batch, seed: int) -> None:
-    ids = np.concatenate([piece for piece, _ in made.nodes])
+def _write(folder: Path, number: int, rows: Batch, seed: int) -> None:
+    ids = np.concatenate([piece for piece, _ in rows.nodes])
     hashes = np.random.default_rng([seed, number]).bytes(20 * len(ids))
     tables = {
         "nodes": {
             "id": pa.array(ids, pa.uint64()),
-            "type": _repeated([(kind, len(piece)) for piece, kind in made.nodes]),
+            "type": _repeated([(kind, len(piece)) for piece, kind in rows.nodes]),
             "sha1_git": pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(ids), [None, pa.py_buffer(hashes)]),
         },
         "edges": {
-            "src": pa.array(np.concatenate([edge[0] for edge in made.edges]), pa.uint64()),
-            "dst": pa.array(np.concatenate([edge[1] for edge in made.edges]), pa.uint64()),
-            "src_type": _repeated([(edge[2], len(edge[0])) for edge in made.edges]),
-            "dst_type": _repeated([(edge[3], len(edge[0])) for edge in made.edges]),
+            "src": pa.array(np.concatenate([edge[0] for edge in rows.edges]), pa.uint64()),
+            "dst": pa.array(np.concatenate([edge[1] for edge in rows.edges]), pa.uint64()),
+            "src_type": _repeated([(edge[2], len(edge[0])) for edge in rows.edges]),
+            "dst_type": _repeated([(edge[3], len(edge[0])) for edge in rows.edges]),
             "name": pa.chunked_array(
-                [edge[4] if edge[4] is not None else pa.nulls(len(edge[0]), pa.binary()) for edge in made.edges]
+                [edge[4] if edge[4] is not None else pa.nulls(len(edge[0]), pa.binary()) for edge in rows.edges]
             ),
         },
         "timestamps": {
-            "id": pa.array(np.concatenate([piece for piece, _, _ in made.dates]), pa.uint64()),
-            "author_ts": pa.concat_arrays([pa.array(dates, mask=~is_dated) for _, dates, is_dated in made.dates]),
+            "id": pa.array(np.concatenate([piece for piece, _, _ in rows.dates]), pa.uint64()),
+            "author_ts": pa.concat_arrays([pa.array(dates, mask=~is_dated) for _, dates, is_dated in rows.dates]),
             "committer_ts": pa.concat_arrays(
-                [pa.array(dates + ids % 5 * 3600, mask=~is_dated) for ids, dates, is_dated in made.dates]
+                [pa.array(dates + ids % 5 * 3600, mask=~is_dated) for ids, dates, is_dated in rows.dates]
             ),
         },
         "origins": {
-            "id": pa.array(made.origins, pa.uint64()),
-            "url": pa.array([f"https://example.org/{origin}" for origin in made.origins.tolist()], pa.string()),
+            "id": pa.array(rows.origins, pa.uint64()),
+            "url": pa.array([f"https://example.org/{origin}" for origin in rows.origins.tolist()], pa.string()),
         },
     }
     for name, columns in tables.items():

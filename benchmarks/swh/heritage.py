@@ -104,9 +104,9 @@ def write_maps(programs: Path, folder: Path, ids: np.ndarray, lines: np.ndarray)
     node_of = np.empty(count, ">u8")
     node_of[np.fromstring(values, np.int64, sep="\n")] = ids
     node_of.tofile(order)
-    made = ("--node2swhid", folder / "graph.node2swhid.bin", "--node2type", folder / "graph.node2type.bin")
+    outputs = ("--node2swhid", folder / "graph.node2swhid.bin", "--node2type", folder / "graph.node2type.bin")
     given = ("--swhids-dir", folder / "graph.nodes", *algorithm, "--function", function, "--order", order)
-    run(programs, "swh-graph-compress", "maps", *number, *given, *made)
+    run(programs, "swh-graph-compress", "maps", *number, *given, *outputs)
     text.unlink()
     unchanged.unlink()
 

@@ -79,10 +79,10 @@ def together(steps: Sequence[Step]) -> Step:
     return {"seconds": seconds, "cpu": cpu, "rss": max(step["rss"] for step in steps)}
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(results: Mapping[str, Any]) -> str:
     """Return both side by side, in Markdown: wall and CPU time, thousands of edges a second of each, peak of memory."""
-    ours, theirs = found["custody"], found["heritage"]["building"]
-    compressing = together(list(found["heritage"]["compressing"].values()))
+    ours, theirs = results["custody"], results["heritage"]["building"]
+    compressing = together(list(results["heritage"]["compressing"].values()))
     rows: list[tuple[str, Step | None, Step]] = [("compressing the graph", None, compressing)]
     rows += [(f"`{name}` / `{STEPS[name]}`", step, theirs[STEPS[name]]) for name, step in ours.items()]
     built = together(list(theirs.values()))
@@ -92,7 +92,7 @@ def table(found: Mapping[str, Any]) -> str:
     lines = ["| step | " + " | ".join(f"{who}, {part}" for who in ("custody", "theirs") for part in parts) + " |"]
     lines.append("| --- " * (1 + 2 * len(parts)) + "|")
     for name, *both in rows:
-        cells = [cell for step in both for cell in _cells(step, found["counts"]["edges"])]
+        cells = [cell for step in both for cell in _cells(step, results["counts"]["edges"])]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"{arguments.programs} lacks {', '.join(lacking)}")
     graph, folder = arguments.graph.resolve(), arguments.folder.resolve()
     folder.mkdir(parents=True)
-    found: dict[str, Any] = {
+    all_results: dict[str, Any] = {
         "machine": asdict(Machine.look(folder)),
         "node_filter": arguments.node_filter,
         "counts": json.loads((graph / "counts.json").read_text()),
@@ -128,18 +128,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     # In a process of its own: what this one has had in memory would slow down starting all the others.
     subprocess.run([sys.executable, "-m", "benchmarks.swh.export", str(graph), str(export)], check=True)
     before = os.getloadavg()
-    found["heritage"] = run_theirs(arguments.programs.resolve(), export, folder, arguments.node_filter)
+    all_results["heritage"] = run_theirs(arguments.programs.resolve(), export, folder, arguments.node_filter)
     after = os.getloadavg()
     built = (arguments.built or folder / "custody").resolve()
     if arguments.built is None:
         run_ours(graph, built, arguments.node_filter, arguments.memory)
     results = json.loads((built / custody_build.RESULTS).read_text())
-    found |= {"custody": steps_of(results), "load": before, "load_after": after}
-    found["custody_load"] = [results["load"], results["load_after"]]
-    (folder / RESULTS).write_text(json.dumps(found, indent=1) + "\n")
-    loads = [f"{first[0]:.1f} to {last[0]:.1f}" for first, last in ((before, after), found["custody_load"])]
-    sys.stdout.write(f"load of theirs {loads[0]}, of custody {loads[1]}\n{table(found)}")
-    same = results["counts"] == found["counts"] and results["node_filter"] == found["node_filter"]
+    all_results |= {"custody": steps_of(results), "load": before, "load_after": after}
+    all_results["custody_load"] = [results["load"], results["load_after"]]
+    (folder / RESULTS).write_text(json.dumps(all_results, indent=1) + "\n")
+    loads = [f"{first[0]:.1f} to {last[0]:.1f}" for first, last in ((before, after), all_results["custody_load"])]
+    sys.stdout.write(f"load of theirs {loads[0]}, of custody {loads[1]}\n{table(all_results)}")
+    same = results["counts"] == all_results["counts"] and results["node_filter"] == all_results["node_filter"]
     if not same:
         sys.stderr.write(f"{built} is of another graph or filter: rows are not compared\n")
         return 1

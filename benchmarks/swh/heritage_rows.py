@@ -1,4 +1,4 @@
-"""Whether the tables of Software Heritage's programs and custody's of the same graph have the same rows.
+"""Comparison by row: the tables of Software Heritage's programs and custody's tables of the same graph.
 
 Ids of a compressed graph are its own; they are told from those of the made-up graph by the identifiers. Of two paths
 either may be kept there, here it has to be the one with the fewest names, and of these the smallest in bytes.
@@ -78,8 +78,8 @@ def compare_table(name: str, theirs: Path, ours: Path, id_of: np.ndarray) -> str
     first, second = [one for one in columns if pa.types.is_uint64(TABLES[name].schema.field(one).type)]
     tables = [_read(folder / name) for folder in (theirs, ours)]
     pairs = []
-    for number, found in enumerate(tables):
-        ids = [found.column(one).to_numpy().astype(np.uint64) for one in (first, second)]
+    for number, table in enumerate(tables):
+        ids = [table.column(one).to_numpy().astype(np.uint64) for one in (first, second)]
         ids = [id_of[one] for one in ids] if number == 0 else ids
         pairs.append(ids[0] * np.uint64(len(id_of)) + ids[1])
     orders = [np.argsort(one) for one in pairs]
@@ -88,10 +88,10 @@ def compare_table(name: str, theirs: Path, ours: Path, id_of: np.ndarray) -> str
     common, *places = np.intersect1d(pairs[0], pairs[1], assume_unique=True, return_indices=True)
     rows = [order[place] for order, place in zip(orders, places, strict=True)]
     for date in (one for one in columns if one.endswith("_date")):
-        values = [_seconds(found.column(date))[at] for found, at in zip(tables, rows, strict=True)]
+        values = [_seconds(table.column(date))[at] for table, at in zip(tables, rows, strict=True)]
         said += f", {int((values[0] != values[1]).sum())} with another {date}"
     if "path" in columns:
-        other, worse = _compare_paths([found.column("path") for found in tables], rows)
+        other, worse = _compare_paths([table.column("path") for table in tables], rows)
         said += f", {other} with another path, of which {worse} are not the better one here"
     sizes = [sum(path.stat().st_size for path in (folder / name).glob("*")) >> 10 for folder in (theirs, ours)]
     return f"{said}; {sizes[0]} KiB there, {sizes[1]} KiB here with indexes; {len(common)} pairs in common"
@@ -127,10 +127,10 @@ def _compare_dates(theirs: Path, ours: Path, id_of: np.ndarray, kinds: np.ndarra
     """
     there, here = np.full(len(id_of), _NO_DATE), np.full(len(id_of), _NO_DATE)
     there[id_of] = np.fromfile(theirs, ">i8")
-    found = _read(ours / EARLIEST)
-    nodes, is_release = found.column("node").to_numpy(), np.zeros(len(id_of), bool)
-    here[nodes] = _seconds(found.column("author_date"))
-    is_release[nodes] = kinds[found.column("revrel").to_numpy()] == "rel"
+    dates = _read(ours / EARLIEST)
+    nodes, is_release = dates.column("node").to_numpy(), np.zeros(len(id_of), bool)
+    here[nodes] = _seconds(dates.column("author_date"))
+    is_release[nodes] = kinds[dates.column("revrel").to_numpy()] == "rel"
     older = (here != _NO_DATE) & ((here < there) | (there == _NO_DATE))
     counts = {
         "the same": (there == here) & (here != _NO_DATE),
@@ -146,13 +146,13 @@ def _read(folder: Path) -> pa.Table:
 
 def _column(folder: Path, name: str) -> np.ndarray:
     paths = sorted(map(str, folder.glob("*.parquet")))
-    found: np.ndarray = ds.dataset(paths).to_table(columns=[name]).column(name).to_numpy().astype(np.uint64)
-    return found
+    values: np.ndarray = ds.dataset(paths).to_table(columns=[name]).column(name).to_numpy().astype(np.uint64)
+    return values
 
 
 def _seconds(dates: pa.ChunkedArray) -> np.ndarray:
     """Dates as seconds: of Rust they come back as such or as numbers, as Parquet has no seconds."""
     if pa.types.is_timestamp(dates.type):
         dates = dates.cast(pa.timestamp("s", "UTC")).cast(pa.int64())
-    found: np.ndarray = dates.to_numpy()
-    return found
+    values: np.ndarray = dates.to_numpy()
+    return values

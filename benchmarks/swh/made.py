@@ -70,24 +70,24 @@ def hashes_of(ids: np.ndarray) -> np.ndarray:
 def kinds_of(sizes: Sizes, ids: np.ndarray) -> np.ndarray:
     """The type of each id, as text."""
     bounds = np.array([sizes.contents, sizes.directories_end, sizes.revisions_end])
-    found: np.ndarray = np.array(["cnt", "dir", "rev", "ori"])[np.searchsorted(bounds, ids, side="right")]
-    return found
+    values: np.ndarray = np.array(["cnt", "dir", "rev", "ori"])[np.searchsorted(bounds, ids, side="right")]
+    return values
 
 
 def make_database(folder: Path, rows: int, seed: int = 3) -> dict[str, int]:
     """Write every table into a folder of its own, in files of at most FILE_ROWS; return the rows of each."""
-    made = {}
+    row_counts = {}
     for name, parts in _tables(Sizes(rows), np.random.default_rng(seed)).items():
         target = folder / name
         target.mkdir(parents=True)
-        made[name] = 0
+        row_counts[name] = 0
         for number, part in enumerate(parts):
             source = folder / "source.parquet"
             pq.write_table(pa.table(part), source, compression="none", use_dictionary=False)
             written = write_table_file(PosixFileSystem(), TABLES[name], [source], target / f"{number:05}.parquet")
-            made[name] += 0 if written is None else written.rows
+            row_counts[name] += 0 if written is None else written.rows
             source.unlink()
-    return made
+    return row_counts
 
 
 def _tables(sizes: Sizes, rng: np.random.Generator) -> dict[str, Iterator[dict[str, pa.Array]]]:
@@ -166,5 +166,5 @@ def _revisions_in_origins(sizes: Sizes) -> Iterator[dict[str, pa.Array]]:
 
 
 def _revisions(sizes: Sizes, rng: np.random.Generator, count: int) -> np.ndarray:
-    found: np.ndarray = rng.integers(sizes.directories_end, sizes.revisions_end, count)
-    return found
+    values: np.ndarray = rng.integers(sizes.directories_end, sizes.revisions_end, count)
+    return values

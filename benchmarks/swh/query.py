@@ -86,8 +86,8 @@ def measured(system: str, folder: Path, questions: Questions, mode: str) -> dict
         command = [python, str(Path(__file__).with_name("asker.py")), system, str(folder), file.name, mode]
         environment = {**os.environ, "PYTHONPATH": "" if is_peer else str(ROOT / "include")}
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def compare(
@@ -116,13 +116,13 @@ def compare(
         questions = questions_for(asked + (WARM_UP if mode == "warm" else 0), keys, keys)
         expected: list[Any] | None = None
         for system in systems:
-            found = measured(system, database, questions, mode)
-            assert expected in (None, found["answers"]), f"{system} answers otherwise"
-            expected = found["answers"]
-            walls = np.array(found["walls"]) * 1e3
+            results = measured(system, database, questions, mode)
+            assert expected in (None, results["answers"]), f"{system} answers otherwise"
+            expected = results["answers"]
+            walls = np.array(results["walls"]) * 1e3
             sys.stdout.write(
                 f"  {name}, {mode}, {system}: p50 {np.median(walls):.2f} ms, p99 {np.percentile(walls, 99):.2f} ms, "
-                f"CPU {found['cpu'] * 1e3:.2f} ms, read {found['read'] / 1024:.0f} KiB\n"
+                f"CPU {results['cpu'] * 1e3:.2f} ms, read {results['read'] / 1024:.0f} KiB\n"
             )
             sys.stdout.flush()
 

@@ -68,9 +68,9 @@ def drawn(tables: Path, count: int, seed: int = 5) -> list[tuple[int, str, str]]
     wanted = pa.array(np.unique(rng.choice(dated, min(count * 4, len(dated)), replace=False)))
     is_wanted = (ds.field("type") == "cnt") & ds.field("id").isin(wanted)
     hashes = ds.dataset(heritage.files_of(tables, NODES)).to_table(columns=["sha1_git"], filter=is_wanted).column(0)
-    found = rng.permutation(np.array(hashes.to_pylist(), "V20"))
-    keys = hash_keys(pa.array([bytes(one) for one in found], pa.binary(20)))
-    return [(int(key), "cnt", bytes(one).hex()) for key, one in zip(keys, found, strict=True)]
+    shuffled = rng.permutation(np.array(hashes.to_pylist(), "V20"))
+    keys = hash_keys(pa.array([bytes(one) for one in shuffled], pa.binary(20)))
+    return [(int(key), "cnt", bytes(one).hex()) for key, one in zip(keys, shuffled, strict=True)]
 
 
 def swhid_of(asked: tuple[int, str, str]) -> Swhid:
@@ -97,10 +97,10 @@ class Client:
         """Return the answers by identifier."""
         swhids = [f"swh:1:{kind}:{sha1}" for _, kind, sha1 in asked]
         if len(swhids) == 1:
-            found = [self._one(WhereIsOneRequest(swhid=swhids[0]))]
+            answers = [self._one(WhereIsOneRequest(swhid=swhids[0]))]
         else:
-            found = list(self._many(WhereAreOneRequest(swhid=swhids)))
-        return {answer.swhid: (answer.anchor, answer.origin) for answer in found}
+            answers = list(self._many(WhereAreOneRequest(swhid=swhids)))
+        return {answer.swhid: (answer.anchor, answer.origin) for answer in answers}
 
 
 @contextmanager
@@ -217,22 +217,22 @@ def compare(tables: Path, work: Path, arguments: argparse.Namespace) -> None:
                 continue
             log = logs / f"{system.partition(' ')[0]}.log"
             if is_cold:
-                found = ask_cold(systems[system], questions, log, [tables, work])
+                results = ask_cold(systems[system], questions, log, [tables, work])
             else:
-                found = ask_warm(systems[system], questions, log)
-            _line(name, system, found)
-            total, none, first = check(database, found["answers"], exact=system == CUSTODY)
+                results = ask_warm(systems[system], questions, log)
+            _line(name, system, results)
+            total, none, first = check(database, results["answers"], exact=system == CUSTODY)
             share = f", {first} the earliest one" if arguments.built else ""
             sys.stdout.write(f"    {total} contents asked: {none} have no revision in the answer{share}\n")
             sys.stdout.flush()
 
 
-def _line(name: str, system: str, found: dict[str, Any]) -> None:
-    walls = np.array(found["walls"]) * 1e3
-    rss = f", {found['rss'] >> 20} MiB resident" if found.get("rss") else ""
+def _line(name: str, system: str, results: dict[str, Any]) -> None:
+    walls = np.array(results["walls"]) * 1e3
+    rss = f", {results['rss'] >> 20} MiB resident" if results.get("rss") else ""
     sys.stdout.write(
         f"  {name}, {system}: p50 {np.median(walls):.2f} ms, p99 {np.percentile(walls, 99):.2f} ms, "
-        f"CPU {found['cpu'] * 1e3:.2f} ms{rss}\n"
+        f"CPU {results['cpu'] * 1e3:.2f} ms{rss}\n"
     )
     sys.stdout.flush()
 
@@ -250,10 +250,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     folder = arguments.folder.resolve()
     if arguments.built:
-        found = [("built", linked(arguments.built.resolve(), folder / "built"))]
+        databases = [("built", linked(arguments.built.resolve(), folder / "built"))]
     else:
-        found = [(str(rows), database_of(rows, folder)) for rows in arguments.rows]
-    for name, tables in found:
+        databases = [(str(rows), database_of(rows, folder)) for rows in arguments.rows]
+    for name, tables in databases:
         work = folder / f"{name}-heritage" / "graph"
         sys.stdout.write(f"{tables}: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
         compare(tables, work, arguments)

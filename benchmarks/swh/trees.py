@@ -108,19 +108,19 @@ class Trees:
         above = np.where(rng.random(len(local)) < 0.33, local - 1, (local * rng.random(len(local))).astype(np.int64))
         parent = np.where(local == 0, -1, top[of_place] + above)
         # Places are there from the first commit, or come later, each after the one that it lies in.
-        made = np.maximum((local / sizes[of_place]) ** 2 * 1.3 - 0.3, 0) * lengths[of_place]
-        made = np.minimum(made.astype(np.int64), lengths[of_place] - 1)
+        counts = np.maximum((local / sizes[of_place]) ** 2 * 1.3 - 0.3, 0) * lengths[of_place]
+        counts = np.minimum(counts.astype(np.int64), lengths[of_place] - 1)
         # One place in five holds directories only.
         held = rng.geometric(0.3, len(local)) * (rng.random(len(local)) < 0.8)
         held[top] += 2
         file_parent = np.repeat(np.arange(len(local)), held)
         span = int(lengths.max())
-        edited, times = cls._edits(rng, repositories, of_place[file_parent], made[file_parent])
+        edited, times = cls._edits(rng, repositories, of_place[file_parent], counts[file_parent])
         files = np.unique(
-            np.concatenate([np.arange(len(file_parent)) * span + made[file_parent], edited * span + times])
+            np.concatenate([np.arange(len(file_parent)) * span + counts[file_parent], edited * span + times])
         )
         places = np.concatenate([file_parent[files // span], np.arange(len(local))])
-        times = np.concatenate([files % span, made])
+        times = np.concatenate([files % span, counts])
         written = []
         while len(places):
             keys = np.unique(places * span + times)

@@ -1,4 +1,4 @@
-"""What Spark jobs take while they run: memory, CPU and disk, and what Spark's log says of its tasks."""
+"""Watch over Spark jobs: their memory, CPU and disk while they run, and what Spark's log says of its tasks."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class Watch:
             looks += 1
             if looks % _LOOKS_A_MEASURE == 0:
                 self._measure()
-            found: dict[str, dict[int, psutil.Process]] = {}
+            alive: dict[str, dict[int, psutil.Process]] = {}
             for process in psutil.process_iter():
                 job = self._job(process)
                 if job is not None:
-                    held = found.setdefault(job, {})
+                    held = alive.setdefault(job, {})
                     held.update({one.pid: one for one in [process, *_children(process)]})
-            for job, processes in found.items():
+            for job, processes in alive.items():
                 self._add(job, processes)
 
     def _measure(self) -> None:
@@ -103,10 +103,10 @@ class Watch:
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
     try:
-        found: list[psutil.Process] = process.children(recursive=True)
+        children: list[psutil.Process] = process.children(recursive=True)
     except psutil.Error:
         return []
-    return found
+    return children
 
 
 @dataclass
@@ -126,20 +126,20 @@ class Tasks:
 
 def read_tasks(path: Path) -> Tasks:
     """Read the event log of one Spark application."""
-    found = Tasks()
+    tasks = Tasks()
     for event in _events(path):
-        found.jobs += event["Event"] == "SparkListenerJobStart"
+        tasks.jobs += event["Event"] == "SparkListenerJobStart"
         metrics = event.get("Task Metrics") if event["Event"] == "SparkListenerTaskEnd" else None
         if metrics:
-            found.tasks += 1
-            found.run_seconds += metrics["Executor Run Time"] / 1e3
-            found.cpu_seconds += metrics["Executor CPU Time"] / 1e9
-            found.gc_seconds += metrics["JVM GC Time"] / 1e3
-            found.spilled_memory_bytes += metrics["Memory Bytes Spilled"]
-            found.spilled_disk_bytes += metrics["Disk Bytes Spilled"]
-            found.shuffled_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
-            found.peak_execution_bytes = max(found.peak_execution_bytes, metrics.get("Peak Execution Memory", 0))
-    return found
+            tasks.tasks += 1
+            tasks.run_seconds += metrics["Executor Run Time"] / 1e3
+            tasks.cpu_seconds += metrics["Executor CPU Time"] / 1e9
+            tasks.gc_seconds += metrics["JVM GC Time"] / 1e3
+            tasks.spilled_memory_bytes += metrics["Memory Bytes Spilled"]
+            tasks.spilled_disk_bytes += metrics["Disk Bytes Spilled"]
+            tasks.shuffled_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+            tasks.peak_execution_bytes = max(tasks.peak_execution_bytes, metrics.get("Peak Execution Memory", 0))
+    return tasks
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:

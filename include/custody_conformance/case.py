@@ -135,15 +135,15 @@ def _decode(data: bytes) -> _File:
     return msgspec.structs.replace(file, ignored=tuple(f"{name} of the file" for name in ignored))
 
 
-def _ignored_members(members: dict[str, msgspec.Raw], known: set[str]) -> list[str]:
+def _ignored_members(members: dict[str, msgspec.Raw], expected_names: set[str]) -> list[str]:
     """Remove unknown members and return their names.
 
     Raises:
         msgspec.ValidationError: a name is almost a known one: a mistyped expectation would never be checked.
     """
-    unknown = sorted(set(members) - known)
+    unknown = sorted(set(members) - expected_names)
     for name in unknown:
-        similar = get_close_matches(name, known, n=1, cutoff=_ALIKE)
+        similar = get_close_matches(name, expected_names, n=1, cutoff=_ALIKE)
         if similar:
             raise msgspec.ValidationError(f"{name}: this member is not known; perhaps {similar[0]} is meant")
         del members[name]

@@ -205,11 +205,11 @@ def _hive(value: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
         yield f"hive: expected {len(value)} tables, got {len(outcome.tables)}"
     for number, (expected, got) in enumerate(zip(value, outcome.tables, strict=False)):
         document = _document(got)
-        for key, wanted in expected.items():
+        for key, part in expected.items():
             if key not in document:
                 yield f"hive[{number}].{key}: this expectation is not known; known are {', '.join(document)}"
-            elif not _is_same_part(key, wanted, document[key]):
-                yield f"hive[{number}].{key}: expected {wanted}, got {document[key]}"
+            elif not _is_same_part(key, part, document[key]):
+                yield f"hive[{number}].{key}: expected {part}, got {document[key]}"
 
 
 def _document(hive_table: HiveTable) -> dict[str, Any]:
@@ -224,11 +224,11 @@ def _document(hive_table: HiveTable) -> dict[str, Any]:
     }
 
 
-def _is_same_part(key: str, wanted: Any, got: Any) -> bool:  # noqa: ANN401 - any JSON
+def _is_same_part(key: str, expected: Any, got: Any) -> bool:  # noqa: ANN401 - any JSON
     """Compare a part of a table; Hive lowers the names of columns."""
     if key == "columns":
-        return [[name.lower(), kind] for name, kind in wanted] == [[name.lower(), kind] for name, kind in got]
-    return bool(wanted == got)
+        return [[name.lower(), kind] for name, kind in expected] == [[name.lower(), kind] for name, kind in got]
+    return bool(expected == got)
 
 
 def _ddl(value: str, outcome: Outcome) -> Iterator[str]:

@@ -28,8 +28,8 @@ from custody.ngsi.naming import COMPONENT_BYTES_MAX, Destination
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from custody.ngsi.rendering import file_additions
-from custody.ngsi_sink.retry import waits_ms
 from custody.ngsi_sink.run import EventBatch, cut_batches
+from custody.ngsi_sink.target import waits_ms
 from custody.ngsi_sink.webhdfs import (
     CREATED,
     FORBIDDEN,
@@ -246,13 +246,15 @@ def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[
             yield at_ms, record
 
 
-def _headers(found: Notification, arrival: ReceiveTime, transaction: str, parameters: Parameters) -> dict[str, str]:
+def _headers(
+    notification: Notification, arrival: ReceiveTime, transaction: str, parameters: Parameters
+) -> dict[str, str]:
     values = parameters.values
     return {
-        "content-type": found.headers.get("content-type", ""),
-        "fiware-service": found.service or values.default_service,
-        "fiware-servicepath": found.headers.get("fiware-servicepath") or values.default_service_path,
-        "fiware-correlator": found.correlator or transaction,
+        "content-type": notification.headers.get("content-type", ""),
+        "fiware-service": notification.service or values.default_service,
+        "fiware-servicepath": notification.headers.get("fiware-servicepath") or values.default_service_path,
+        "fiware-correlator": notification.correlator or transaction,
         "transaction-id": transaction,
         "timestamp": arrival.timestamp,
     }

@@ -81,20 +81,20 @@ def write_private(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def choose_port(wanted: int | None) -> int:
-    """Return a port of this host that nobody listens on: the wanted one, or any.
+def choose_port(port: int | None) -> int:
+    """Return a port of this host that nobody listens on: `port`, or any when it is None.
 
     Raises:
-        ConfigurationError: the wanted one is taken.
+        ConfigurationError: `port` is taken.
     """
     with socket.socket() as probe:
         # As the server will do it: a port whose last connection is just closing is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, wanted or 0))
+            probe.bind((LOOPBACK, port or 0))
         except OSError as error:
             raise ConfigurationError(
-                f"port {wanted} of {LOOPBACK}: expected a free one, got: {error}. "
+                f"port {port} of {LOOPBACK}: expected a free one, got: {error}. "
                 f"Give another port, or none to have one chosen."
             ) from error
         return int(probe.getsockname()[1])

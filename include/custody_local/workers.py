@@ -31,7 +31,7 @@ def workers(leader: ProcessId, *, idle: bool) -> list[ProcessId]:
     """Return the workers of a local Airflow that supervise a task, or those that do not."""
     return [
         process
-        for process in sorted(session_members(leader), key=lambda found: found.pid)
+        for process in sorted(session_members(leader), key=lambda member: member.pid)
         if (title := _title(process.pid)).startswith(_TITLE) and (_IDLE in title) == idle
     ]
 

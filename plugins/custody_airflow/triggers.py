@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class _Look(NamedTuple, Generic[T]):
-    begun: float
+    started: float
     task: asyncio.Task[T]
 
     def serves(self, fresh_seconds: float) -> bool:
         """Whether its result is fresh enough; a look that is under way is waited for, however long it takes."""
         if self.task.get_loop() is not asyncio.get_running_loop():
             return False  # it ended with its event loop
-        return not self.task.done() or time.monotonic() - self.begun < fresh_seconds
+        return not self.task.done() or time.monotonic() - self.started < fresh_seconds
 
 
 class SharedLooks(Generic[T]):

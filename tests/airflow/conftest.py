@@ -1,4 +1,4 @@
-"""What a failed test of a real Airflow shows beside its error: the ends of the logs of Airflow's own processes."""
+"""Report of a failed test of a real Airflow: beside the error, the ends of the logs of Airflow's own processes."""
 
 from __future__ import annotations
 

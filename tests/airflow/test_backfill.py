@@ -79,9 +79,9 @@ def backfilled_runs(client: AirflowClient) -> tuple[int, int]:
 
 def content(repository: Repository) -> list[Event]:
     """Return all events in the order of their sources' own numbers; ids are given in the order of arrival."""
-    found = list(repository.events(0, 10 * HOURS * EACH))
-    assert [event.event_id for event in found] == list(range(len(found)))
-    plain = [msgspec.structs.replace(event, event_id=-1) for event in found]
+    events = list(repository.events(0, 10 * HOURS * EACH))
+    assert [event.event_id for event in events] == list(range(len(events)))
+    plain = [msgspec.structs.replace(event, event_id=-1) for event in events]
     return sorted(plain, key=lambda event: (event.source_node or "", event.source_ordinal or -1))
 
 

@@ -65,8 +65,10 @@ class State:
     @classmethod
     def of(cls, repository: Repository) -> State:
         events = pa.concat_tables(repository.events(count=10 * EVENTS).tables())
-        found = {query: repository.search(query, limit=200) for query in QUERIES}
-        answers = {query: (one.total, [stored.event.event_id for stored in one.events]) for query, one in found.items()}
+        results = {query: repository.search(query, limit=200) for query in QUERIES}
+        answers = {
+            query: (one.total, [stored.event.event_id for stored in one.events]) for query, one in results.items()
+        }
         live = repository.workspace().catalog.load().files
         return cls(events, answers, {path: (file.rows, file.sha256) for path, file in live.items()})
 
@@ -251,9 +253,9 @@ def half_made(repository: Repository) -> bool:
 def holder(repository: Repository) -> Holder | None:
     """Who holds the lease of the rollover now."""
     with suppress(FileNotFoundError):
-        found = lease_status(PosixFileSystem(), repository.workspace().paths.lease(ROLLOVER_LEASE))
-        if found is not None and found.is_open:
-            return Holder.decode(found.path.read_bytes(), found.path)
+        lease = lease_status(PosixFileSystem(), repository.workspace().paths.lease(ROLLOVER_LEASE))
+        if lease is not None and lease.is_open:
+            return Holder.decode(lease.path.read_bytes(), lease.path)
     return None
 
 

@@ -65,7 +65,7 @@ def test_both_workers_store_what_they_answer_with_200(airflow: LocalAirflow, roo
     repository = Repository.open(root)
     assert repository.status().slots_taken == 0
     for writer, sent in told.items():
-        found = {event.event_id: event for event in repository.events(writer=writer)}
-        assert {number: repository.content(found[number]).read() for number in sent} == sent
+        by_id = {event.event_id: event for event in repository.events(writer=writer)}
+        assert {number: repository.content(by_id[number]).read() for number in sent} == sent
     assert [entry.code for entry in repository.quarantine.entries()] == ["not-json"]
     assert {path.suffix for path in root.glob("containers/*/*/journals/*")} == {".sealed"}

@@ -42,9 +42,9 @@ RUN_SECONDS_MAX = 1200
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A repository with files in its landing folders, and events that wait for a rollover."""
-    found = dropped(tmp_path_factory.mktemp("page") / "repository", HOURS)
-    append(found, [event(number, source_node="elsewhere") for number in range(EACH)])
-    return found
+    repository = dropped(tmp_path_factory.mktemp("page") / "repository", HOURS)
+    append(repository, [event(number, source_node="elsewhere") for number in range(EACH)])
+    return repository
 
 
 @pytest.fixture(scope="module")

@@ -31,5 +31,5 @@ def test_commits_of_a_repository_with_another_name_are_told_in_the_same_airflow(
             run = client.wait_for_run(DAG_ID, client.trigger(DAG_ID))
             assert run.state == "success"
             told.append(str(repository.settings.root))
-            extras = [found["extra"] for found in client.asset_events("provenance_commits")]
+            extras = [asset_event["extra"] for asset_event in client.asset_events("provenance_commits")]
             assert [(extra["repository"], extra["events"]) for extra in extras] == [(folder, 1) for folder in told]

@@ -123,11 +123,11 @@ def kill_triggerer(airflow: LocalAirflow) -> None:
     running = find_running(airflow.home)
     assert running is not None
     processes = [psutil.Process(process.pid) for process in session_members(running.process)]
-    found = [process for process in processes if "triggerer" in " ".join(process.cmdline())]
-    assert found
-    for process in {child for parent in found for child in [*parent.children(recursive=True), parent]}:
+    triggerers = [process for process in processes if "triggerer" in " ".join(process.cmdline())]
+    assert triggerers
+    for process in {child for parent in triggerers for child in [*parent.children(recursive=True), parent]}:
         os.kill(process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 60
-    while any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in found):
+    while any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in triggerers):
         assert time.monotonic() < deadline
         time.sleep(0.1)

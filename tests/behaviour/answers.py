@@ -137,28 +137,28 @@ def singly(writer: str) -> Question:
 
 def together(writer: str) -> Question:
     def ask(repository: Repository) -> Answer:
-        found = repository.get_many(range(len(EVENTS[writer])), writer)
-        return Answer(tuple((writer, item) for item in found), {}, 0, found.notices)
+        events = repository.get_many(range(len(EVENTS[writer])), writer)
+        return Answer(tuple((writer, item) for item in events), {}, 0, events.notices)
 
     return ask
 
 
 def streamed(writer: str, *, between: bool) -> Question:
     def ask(repository: Repository) -> Answer:
-        found = repository.events_between(0, 1 << 60, writer) if between else repository.events(5, 1000, writer)
-        items = tuple((writer, item) for item in found)
-        return Answer(items, {}, 0, found.notices)
+        events = repository.events_between(0, 1 << 60, writer) if between else repository.events(5, 1000, writer)
+        items = tuple((writer, item) for item in events)
+        return Answer(items, {}, 0, events.notices)
 
     return ask
 
 
 def lineage(repository: Repository) -> Answer:
-    found = repository.lineage([UUID])
-    nodes = found.nodes.values()
+    graph = repository.lineage([UUID])
+    nodes = graph.nodes.values()
     items = {
         (writer, item.event_id): item for node in nodes for writer, item in zip(node.writers, node.events, strict=True)
     }
-    return Answer(tuple((writer, items[writer, n]) for writer, n in sorted(items)), {}, 0, found.notices)
+    return Answer(tuple((writer, items[writer, n]) for writer, n in sorted(items)), {}, 0, graph.notices)
 
 
 def sql(*, skip_damaged: bool) -> Question:

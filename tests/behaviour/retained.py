@@ -1,4 +1,4 @@
-"""What the tests of retention share: a repository whose clock stands where a test puts it, and logs of chosen days."""
+"""Fixtures of the retention tests: a repository whose clock a test sets, and logs of chosen days."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pass_of(repository: Repository) -> None:
 
 def ids(repository: Repository) -> list[int]:
     """The ids that are given out, by reading and by searching, which must agree."""
-    listed = [found.event_id for found in repository.events()]
+    listed = [event.event_id for event in repository.events()]
     searched = repository.search("")
     assert searched.total == len(listed)
     assert sorted(stored.event.event_id for stored in searched.events) == listed

@@ -35,9 +35,9 @@ class Made:
     truth: dict[str, Answer]
 
     def files(self, kind: str) -> list[Path]:
-        found = sorted(path for path in self.root.glob(KINDS[kind]) if path.is_file() and path.stat().st_size)
-        assert found, kind
-        return found
+        paths = sorted(path for path in self.root.glob(KINDS[kind]) if path.is_file() and path.stat().st_size)
+        assert paths, kind
+        return paths
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     build(root)
     truth: dict[str, Answer] = {}
     for name, question in QUESTIONS.items():
-        found = answer(opened(root), question)
-        assert isinstance(found, Answer), (name, found)
-        assert not found.said or name.startswith("as of"), (name, found.said)
-        truth[name] = found
+        given_answer = answer(opened(root), question)
+        assert isinstance(given_answer, Answer), (name, given_answer)
+        assert not given_answer.said or name.startswith("as of"), (name, given_answer.said)
+        truth[name] = given_answer
     for writer in (MAIN, EDGE):
         ids = {event.event_id for whose, event in truth["search all"].items if whose == writer}
         assert len(ids) > 30
@@ -91,34 +91,34 @@ def bits(path: Path, count: int, chance: random.Random) -> Iterator[int]:
 
 
 def ask(
-    made: Made, place: Place, repository: Repository, order: Sequence[str], names: Callable[[str], bool]
+    sample: Made, place: Place, repository: Repository, order: Sequence[str], names: Callable[[str], bool]
 ) -> list[str]:
-    wrong = [judge(name, answer(repository, QUESTIONS[name]), made.truth[name], names) for name in order]
+    wrong = [judge(name, answer(repository, QUESTIONS[name]), sample.truth[name], names) for name in order]
     return [f"{place}: {text}" for text in wrong if text]
 
 
-def check(made: Made, place: Place, chance: random.Random, questions: int = len(QUESTIONS)) -> list[str]:
+def check(sample: Made, place: Place, chance: random.Random, questions: int = len(QUESTIONS)) -> list[str]:
     """Damage a place; return what is wrong with the answers, meanwhile and afterwards."""
     chosen = chance.sample(list(QUESTIONS), questions)
     names = [name for name in QUESTIONS if name in chosen]
     wrong: list[str] = []
-    warm = opened(made.root)
+    warm = opened(sample.root)
     for name in chance.sample(names, 3):
         answer(warm, QUESTIONS[name])
-    cold = opened(made.root)
+    cold = opened(sample.root)
     with damaged(place.path, place.data()):
         for _ in range(3):
-            wrong += ask(made, place, cold, names, place.names)
-        wrong += ask(made, place, opened(made.root), chance.sample(names, len(names)), place.names)
-        wrong += ask(made, place, warm, names, place.names)
+            wrong += ask(sample, place, cold, names, place.names)
+        wrong += ask(sample, place, opened(sample.root), chance.sample(names, len(names)), place.names)
+        wrong += ask(sample, place, warm, names, place.names)
     for name in names:
         got = answer(chance.choice([cold, warm]), QUESTIONS[name])
-        if not isinstance(got, Answer) or got.same != made.truth[name].same:
+        if not isinstance(got, Answer) or got.same != sample.truth[name].same:
             wrong.append(f"{place}: {name}: not the truth once the file is whole again: {str(got)[:300]}")
     return wrong
 
 
-def is_traceless(made: Made, place: Place) -> bool:
+def is_traceless(sample: Made, place: Place) -> bool:
     """Whether nothing is left that could tell of what is gone (docs/damage.md, "What a removed file leaves behind").
 
     That is a journal, of which no other file speaks, and the newest transaction when no checkpoint follows it.
@@ -127,8 +127,8 @@ def is_traceless(made: Made, place: Place) -> bool:
         return False
     if place.path.suffix == ".sealed":
         return True
-    writer = place.path.relative_to(made.root / "store").parts[0] if "transactions" in place.path.parts else None
-    newest = writer and opened(made.root).workspace(writer).catalog.load().revision
+    writer = place.path.relative_to(sample.root / "store").parts[0] if "transactions" in place.path.parts else None
+    newest = writer and opened(sample.root).workspace(writer).catalog.load().revision
     return writer is not None and place.path.suffix == ".txn" and int(place.path.parent.name) == newest
 
 

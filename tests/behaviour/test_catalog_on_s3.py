@@ -54,8 +54,8 @@ def test_the_commands_of_the_catalog_work_on_a_bucket(
     key = shown["files"][0]["path"]
     good = store.get(f"main/provenance/{key}")
     store.put(f"main/provenance/{key}", flipped(good, 8 * good.index(b"6f1c2d3e")))
-    found = json.loads(run(root, "verify", "--json").stdout)[0]
-    assert found["defects"][0]["file"] == f"s3://{BUCKET}/{prefix}/main/provenance/{key}"
+    document = json.loads(run(root, "verify", "--json").stdout)[0]
+    assert document["defects"][0]["file"] == f"s3://{BUCKET}/{prefix}/main/provenance/{key}"
     store.put(f"main/provenance/{key}", good)
 
     rebuilt = json.loads(run(root, "catalog", "rebuild", "--yes", "--json").stdout)

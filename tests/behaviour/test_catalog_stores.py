@@ -35,9 +35,9 @@ THREADS = {"local": (6, 20), "memory": (6, 20), "s3": (4, 10)}
 
 def test_commits_are_read_back_by_another_process(place: Place) -> None:
     state = build(place.catalog()).load()
-    found = place.catalog().load()
-    assert found == state
-    assert (found.revision, sorted(found.files), found.next_event_id) == (3, [f"file-{n}" for n in range(4)], 40)
+    loaded = place.catalog().load()
+    assert loaded == state
+    assert (loaded.revision, sorted(loaded.files), loaded.next_event_id) == (3, [f"file-{n}" for n in range(4)], 40)
 
 
 class _Counting(WrappedStore):
@@ -208,9 +208,9 @@ def test_a_checkpoint_carries_everything_over(place: Place) -> None:
     catalog.checkpoint()
     for key in place.objects(ends=".txn"):
         place.open().delete(key)
-    found = place.catalog().load()
-    assert found == expected
-    assert (found.epoch, list(found.tombstones.values())) == (1, [stone])
+    state = place.catalog().load()
+    assert state == expected
+    assert (state.epoch, list(state.tombstones.values())) == (1, [stone])
 
 
 def test_a_lost_or_damaged_table_of_statistics_costs_nothing_but_time(place: Place) -> None:
@@ -302,8 +302,8 @@ def test_garbage_goes_to_the_trash_then_for_good_and_what_is_needed_stays(place:
     catalog.commit([remove(_log(1))])  # still needed by revision 1
     assert collect_garbage(catalog, clock, dry_run=True).moved == [_log(2), _log(4)]
     assert store.head(f"main/provenance/{_log(2)}") is not None
-    made = collect_garbage(catalog, clock)
-    assert (made.moved, made.young, made.unknown) == ([_log(2), _log(4)], [_log(3)], ["data/notes.txt"])
+    garbage = collect_garbage(catalog, clock)
+    assert (garbage.moved, garbage.young, garbage.unknown) == ([_log(2), _log(4)], [_log(3)], ["data/notes.txt"])
     assert store.head(f"main/provenance/{_log(2)}") is None
     assert catalog.at(1).files.keys() == {_log(0), _log(1)}
     catalog.commit([add(_log(4), 4)])  # a writer that was slower than the threshold
@@ -367,7 +367,7 @@ def test_a_writer_that_was_taken_over_stops(place: Place) -> None:
     assert older.begin_epoch() == 1
     older.commit([add("one")])
     assert younger.begin_epoch() == 2
-    with pytest.raises(FencedError, match="epoch 2 was begun by another process"):
+    with pytest.raises(FencedError, match="epoch 2 was started by another process"):
         older.commit([add("two")])
     assert younger.commit([add("three")]).files.keys() == {"one", "three"}
 

@@ -87,7 +87,7 @@ def test_no_log_grows_beyond_its_target_nor_reaches_over_a_day_or_a_waiting_grou
     [merge] = plan_rewrites(again.workspace())
     assert len(merge.paths) == 2, "what is not swept yet is left alone"
     run_steps(opened.settings, "sweep")
-    assert sorted(found.events for found in plan_rewrites(again.workspace())) in ([6, 3], [9], [6], [7])
+    assert sorted(rewrite.events for rewrite in plan_rewrites(again.workspace())) in ([6, 3], [9], [6], [7])
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_forgotten_events_leave_the_logs_and_the_others_stay(
     repository: Repository, meant: EventSelection, gone: set[int]
 ) -> None:
     opened = begun(repository, 4, 4, 4)
-    kept = [found for found in opened.events() if found.event_id not in gone]
+    remaining = [event for event in opened.events() if event.event_id not in gone]
     opened.forget(meant, "asked for")
     reports = opened.compact()
     assert sum(report.erased for report in reports) == len(gone)
     assert sum(report.tombstones_removed for report in reports) == 1
     assert [report.error for report in reports if report.error] == []
-    assert sum(rows for _, _, rows in live(opened)) == len(kept)
-    assert ids_everywhere(opened) == [found.event_id for found in kept]
-    assert list(Repository.open(opened.settings.root).events()) == kept
+    assert sum(rows for _, _, rows in live(opened)) == len(remaining)
+    assert ids_everywhere(opened) == [event.event_id for event in remaining]
+    assert list(Repository.open(opened.settings.root).events()) == remaining
     stones = opened.workspace().catalog.load().tombstones.values()
     assert all(is_remnant(stone) for stone in stones)
     assert opened.compact() == []
@@ -188,7 +188,7 @@ def test_after_pruning_and_collecting_no_byte_of_it_is_on_disk(repository: Repos
     collect_garbage(catalog, clock, older_than_ms=-1, trash_kept_ms=-1)
     assert holders(root, MARK) == []
     custody("-r", root, "verify")
-    assert [found.event_id for found in Repository.open(root).events()] == [1, 2]
+    assert [stored.event_id for stored in Repository.open(root).events()] == [1, 2]
 
 
 def custody(*words: object) -> str:
@@ -301,12 +301,12 @@ def test_events_before_are_events_after_without_the_forgotten(
         else:
             assert not any(report.error for report in repository.compact())
         if total:
-            assert [found.event_id for found in repository.events()] == sorted(set(range(total)) - gone)
+            assert [event.event_id for event in repository.events()] == sorted(set(range(total)) - gone)
     if total:
         run_steps(repository.settings)
         repository.compact()
         left = sorted(set(range(total)) - gone)
-        assert [found.event_id for found in repository.events()] == left
+        assert [event.event_id for event in repository.events()] == left
         assert sum(rows for _, _, rows in live(repository)) == len(left)
         assert sorted(item.event.event_id for item in repository.search("", limit=100).events) == left
         assert list(waiting_compactions(repository.workspace())) == []

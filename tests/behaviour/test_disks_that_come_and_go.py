@@ -104,9 +104,9 @@ def prepared() -> MemoryFileSystem:
 
 
 def numbers(fs: Any, settings: Any = SETTINGS) -> list[int]:
-    found = opened(fs, settings).search("", limit=EVERYTHING).events
-    assert len({(item.writer, item.event.event_id) for item in found}) == len(found), "an id was given out twice"
-    return sorted(item.event.source_ordinal or 0 for item in found)
+    stored = opened(fs, settings).search("", limit=EVERYTHING).events
+    assert len({(item.writer, item.event.event_id) for item in stored}) == len(stored), "an id was given out twice"
+    return sorted(item.event.source_ordinal or 0 for item in stored)
 
 
 def check_nothing_hidden(fs: Unmounting) -> None:
@@ -159,8 +159,8 @@ def test_an_ingest_stores_nothing_twice_and_loses_nothing_when_a_disk_goes(
         check_nothing_hidden(fs)
         assert counted <= set(numbers(disk, TWO_SLOTS)), moment
         work(disk)
-        found = Counter(numbers(disk, TWO_SLOTS))
-        assert found == Counter(range(7)), moment
+        counts = Counter(numbers(disk, TWO_SLOTS))
+        assert counts == Counter(range(7)), moment
 
 
 @all_or_some
@@ -182,9 +182,9 @@ def test_appends_of_producers_are_kept_or_refused_when_a_disk_goes(length: int, 
         fs = Unmounting(disk, moment, length)
         told = work(fs)
         check_nothing_hidden(fs)
-        found = Counter(numbers(disk, TWO_SLOTS))
-        assert told <= set(found), moment
-        assert max(found.values(), default=1) == 1, moment
+        counts = Counter(numbers(disk, TWO_SLOTS))
+        assert told <= set(counts), moment
+        assert max(counts.values(), default=1) == 1, moment
 
 
 @all_or_some
@@ -193,8 +193,8 @@ def test_an_answer_is_the_truth_or_says_what_it_may_lack(every: bool) -> None:
         asked = opened(fs)
         answers = []
         with suppress(StorageError):  # a file went while it was opened: no answer is none that is wrong
-            found = asked.search("", limit=EVERYTHING)
-            answers.append((found.total, found.notices))
+            result = asked.search("", limit=EVERYTHING)
+            answers.append((result.total, result.notices))
         with suppress(StorageError):
             stream = asked.events(0, EVERYTHING)
             answers.append((sum(1 for _ in stream), stream.notices))
@@ -214,14 +214,14 @@ def test_an_answer_is_the_truth_or_says_what_it_may_lack(every: bool) -> None:
 @all_or_some
 def test_verify_ends_with_a_finding_or_saw_all(every: bool) -> None:
     def work(fs: Any) -> list[str]:
-        found = verify_repository(opened(fs).workspaces(), SETTINGS, fs)
-        return [item.kind for item in found.findings if item.severity == "damage"]
+        report = verify_repository(opened(fs).workspaces(), SETTINGS, fs)
+        return [item.kind for item in report.findings if item.severity == "damage"]
 
     whole = prepared()
     assert work(whole) == []
     for moment in moments(work, lambda: whole, every=every):
         fs = Unmounting(whole, moment, 1 << 40)
-        found = work(fs)
-        assert found or moment > 1
+        kinds = work(fs)
+        assert kinds or moment > 1
         assert not fs.made_behind()
     assert "container-missing" in work(Unmounting(whole, 0, 1 << 40))

@@ -38,13 +38,13 @@ def opened(repository: Repository, request: pytest.FixtureRequest) -> Repository
 
 def ids_everywhere(repository: Repository) -> list[int]:
     """The ids that every way of asking gives; they must agree."""
-    listed = [found.event_id for found in repository.events()]
-    assert [found.event_id for found in repository.get_many(range(100))] == listed
+    listed = [event.event_id for event in repository.events()]
+    assert [event.event_id for event in repository.get_many(range(100))] == listed
     searched = repository.search("")
     assert searched.total == len(listed)
     assert sorted(stored.event.event_id for stored in searched.events) == listed
     between = repository.events_between(0, 1 << 60)
-    assert [found.event_id for found in between] == listed
+    assert [event.event_id for event in between] == listed
     with repository.sql("SELECT event_id FROM events ORDER BY event_id") as result:
         rows = [row["event_id"] for batch in result.batches() for row in batch.to_pylist()]
     assert rows == listed

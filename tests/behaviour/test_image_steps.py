@@ -56,11 +56,11 @@ def test_the_dockerfile_s_commands_make_a_working_custody(tmp_path: Path) -> Non
         )
         assert done.returncode == 0, f"{step}\n{done.stdout}{done.stderr}"
     environ |= {name: as_here(value) for name, value in variables_of(ROOT / "Dockerfile").items()}
-    told = subprocess.run(
+    process = subprocess.run(
         [environment / "bin" / "custody", "status", "--json"], cwd="/", env=environ, capture_output=True, text=True
     )
-    assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout)
     where = subprocess.run(
         [environment / "bin" / "python", "-c", "import custody, custody_local; print(custody.__file__)"],
         cwd="/",

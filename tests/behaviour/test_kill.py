@@ -46,12 +46,12 @@ def test_a_killed_writer_loses_no_acknowledged_event(repository: Repository) -> 
         writer.wait(10)
         acknowledged = max([acknowledged, *(int(line) for line in writer.stdout.read().split("\n")[:-1])])
     for _ in range(2):
-        found = unnumbered(repository.events(count=100_000))
-        assert len(found) >= acknowledged
-        assert found == [event(number) for number in range(len(found))]
+        events = unnumbered(repository.events(count=100_000))
+        assert len(events) >= acknowledged
+        assert events == [event(number) for number in range(len(events))]
         run_steps(repository.settings)
-    assert repository.search("").total == len(found)
-    assert append(repository, [event()]) == range(len(found), len(found) + 1)
+    assert repository.search("").total == len(events)
+    assert append(repository, [event()]) == range(len(events), len(events) + 1)
 
 
 def test_a_pass_that_is_killed_anywhere_is_finished_by_the_next(repository: Repository, tmp_path: Path) -> None:
@@ -70,9 +70,9 @@ def test_a_pass_that_is_killed_anywhere_is_finished_by_the_next(repository: Repo
         assert list(repository.events(count=1000)) == before
     run_steps(repository.settings)
     assert list(repository.events(count=1000)) == before
-    found = repository.search("", limit=1000)
-    assert [stored.event for stored in found.events] == before[::-1]
-    assert found.notices == ()
+    result = repository.search("", limit=1000)
+    assert [stored.event for stored in result.events] == before[::-1]
+    assert result.notices == ()
     assert not any(name.endswith((".sealed", ".journal", ".arrow")) for name in files_below(repository.settings.root))
 
 

@@ -107,15 +107,15 @@ def expect_kept(repository: Repository, told: Told) -> None:
     """Compare what is stored with what was told."""
     with repository.writer():
         pass
-    found = list(repository.events(count=10_000_000))
-    by_id = {item.event_id: item for item in found}
-    assert len(by_id) == len(found), "an id twice"
+    events = list(repository.events(count=10_000_000))
+    by_id = {item.event_id: item for item in events}
+    assert len(by_id) == len(events), "an id twice"
     for event_id, number in told.numbers.items():
         assert by_id.get(event_id) == numbered([event(number)], event_id)[0], "lost or changed"
-    numbers = Counter(item.source_ordinal for item in found)
+    numbers = Counter(item.source_ordinal for item in events)
     assert max(numbers.values()) == 1, "an event twice"
     assert numbers.keys() <= told.sent, "an event that was never sent"
-    assert all(item == numbered([event(item.source_ordinal or 0)], item.event_id)[0] for item in found)
+    assert all(item == numbered([event(item.source_ordinal or 0)], item.event_id)[0] for item in events)
 
 
 def check(repository: Repository, tmp_path: Path, seed: int, policy: str) -> None:

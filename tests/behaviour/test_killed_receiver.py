@@ -47,9 +47,9 @@ def test_what_a_killed_receiver_answered_with_200_is_in_the_repository(tmp_path:
                 time.sleep(0.05)
             time.sleep(turn / 3)
             at.process.kill()
-            found = [pair for future in work for pair in future.result()]
-            assert found
-            told += found
+            pairs = [pair for future in work for pair in future.result()]
+            assert pairs
+            told += pairs
     with Repository.open(root).writer():
         pass  # the next start recovers
     repository = Repository.open(root)

@@ -17,8 +17,8 @@ import pytest
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.lease import Attempt
+from custody.ngsi_sink.batch_file import WRITER
 from custody.ngsi_sink.opening import open_sink
-from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
 from custody.vfs import FileSystem, PosixFileSystem
 from tests.behaviour.test_killed_steps import KillingFileSystem, points

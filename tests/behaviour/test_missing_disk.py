@@ -32,13 +32,15 @@ EVENTS = 400
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Of a repository on two disks, both of which know the writer."""
-    found = Settings.model_validate({"root": tmp_path / "repository", "repository": {"containers": ["disk1", "disk2"]}})
-    with Repository(found).writer():
-        return found
+    loaded = Settings.model_validate(
+        {"root": tmp_path / "repository", "repository": {"containers": ["disk1", "disk2"]}}
+    )
+    with Repository(loaded).writer():
+        return loaded
 
 
 def ids(settings: Settings) -> list[int]:
-    return [found.event_id for found in Repository(settings).events(count=EVENTS * 10)]
+    return [event.event_id for event in Repository(settings).events(count=EVENTS * 10)]
 
 
 def take_out(settings: Settings) -> Path:
@@ -101,7 +103,7 @@ def test_what_is_left_goes_on_once_a_lost_disk_is_dropped(settings: Settings) ->
     write_journals(PosixFileSystem(), settings, tables(EVENTS), group_events=EVENTS, batch_events=50)
     away = take_out(settings)
     shutil.rmtree(away)
-    [lost] = [found for found in container_statuses(settings) if found.is_missing]
+    [lost] = [status for status in container_statuses(settings) if status.is_missing]
     forget_container(settings, lost.container)
     run_steps(settings)
     left = ids(settings)
@@ -113,8 +115,8 @@ def write_documents(path: Path, ordinals: range) -> Path:
 
 
 def found_kinds(settings: Settings, level: Level = Level.DEFAULT) -> list[str]:
-    found = verify_repository(Repository(settings).workspaces(), settings, PosixFileSystem(), level)
-    return [item.kind for item in found.findings if item.severity == "damage"]
+    report = verify_repository(Repository(settings).workspaces(), settings, PosixFileSystem(), level)
+    return [item.kind for item in report.findings if item.severity == "damage"]
 
 
 def test_no_source_is_taken_while_a_disk_is_away_that_may_hold_its_events(tmp_path: Path) -> None:

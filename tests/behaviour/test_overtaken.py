@@ -78,10 +78,10 @@ def wait_for(what: Callable[[], object], seconds: float) -> None:
 
 def holder(repository: Repository) -> Holder | None:
     """Who holds the lease of the rollover now."""
-    found = lease_status(PosixFileSystem(), repository.workspace().paths.lease(ROLLOVER_LEASE))
-    if found is None or not found.is_open:
+    lease = lease_status(PosixFileSystem(), repository.workspace().paths.lease(ROLLOVER_LEASE))
+    if lease is None or not lease.is_open:
         return None
-    return Holder.decode(found.path.read_bytes(), found.path)
+    return Holder.decode(lease.path.read_bytes(), lease.path)
 
 
 def check_undisturbed(repository: Repository) -> None:
@@ -100,9 +100,9 @@ def test_an_older_driver_that_goes_on_after_the_younger_one_is_told_and_changes_
     with supervised(command, tmp_path / "old") as supervisor:
         wait_for(lambda: holder(repository), 30)
         supervisor.kill()
-        found = holder(repository)
-        assert found is not None
-        os.kill(found.process.pid, 0)  # it lives on
+        driver = holder(repository)
+        assert driver is not None
+        os.kill(driver.process.pid, 0)  # it lives on
         for name in list(STEPS)[2:]:
             lease = take_rollover(repository.settings, "main", Attempt("dag/run/compress", 2))
             for unit in STEPS[name].units(repository.settings):
@@ -131,16 +131,16 @@ def test_of_two_spark_drivers_of_one_step_the_later_try_wins(repository: Reposit
 
     with supervised(command(1), tmp_path / "old") as supervisor:
         wait_for(lambda: holder(repository), 120)
-        found = holder(repository)
-        assert found is not None
-        os.kill(found.process.pid, signal.SIGSTOP)  # for as long as the retry needs
+        driver = holder(repository)
+        assert driver is not None
+        os.kill(driver.process.pid, signal.SIGSTOP)  # for as long as the retry needs
         supervisor.kill()
         done = subprocess.run(
             command(2), env={**os.environ, **submit_environment()}, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         run_steps(repository.settings, *list(STEPS)[list(STEPS).index(step) + 1 :])
-        os.kill(found.process.pid, signal.SIGCONT)
+        os.kill(driver.process.pid, signal.SIGCONT)
         wait_for(lambda: '{"step"' in (tmp_path / "old").read_text(), 120)
     report = json.loads(next(line for line in (tmp_path / "old").read_text().splitlines() if line.startswith("{")))
     kinds = {unit["error_kind"] for unit in report["details"]}

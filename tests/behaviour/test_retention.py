@@ -24,9 +24,9 @@ from tests.support import event
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Five logs of three events, of the days 0, 10, 20, 30 and 40; every log has a DROP, and one of a customer."""
-    made = repository_at(tmp_path / "repository", 41)
-    store(made, *([_made(log * 3 + number, log * 10) for number in range(3)] for log in range(5)))
-    return made.settings.root
+    created = repository_at(tmp_path / "repository", 41)
+    store(created, *([_made(log * 3 + number, log * 10) for number in range(3)] for log in range(5)))
+    return created.settings.root
 
 
 def _made(number: int, day: int) -> Any:
@@ -104,7 +104,7 @@ def test_a_reader_that_began_before_the_mark_reads_on(root: Path) -> None:
     begun = iter(reader.events())
     first = next(begun)
     opened.apply_retention()
-    assert [first.event_id, *(found.event_id for found in begun)] == list(range(15))
+    assert [first.event_id, *(event.event_id for event in begun)] == list(range(15))
 
 
 def test_the_oldest_logs_go_until_the_lower_mark_is_reached(root: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_rollover_that_was_held_up_brings_nothing_back(root: Path) -> None:
     assert groups
     assert all(workspace.is_committed(state, group) for group in groups)
     assert not workspace.is_committed(state, max(groups) + 1)
-    assert all(not found.paths for found in state.marks.values())
+    assert all(not mark.paths for mark in state.marks.values())
     later = repository_at(root, 4008, age_max="30 days")
     later.apply_retention()
     assert not later.workspace().catalog.load().marks, "no rollover is held up for a week"
@@ -315,8 +315,8 @@ def test_a_hold_counts_for_a_writer_that_comes_later(root: Path) -> None:
     store(later, [_made(5, 10)], [_made(0, 10)])
     opened = repository_at(root, 4000, age_max="30 days")
     opened.apply_retention()
-    assert [found.event_id for found in opened.events(writer="other")] == [0]
-    assert [found.event_id for found in opened.events(writer="main")] == list(range(3, 9))
+    assert [event.event_id for event in opened.events(writer="other")] == [0]
+    assert [event.event_id for event in opened.events(writer="main")] == list(range(3, 9))
 
 
 def test_a_name_is_given_to_one_hold_and_the_same_one_can_be_made_again(root: Path) -> None:

@@ -32,10 +32,10 @@ def make(root: Path, toml: str) -> Repository:
 def check(repository: Repository) -> None:
     assert list(repository.events(count=1000)) == numbered(EVENTS)
     for text, matches in QUESTIONS.items():
-        found = repository.search(text)
+        result = repository.search(text)
         wanted = [event for event in numbered(EVENTS) if matches(event)][::-1]
-        assert [stored.event for stored in found.events] == wanted, text
-        assert found.notices == ()
+        assert [stored.event for stored in result.events] == wanted, text
+        assert result.notices == ()
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_what_is_committed_is_found_at_once_and_stays_found(repository: Reposito
     for live in (False, True):
         if live:
             run_steps(repository.settings)
-        found = [item.event for item in repository.search("", limit=20).events]
-        assert [item.event_type for item in sorted(found, key=lambda item: item.event_id)] == [
+        events = [item.event for item in repository.search("", limit=20).events]
+        assert [item.event_type for item in sorted(events, key=lambda item: item.event_id)] == [
             "RECEIVE",
             "SEND",
             "FORK",

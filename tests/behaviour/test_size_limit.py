@@ -25,8 +25,8 @@ CATALOG_BYTES = 256 << 10
 def du(root: Path) -> int:
     """Bytes that containers and store take on the disk."""
     command = ["du", "-s", "--block-size=1", str(root / "containers"), str(root / "store")]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return sum(int(line.split()[0]) for line in found.stdout.splitlines())
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return sum(int(line.split()[0]) for line in process.stdout.splitlines())
 
 
 def test_ten_times_the_limit_is_stored_in_the_room_of_the_limit(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_ten_times_the_limit_is_stored_in_the_room_of_the_limit(tmp_path: Path) 
     # What comes in between two passes lies there as journals, as a staged unit, and as logs with their shards.
     headroom = 3 * largest + CATALOG_BYTES
     assert max(seen) <= LIMIT + headroom, (max(seen), LIMIT, largest)
-    kept = ids(opened)
-    assert kept == list(range(stored - len(kept), stored)), "the newest events are all there"
+    ids_now = ids(opened)
+    assert ids_now == list(range(stored - len(ids_now), stored)), "the newest events are all there"
     figures = f"limit {LIMIT}, ingested {ingested}, largest group {largest}, most on disk {max(seen)}"
-    sys.stdout.write(f"{figures}, kept {len(kept)} of {stored} events\n")
+    sys.stdout.write(f"{figures}, kept {len(ids_now)} of {stored} events\n")

@@ -96,8 +96,8 @@ def test_processes_take_a_slot_each_and_one_more_is_refused(repository: Reposito
                 number, event_id = map(int, hear(process).split())
                 told.setdefault(names[process], {})[event_id] = number
                 say(process, "more")
-        found = opened.search("", limit=10_000)
-        assert found.total >= 4 * EVENTS
+        result = opened.search("", limit=10_000)
+        assert result.total >= 4 * EVENTS
         with pytest.raises(LockedError):
             opened.append([event()])
         for process in winners[:2]:
@@ -113,11 +113,11 @@ def expect_told(opened: Repository, told: dict[str, dict[int, int]]) -> None:
         if live:
             run_steps(opened.settings)
             assert not opened.status().pending.is_any
-        found = {(item.writer, item.event.event_id): item.event for item in opened.search("", limit=10_000).events}
+        stored = {(item.writer, item.event.event_id): item.event for item in opened.search("", limit=10_000).events}
         for writer, ids in told.items():
             for event_id, number in ids.items():
-                assert found[writer, event_id] == numbered([event(number)], event_id)[0]
-        assert max(Counter(item.source_ordinal for item in found.values()).values()) == 1
+                assert stored[writer, event_id] == numbered([event(number)], event_id)[0]
+        assert max(Counter(item.source_ordinal for item in stored.values()).values()) == 1
 
 
 def test_the_slot_of_a_killed_process_is_taken_again_and_recovered(repository: Repository) -> None:
@@ -152,9 +152,9 @@ def test_two_processes_that_ingest_the_same_files_at_once_store_each_event_once(
     counts = [[list(map(int, line[1:])) for line in report] for report in reports]
     assert all(read == stored + repeated for report in counts for read, stored, repeated, _ in report)
     assert sum(stored for report in counts for _, stored, _, _ in report) == 1200
-    found = opened.search("", limit=10_000)
-    assert found.total == 1200
-    keys = Counter((item.event.source_node, item.event.source_ordinal) for item in found.events)
+    result = opened.search("", limit=10_000)
+    assert result.total == 1200
+    keys = Counter((item.event.source_node, item.event.source_ordinal) for item in result.events)
     assert max(keys.values()) == 1
     assert list(opened.quarantine.entries()) == []
 
@@ -176,7 +176,7 @@ def test_of_two_that_contradict_each_other_at_once_one_is_kept(repository: Repos
     assert opened.search("").total == 40
     entries = list(opened.quarantine.entries())
     assert {entry.code for entry in entries} == {"contradiction"}
-    kept = {item.event.source_ordinal: item.event.file_size for item in opened.search("").events}
+    size_by_ordinal = {item.event.source_ordinal: item.event.file_size for item in opened.search("").events}
     for entry in entries:
         rejected = json.loads(opened.quarantine.raw(entry.key))
-        assert kept[rejected["eventOrdinal"]] != rejected["entitySize"]
+        assert size_by_ordinal[rejected["eventOrdinal"]] != rejected["entitySize"]

@@ -64,8 +64,8 @@ def forget_incarnations(repository: Repository) -> None:
     """Leave containers and journals as a custody did that knew no incarnations."""
     for root in repository.settings.containers:
         for state in root.glob("*/STATE"):
-            made = decode_state(state.read_bytes(), state)
-            state.write_bytes(encode_state(msgspec.structs.replace(made, incarnation="")))
+            decoded = decode_state(state.read_bytes(), state)
+            state.write_bytes(encode_state(msgspec.structs.replace(decoded, incarnation="")))
         for path in root.glob("*/journals/*"):
             data = path.read_bytes()
             head = next(frames(data, 8))
@@ -76,12 +76,12 @@ def forget_incarnations(repository: Repository) -> None:
 
 def numbers(repository: Repository) -> list[int]:
     """The numbers of all events of all writers."""
-    return sorted(found.event.source_ordinal or 0 for found in repository.search("", limit=10_000).events)
+    return sorted(stored.event.source_ordinal or 0 for stored in repository.search("", limit=10_000).events)
 
 
 def kinds(repository: Repository) -> list[str]:
-    found = verify_repository(repository.workspaces(), repository.settings, FS)
-    return sorted(item.kind for item in found.findings if item.severity == "damage")
+    report = verify_repository(repository.workspaces(), repository.settings, FS)
+    return sorted(item.kind for item in report.findings if item.severity == "damage")
 
 
 def events(*chosen: int) -> list[Event]:
@@ -111,8 +111,8 @@ def test_both_had_acknowledged_before_and_neither_loses_an_event(
     run_steps(one.settings)  # with steps that know incarnations, before any writer does
     run_steps(other.settings)
     assert numbers(one) == [0, 1, 2]
-    found = other.search("")
-    assert any("custody recover --adopt" in notice for notice in found.notices)
+    result = other.search("")
+    assert any("custody recover --adopt" in notice for notice in result.notices)
     assert "journal-of-others" in kinds(other)
     assert other.status().writers[0].journals_of_others == 1
     assert "adopt" in [item.action for item in find_leftovers(other.workspace())]
@@ -149,11 +149,11 @@ def test_of_two_that_race_for_the_name_one_wins(machines: tuple[Repository, Repo
 
     def late(self: Incarnations, known: object) -> object:
         nonlocal raced
-        found = check(self, known)  # type: ignore[arg-type]
-        if found is None and not raced:
+        claim = check(self, known)  # type: ignore[arg-type]
+        if claim is None and not raced:
             raced = True
             append(other, events(10))  # between the look and the claim
-        return found
+        return claim
 
     with patch.object(Incarnations, "check", late), pytest.raises(ConfigurationError, match="another incarnation"):
         append(one, events(0))
@@ -288,7 +288,7 @@ def test_containers_that_were_replaced_by_hand_get_the_name_by_a_command(
         claim_writer_name(one.settings, "main")
         append(one, events(2))
     run_steps(one.settings)
-    assert sorted(found.event.event_id for found in one.search("").events) == [0, 1, 2]
+    assert sorted(stored.event.event_id for stored in one.search("").events) == [0, 1, 2]
     assert kinds(one) == []
 
 
@@ -325,13 +325,13 @@ def test_a_journal_of_a_container_that_was_given_up_is_not_swept_unseen(tmp_path
     head, mine = next(frames(data, 8)), next(frames(away.read_bytes(), 8))
     rest.write_bytes(data[:8] + frame(1, mine.payload) + data[head.end :])  # type: ignore[union-attr]
     shutil.rmtree(tmp_path / "scratch")
-    kept = away.read_bytes()
+    content = away.read_bytes()
     away.unlink()
     run_steps(settings)  # the group becomes live without what lay on the disk that was given up
-    away.write_bytes(kept)
+    away.write_bytes(content)
     for _ in range(2):
         run_steps(settings)
-    assert away.read_bytes() == kept
+    assert away.read_bytes() == content
     assert "journal-of-others" in kinds(one)
     assert any("--adopt" in notice for notice in one.search("").notices)
     one.recover(adopt=True)

@@ -50,7 +50,7 @@ def opened(fs: FileSystem, settings: Settings) -> Repository:
 
 def check_search(fs: FileSystem, record: Promises, *, is_done: bool) -> None:
     """Every event is found by a field that the shards of before do not know; when all is done, without a notice."""
-    found = opened(fs, SETTINGS).search("event_type:CREATE AND component_type:generate*")
-    assert found.total == len(record.acknowledged), found.notices
-    assert {stored.event.event_id for stored in found.events} == set(record.acknowledged)
-    assert not is_done or not found.notices, found.notices
+    result = opened(fs, SETTINGS).search("event_type:CREATE AND component_type:generate*")
+    assert result.total == len(record.acknowledged), result.notices
+    assert {stored.event.event_id for stored in result.events} == set(record.acknowledged)
+    assert not is_done or not result.notices, result.notices

@@ -223,8 +223,8 @@ def check(world: World, played: Played) -> None:
         _check_past(catalog, state)
         for path in state.files:
             assert world.disk.exists(STORE / HOME / path), f"a live file is not in its place: {path}"
-        found = verify(catalog, files=False)
-        assert not found.defects, str(found.defects[0])
+        report = verify(catalog, files=False)
+        assert not report.defects, str(report.defects[0])
         hint = catalog.chain.hinted()
         newest = catalog.objects.checkpoints()[0].revision
         assert hint is not None

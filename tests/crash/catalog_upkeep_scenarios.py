@@ -66,8 +66,8 @@ class _Care(Scenario[Kept]):
         assert record.files <= set(state.files)
         for path in state.files:
             assert catalog.objects.store.get(catalog.objects.home + path), path
-        found = verify(catalog, files=False)
-        assert not found.defects, str(found.defects[0])
+        report = verify(catalog, files=False)
+        assert not report.defects, str(report.defects[0])
         for revision in range(state.floor, state.revision + 1):
             for path in catalog.at(revision).files:
                 assert catalog.objects.store.get(catalog.objects.home + path) == b"data %d" % int(path[-28:-8]), path
@@ -110,7 +110,7 @@ class Repairing(_Care):
         catalog = open_catalog(fs)
         for number in (5, 6):
             catalog.commit([Action(add_file=AddFile(path=log(number)))])
-        item = [found for found in catalog.objects.at(5) if not found.is_checkpoint]
+        item = [listed for listed in catalog.objects.at(5) if not listed.is_checkpoint]
         catalog.objects.store.put(item[0].key, b"damaged")
 
     def new_record(self) -> Kept:

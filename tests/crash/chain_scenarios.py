@@ -50,9 +50,9 @@ class WholeChain(Prepared):
         super().check(fs, record)
         opened = repository(fs)
         read = sorted((item.event_id for item in opened.events(0, EVERYTHING)), reverse=True)
-        found = opened.search("", limit=EVERYTHING)
-        assert [stored.event.event_id for stored in found.events] == read, "a search finds other events than are read"
-        assert found.total == len(read)
+        result = opened.search("", limit=EVERYTHING)
+        assert [stored.event.event_id for stored in result.events] == read, "a search finds other events than are read"
+        assert result.total == len(read)
 
     def use(self, fs: FileSystem, record: Promises) -> None:
         self.run(fs, record)

@@ -42,8 +42,8 @@ class Compacting(Prepared):
 
     def check(self, fs: FileSystem, record: Promises) -> None:
         super().check(fs, record)
-        found = {item.event_id for item in repository(fs).events(0, 1000)}
-        assert not found.intersection(FORGOTTEN), "a forgotten event is given out"
+        ids = {item.event_id for item in repository(fs).events(0, 1000)}
+        assert not ids.intersection(FORGOTTEN), "a forgotten event is given out"
 
     def use(self, fs: FileSystem, record: Promises) -> None:
         compact(fs)

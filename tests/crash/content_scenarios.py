@@ -63,11 +63,11 @@ class Storing(StoreScenario):
         assert isinstance(record, Contents)
         check_catalog(fs)
         at = repository(fs, LIMITED)
-        found = {item.event_id: item for item in at.events(0, 100)}
+        by_id = {item.event_id: item for item in at.events(0, 100)}
         for event_id, body in record.contents.items():
-            assert event_id in found, f"acknowledged event {event_id} is lost"
-            assert at.content(found[event_id]).read() == body
-        for item in found.values():
+            assert event_id in by_id, f"acknowledged event {event_id} is lost"
+            assert at.content(by_id[event_id]).read() == body
+        for item in by_id.values():
             assert at.content(item).read() in record.bodies, "an event lies there without its content"
         check_claims(fs, record)
 
@@ -101,8 +101,8 @@ class Dropping(StoreScenario):
             for number in (OLD, HELD):
                 body = bytes([number]) * 5000
                 told = with_content(event(number), writer.content.put(body))
-                [found] = writer.append([msgspec.structs.replace(told, previous_content_claim=shared.claim)])
-                self._contents.contents[found] = body
+                [event_id] = writer.append([msgspec.structs.replace(told, previous_content_claim=shared.claim)])
+                self._contents.contents[event_id] = body
                 self._contents.bodies.append(body)
                 writer.seal()
                 run_pass(disk, settings=LIMITED)
@@ -124,15 +124,15 @@ class Dropping(StoreScenario):
     def check(self, fs: FileSystem, record: Promises) -> None:
         assert isinstance(record, Contents)
         at = repository(fs, LIMITED)
-        found = {item.event_id: item for item in at.events(0, 100)}
-        assert HELD in found, "a held event is gone"
-        for number, item in found.items():
+        by_id = {item.event_id: item for item in at.events(0, 100)}
+        assert HELD in by_id, "a held event is gone"
+        for number, item in by_id.items():
             assert at.content(item).read() == record.bodies[number], "an event is there without its content"
             assert at.content(item, previous=True).read() == b"both"
         is_done = OLD not in record.contents
         assert len(list(at.contents())) == (2 if is_done else len(list(at.contents()))), "contents are left"
         if is_done:
-            assert list(found) == [HELD]
+            assert list(by_id) == [HELD]
 
     def use(self, fs: FileSystem, record: Promises) -> None:
         self.run(fs, record)

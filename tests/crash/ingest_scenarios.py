@@ -64,12 +64,12 @@ class Ingesting(Scenario[Reports]):
             record.ingest(first, self._paths[1], self.FILES[1])
 
     def check(self, fs: FileSystem, record: Reports) -> None:
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         opened = _repository(fs)
         for name in SETTINGS.repository.slots:
-            found.update(item.source_ordinal or 0 for item in opened.events(0, EVERYTHING, name))
-        assert max(found.values(), default=1) == 1, f"stored twice: {found}"
-        assert record.counted <= set(found), f"lost: {record.counted - set(found)}"
+            counts.update(item.source_ordinal or 0 for item in opened.events(0, EVERYTHING, name))
+        assert max(counts.values(), default=1) == 1, f"stored twice: {counts}"
+        assert record.counted <= set(counts), f"lost: {record.counted - set(counts)}"
 
     def use(self, fs: FileSystem, record: Reports) -> None:
         with _repository(fs).ingest() as work:

@@ -61,9 +61,9 @@ class StoppedFileSystem(WrappingFileSystem):
 
     def create(self, path: Path) -> WritableFile:
         self.step("create", path)
-        made = _StoppedFile(self.inner.create(path), path, self)
+        file = _StoppedFile(self.inner.create(path), path, self)
         self._times.written[path] = self._times.now_ms
-        return made
+        return file
 
     def read(self, path: Path) -> bytes:
         self.step("read", path)

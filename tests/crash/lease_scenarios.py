@@ -84,9 +84,9 @@ def check_searches(fs: FileSystem) -> None:
         "event_type:CREATE": [item.event_id for item in events if item.event_type == "CREATE"],
         "file_size:[0 TO 101]": [item.event_id for item in events if item.file_size and item.file_size <= 101],
     }.items():
-        found = opened.search(query, limit=EVERYTHING)
-        assert sorted(item.event.event_id for item in found.events) == meant, f"search {query!r} differs"
-        assert found.total == len(meant)
+        result = opened.search(query, limit=EVERYTHING)
+        assert sorted(item.event.event_id for item in result.events) == meant, f"search {query!r} differs"
+        assert result.total == len(meant)
 
 
 def check_undisturbed(fs: FileSystem, promises: Promises) -> None:

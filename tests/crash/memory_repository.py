@@ -85,7 +85,7 @@ class Promises:
         ids = writer.append(events)
         assert len(ids) == count
         assert ids.start > last, f"id {ids.start} was given out again, {last} was acknowledged"
-        self.acknowledged.update({found.event_id: found for found in numbered(events, ids.start)})
+        self.acknowledged.update({stored.event_id: stored for stored in numbered(events, ids.start)})
 
 
 def repository(fs: FileSystem, settings: Settings = SETTINGS) -> Repository:
@@ -117,33 +117,33 @@ _SEGMENTS: dict[tuple[IndexedFields, tuple[bytes, ...]], tuple[Manifest, dict[st
 def copied_segment(
     fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields, memory_bytes: int
 ) -> Manifest:
-    found = list(tables)
-    key = indexed, tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())
+    chunks = list(tables)
+    key = indexed, tuple(batch.serialize().to_pybytes() for table in chunks for batch in table.to_batches())
     if key not in _SEGMENTS:
         scratch = MemoryFileSystem()
         scratch.make_directory(folder)
-        made = write_segment(scratch, folder, found, indexed, memory_bytes)
-        _SEGMENTS[key] = made, {name: scratch.read(folder / name) for name in scratch.list(folder)}
-    made, files = _SEGMENTS[key]
+        segment = write_segment(scratch, folder, chunks, indexed, memory_bytes)
+        _SEGMENTS[key] = segment, {name: scratch.read(folder / name) for name in scratch.list(folder)}
+    segment, files = _SEGMENTS[key]
     for name, data in files.items():
         with fs.create(folder / name) as file:
             file.write(data)
             file.sync()
-    return made
+    return segment
 
 
 def check_events(fs: FileSystem, promises: Promises) -> None:
     """Every acknowledged event once, in order, as it was; nothing else but what was tried."""
-    found = list(repository(fs).events(0, EVERYTHING))
-    ids = [item.event_id for item in found]
+    events = list(repository(fs).events(0, EVERYTHING))
+    ids = [item.event_id for item in events]
     assert all(first < second for first, second in pairwise(ids)), f"ids do not go up: {ids}"
-    by_id = dict(zip(ids, found, strict=True))
+    by_id = dict(zip(ids, events, strict=True))
     for event_id, acknowledged in promises.acknowledged.items():
         assert event_id in by_id, f"acknowledged event {event_id} is lost; there are {ids}"
         assert by_id[event_id] == acknowledged, f"event {event_id} is not what was appended"
-    numbers = [int(item.flowfile_uuid[-12:]) for item in found]
+    numbers = [int(item.flowfile_uuid[-12:]) for item in events]
     assert len(set(numbers)) == len(numbers), f"events are there twice: {numbers}"
-    for number, item in zip(numbers, found, strict=True):
+    for number, item in zip(numbers, events, strict=True):
         assert number < promises.tried, f"event {item.event_id} was never appended"
         assert item == event(number, event_id=item.event_id), f"event {item.event_id} is not what was appended"
 
@@ -158,8 +158,8 @@ def check_catalog(fs: FileSystem) -> CatalogState:
         assert hashlib.sha256(fs.read(at.paths.home / file.path)).digest() == file.sha256, file.path
         assert hashlib.sha256(fs.read(at.paths.home / file.toc_path)).digest() == file.toc_sha256, file.toc_path
     for shard in state.shards.values():
-        found = OpenShard(fs, SETTINGS.root / shard.container / WRITER / "index" / shard.name)
-        assert len(found.search(Every())) == shard.documents
+        opened_shard = OpenShard(fs, SETTINGS.root / shard.container / WRITER / "index" / shard.name)
+        assert len(opened_shard.search(Every())) == shard.documents
     return state
 
 

@@ -178,8 +178,8 @@ class RollingOverDamage(Prepared):
         assert bool(state.files) == bool(record.acknowledged), "the group is gone and not live"
         check_events(fs, record)
         quarantine = repository(fs).quarantine
-        kept = [quarantine.raw(entry.key) for entry in quarantine.entries()]
-        assert all(any(piece in raw for raw in kept) for piece in self._evidence), "evidence is lost"
+        pieces = [quarantine.raw(entry.key) for entry in quarantine.entries()]
+        assert all(any(piece in raw for raw in pieces) for piece in self._evidence), "evidence is lost"
 
     def use(self, fs: FileSystem, record: Promises) -> None:
         run_pass(fs)

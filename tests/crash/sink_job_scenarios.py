@@ -13,10 +13,9 @@ from pathlib import Path
 from custody.clock import ManualClock
 from custody.errors import StorageError
 from custody.lease import Attempt
-from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.batch_file import WRITER, FileAppend
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.opening import open_sink, resubmit_entry
-from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.target import FilesTarget
 from custody.recovery import STEPS
 from custody.repository import Repository
@@ -133,10 +132,12 @@ class Persisting(Scenario[Done]):
 
     def _files(self, fs: FileSystem) -> dict[str, bytes]:
         def below(folder: Path) -> dict[str, bytes]:
-            found: dict[str, bytes] = {}
+            content_by_path: dict[str, bytes] = {}
             for name in fs.list(folder):
                 path = folder / name
-                found |= below(path) if fs.is_directory(path) else {str(path).removeprefix(str(FILES)): fs.read(path)}
-            return found
+                content_by_path |= (
+                    below(path) if fs.is_directory(path) else {str(path).removeprefix(str(FILES)): fs.read(path)}
+                )
+            return content_by_path
 
         return {_BATCH.sub(r"\1", path): data for path, data in below(FILES).items()}

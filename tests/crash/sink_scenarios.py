@@ -80,9 +80,9 @@ def expected(parameters: Parameters, batches: list[tuple[int, int]]) -> dict[str
     known: dict[str, tuple[str, ...]] = {}
     for first, upto in batches:
         records = [item.content for item in items(parameters, first, upto) if isinstance(item.content, Record)]
-        made = file_additions(records, parameters, known, part=f"{WRITER}-{first:020d}")
-        known |= made.columns
-        for path, data in made.files.items():
+        additions = file_additions(records, parameters, known, part=f"{WRITER}-{first:020d}")
+        known |= additions.columns
+        for path, data in additions.files.items():
             files[path] = files.get(path, b"") + data
     return files
 

@@ -109,9 +109,9 @@ class Building(Scenario[Made]):
         if step in WRITING:
             folder = attempt / "tables" / CONTENTS_IN_REVISIONS
             fs.make_directory(folder)
-            made = write_table_file(fs, TABLES[CONTENTS_IN_REVISIONS], [self._source], folder / "00000.parquet")
-            assert made is not None
-            files.append(made)
+            written = write_table_file(fs, TABLES[CONTENTS_IN_REVISIONS], [self._source], folder / "00000.parquet")
+            assert written is not None
+            files.append(written)
         return attempt, StepOutput(step=step, files=tuple(files), kept={}, rounds=0, seconds=0.0)
 
     @staticmethod

@@ -145,7 +145,7 @@ def test_a_crash_while_a_damaged_group_is_rolled_over_loses_neither_events_nor_e
 
 def left_over(kind: str, which: int, mode: CrashMode) -> tuple[MemoryFileSystem, Promises]:
     """What a crash of Appending at one of its operations leaves, and what was promised until then."""
-    done = [number for number, found in enumerate(operations_of(Appending()), 1) if found.kind == kind]
+    done = [number for number, operation in enumerate(operations_of(Appending()), 1) if operation.kind == kind]
     fs, promises, _ = run_to(Appending(), done[which])
     return fs.crashed(mode, seed=3), promises
 

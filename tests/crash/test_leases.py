@@ -41,9 +41,9 @@ def half_swept() -> tuple[MemoryFileSystem, Promises]:
 
 
 def _seen_to_be_dead(fs: MemoryFileSystem, promises: Promises) -> tuple[MemoryFileSystem, Promises]:
-    found = lease_status(fs, workspace(fs).paths.lease(ROLLOVER_LEASE))
-    assert found is not None
-    Lease(fs, found.path.parent, found.epoch).release(failed=True)
+    lease = lease_status(fs, workspace(fs).paths.lease(ROLLOVER_LEASE))
+    assert lease is not None
+    Lease(fs, lease.path.parent, lease.epoch).release(failed=True)
     return fs, promises
 
 

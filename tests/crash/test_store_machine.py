@@ -86,12 +86,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(mode=st.sampled_from(CrashMode), seed=st.integers(0, 1 << 16))
     def crash(self, mode: CrashMode, seed: int) -> None:
         """The process dies, or the power fails."""
-        found = self._disk.crashed(mode, seed)
+        survivors = self._disk.crashed(mode, seed)
         self._disk.crash_at = len(self._disk.operations) + 1  # what of the old process still runs does nothing more
         with suppress(InjectedCrash, StorageError):
             self._life.close()
         self._writer, self._life = None, ExitStack()
-        self._disk, self._faulty = found, FaultyFileSystem(found)
+        self._disk, self._faulty = survivors, FaultyFileSystem(survivors)
 
     @rule()
     def read(self) -> None:

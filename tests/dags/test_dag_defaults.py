@@ -1,4 +1,4 @@
-"""What holds for all DAGs: documented, owned, retried, bounded, Spark in its pool, no `ds` in a template."""
+"""Defaults of all DAGs: documented, owned, retried, bounded, Spark in its pool, no `ds` in a template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Airflow imports again and again is small: DAG files and plugins load neither Arrow nor Spark nor Whoosh."""
+"""Imports that Airflow repeats again and again are small: DAG files and plugins load no Arrow, Spark or Whoosh."""
 
 from __future__ import annotations
 

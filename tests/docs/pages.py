@@ -42,10 +42,10 @@ def tables(text: str) -> Iterator[list[list[str]]]:
 def table(text: str, heading: str) -> list[list[str]]:
     """Return the rows of the one table whose heading begins like this, such as `field | number`."""
     wanted = [cell.strip() for cell in heading.split("|")]
-    found = [rows for rows in tables(text) if rows[0][: len(wanted)] == wanted]
-    if len(found) != 1:
-        raise LookupError(f"expected one table that begins with {heading!r}, got {len(found)}")
-    return found[0][1:]
+    matching = [rows for rows in tables(text) if rows[0][: len(wanted)] == wanted]
+    if len(matching) != 1:
+        raise LookupError(f"expected one table that begins with {heading!r}, got {len(matching)}")
+    return matching[0][1:]
 
 
 def section(text: str, heading: str) -> str:

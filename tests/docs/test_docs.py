@@ -13,7 +13,7 @@ from custody.errors import InvalidInputError
 from custody.index.terms import TERM_BYTES_MAX
 from custody.model import EVENT_SCHEMA
 from custody.query import parse_query
-from custody.query.tokenizer import QUERY_CHARACTERS_MAX
+from custody.query.parser import QUERY_CHARACTERS_MAX
 from custody.recovery import STEPS
 from tests.docs import update
 from tests.docs.pages import DOCS, ROOT, links, pages, read, section, table
@@ -75,8 +75,8 @@ def test_exit_codes_and_kinds_are_used_once() -> None:
 
 
 def test_what_to_do_next_is_said_for_every_exit_code_but_the_base_one() -> None:
-    found = [code for row in table(read("cli.md"), "exit code | next step") for code in row[0].split(", ")]
-    assert sorted(found) == [str(item.exit_code) for item in update.error_classes() if item.kind != "error"]
+    codes = [code for row in table(read("cli.md"), "exit code | next step") for code in row[0].split(", ")]
+    assert sorted(codes) == [str(item.exit_code) for item in update.error_classes() if item.kind != "error"]
 
 
 def test_the_steps_are_listed_in_their_order() -> None:
@@ -115,9 +115,9 @@ def test_every_key_of_nifis_json_is_in_the_table_with_its_field() -> None:
 
 def test_every_reason_to_reject_or_to_warn_is_in_the_table() -> None:
     rooms = [ROOT / "include/custody" / room for room in ("capture", "model", "ingest", "repository")]
-    found = {code for room in rooms for path in room.glob("*.py") for code in CODES.findall(path.read_text())}
+    codes = {code for room in rooms for path in room.glob("*.py") for code in CODES.findall(path.read_text())}
     rows = table(read("sources.md"), "code | severity")
-    assert {row[0] for row in rows} == found
+    assert {row[0] for row in rows} == codes
     assert {row[1] for row in rows} == {"error", "warning"}
 
 
@@ -169,10 +169,10 @@ def test_the_words_of_the_pipeline_are_in_the_glossary() -> None:
 def test_every_relative_link_leads_somewhere(path: Path) -> None:
     for link in links(path.read_text(encoding="utf-8")):
         target, _, anchor = link.partition("#")
-        found = path.parent / target
-        assert found.exists(), link
+        linked = path.parent / target
+        assert linked.exists(), link
         if anchor:
-            headings = re.findall(r"^#+ (.+)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
             assert anchor in [_anchor(heading) for heading in headings], link
 
 

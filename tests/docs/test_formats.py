@@ -174,9 +174,9 @@ def test_the_example_of_a_claim_is_one() -> None:
 
 def test_the_example_of_a_scrub_is_what_the_code_writes() -> None:
     current = scrub.ScrubRound(started_ms=1_772_409_600_000, pieces=1, bytes=400)
-    made = scrub.ScrubState(current=current, after="/7/", last_run_ms=1_772_409_600_000)
-    assert scrub.encode_scrub(made) == _example("scrub", "file")
-    assert scrub.decode_scrub(_example("scrub", "file"), "scrub") == made
+    state = scrub.ScrubState(current=current, after="/7/", last_run_ms=1_772_409_600_000)
+    assert scrub.encode_scrub(state) == _example("scrub", "file")
+    assert scrub.decode_scrub(_example("scrub", "file"), "scrub") == state
 
 
 def test_the_fields_of_a_block_lie_where_the_table_says() -> None:
@@ -267,11 +267,11 @@ def test_the_example_of_an_index_of_keys_is_what_the_code_writes_and_reads(tmp_p
     shown = KeyIndex.of(keys, columns, firsts, places, b"\x11" * 32)
     assert shown.encode() == _example("swh-index", "file")
     (tmp_path / "0.ef").write_bytes(_example("swh-index", "file"))
-    found = read_index(FS, tmp_path / "0.ef")
-    found.check()
-    assert (found.keys.numbers() + np.uint64(found.first)).tolist() == [5, 9, 1000, 1001]
-    assert found.pages.of_keys(np.array([1001], np.uint64)) == [1]
-    assert [found.pages.places(page) for page in (0, 1)] == places.tolist()
+    index = read_index(FS, tmp_path / "0.ef")
+    index.check()
+    assert (index.keys.numbers() + np.uint64(index.first)).tolist() == [5, 9, 1000, 1001]
+    assert index.pages.of_keys(np.array([1001], np.uint64)) == [1]
+    assert [index.pages.places(page) for page in (0, 1)] == places.tolist()
 
 
 def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:
@@ -336,6 +336,23 @@ def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Pa
     assert made == set(listed)
     assert (tmp_path / "shard" / "custody.shard").read_bytes().startswith(_example("index-shard", "manifest"))
     assert (tmp_path / "shard" / "_MAIN_1.toc").read_bytes().startswith(_example("index-shard", "head"))
+
+
+def test_the_pickles_of_a_whoosh_segment_begin_as_the_page_says(tmp_path: Path) -> None:
+    event = Event(event_type="SEND", event_time=0, component_id="c", component_type="t", flowfile_uuid="u", file_size=0)
+    page = read("formats/whoosh-segment.md")
+    block = re.search(r"first pickle begins with `([^`]+)`.*second pickle begins with `([^`]+)`", page, re.DOTALL)
+    inline = re.search(r"lists of up to 16 documents itself: `([^`]+)`", page)
+    assert block and inline
+    for documents, suffix in ((17, "pst"), (16, "trm")):
+        folder = tmp_path / suffix
+        build_shard(FS, folder, pa.Table.from_batches([to_batch([event] * documents, 0)]), ())
+        data = next(folder.glob(f"*.{suffix}")).read_bytes()
+        if suffix == "pst":
+            assert (data[:4], data[8:11], data[38:41]) == (b"W3Bl", bytes.fromhex(block[1]), bytes.fromhex(block[2]))
+            assert (data[12], data[17]) == (17, 16), "number of postings and last document"
+        else:
+            assert data.count(bytes.fromhex(inline[1]) + b"J" + bytes(4)) > 0
 
 
 def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Path) -> None:

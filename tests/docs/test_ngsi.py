@@ -99,9 +99,9 @@ def test_the_table_of_encodings() -> None:
 def test_the_refusals_of_the_page(status: int, asked: tuple[Any, ...]) -> None:
     assert str(status) in [row[0] for row in table(PAGE, "status | when")]
     method, target, headers, body = asked
-    found = judge_request(method, target, headers, body, Accepts.of(parameters().values))
-    assert isinstance(found, Refusal)
-    assert found.status == status
+    judgement = judge_request(method, target, headers, body, Accepts.of(parameters().values))
+    assert isinstance(judgement, Refusal)
+    assert judgement.status == status
 
 
 def test_the_columns_of_parquet() -> None:

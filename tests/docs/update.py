@@ -47,8 +47,10 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def error_classes() -> list[type[errors.CustodyError]]:
     """Return the classes of errors by exit code."""
-    found = [item for item in vars(errors).values() if inspect.isclass(item) and issubclass(item, errors.CustodyError)]
-    return sorted(found, key=lambda item: item.exit_code)
+    classes = [
+        item for item in vars(errors).values() if inspect.isclass(item) and issubclass(item, errors.CustodyError)
+    ]
+    return sorted(classes, key=lambda item: item.exit_code)
 
 
 def settings_fields() -> Iterator[tuple[str, FieldInfo]]:
@@ -182,7 +184,7 @@ def block(name: str) -> str:
 
 def updated(text: str) -> str:
     """Return a page with all its blocks made anew."""
-    return _BLOCK.sub(lambda found: f"<!-- generated: {found[1]} -->\n{block(found[1])}\n<!-- end -->", text)
+    return _BLOCK.sub(lambda match: f"<!-- generated: {match[1]} -->\n{block(match[1])}\n<!-- end -->", text)
 
 
 def with_new_commands(text: str) -> str:

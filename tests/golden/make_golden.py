@@ -119,8 +119,8 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     (leases / epoch_file(holder.epoch)).write_bytes(holder.encode())
     (leases / f"{epoch_file(holder.epoch)}{RELEASED_SUFFIX}").touch()
     (root / "containers/1/main/LOCK").unlink()
-    found = Finding(kind="toc-damaged", writer="main", path="/store/1.toc", message="changed", name="data/1.parquet")
-    former = ScrubRound(started_ms=1, finished_ms=2, pieces=9, bytes=4096, findings=(found,))
+    finding = Finding(kind="toc-damaged", writer="main", path="/store/1.toc", message="changed", name="data/1.parquet")
+    former = ScrubRound(started_ms=1, finished_ms=2, pieces=9, bytes=4096, findings=(finding,))
     scrub = ScrubState(
         current=ScrubRound(number=1, started_ms=3, pieces=1, bytes=400), after="/7/", last_run_ms=3, former=former
     )

@@ -19,12 +19,10 @@ EDITS = {
     "model/columns.py": [
         ("SCHEMA_VERSION = 1\n", "SCHEMA_VERSION = 2\n"),
         ('        pa.field("extra", pa.string()),\n', '        pa.field("extra", pa.string()),\n{added}'),
+        ("{SCHEMA_VERSION: EVENT_SCHEMA}", "{1: pa.schema(list(EVENT_SCHEMA)[:-1]), SCHEMA_VERSION: EVENT_SCHEMA}"),
     ],
     "model/event.py": [
         ("    extra: str | None = None\n", "    extra: str | None = None\n    weather: str | None = None\n"),
-    ],
-    "model/versions.py": [
-        ("{SCHEMA_VERSION: EVENT_SCHEMA}", "{1: pa.schema(list(EVENT_SCHEMA)[:-1]), SCHEMA_VERSION: EVENT_SCHEMA}"),
     ],
 }
 """What the next release would change to add a column: all of it."""

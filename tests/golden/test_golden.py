@@ -192,11 +192,11 @@ def test_a_transaction_adds_the_log_and_the_shard_of_its_group(golden: Path) -> 
         data, toc = (golden / STORE / file.path).read_bytes(), (golden / STORE / file.toc_path).read_bytes()
         assert (file.size_bytes, file.sha256) == (len(data), hashlib.sha256(data).digest())
         assert file.toc_sha256 == hashlib.sha256(toc).digest()
-        made = add_shard.add_shard
-        assert {name: getattr(made, name) for name in shard} == shard
-        assert list(made.log_paths) == [case["path"]]
-        folder = golden / "containers/1/main/index" / made.name
-        assert made.size_bytes == sum(found.stat().st_size for found in folder.iterdir())
+        live_shard = add_shard.add_shard
+        assert {name: getattr(live_shard, name) for name in shard} == shard
+        assert list(live_shard.log_paths) == [case["path"]]
+        folder = golden / "containers/1/main/index" / live_shard.name
+        assert live_shard.size_bytes == sum(file_of_shard.stat().st_size for file_of_shard in folder.iterdir())
 
 
 def test_a_checkpoint_spells_out_the_state_that_its_transactions_give(golden: Path) -> None:
@@ -206,12 +206,12 @@ def test_a_checkpoint_spells_out_the_state_that_its_transactions_give(golden: Pa
     checkpoint = next((golden / STORE / "transactions").glob("*/*.ckpt"))
     message = decode(checkpoint.read_bytes(), checkpoint)
     assert message.encoding == Transaction.FULL
-    found = EMPTY.advanced(message, message.previous_digest)
-    assert not any(file.footer for file in found.files.values())
+    given_state = EMPTY.advanced(message, message.previous_digest)
+    assert not any(file.footer for file in given_state.files.values())
     for where, file in state.files.items():
-        assert found.files[where].footer_bytes == file.footer_bytes > 0
+        assert given_state.files[where].footer_bytes == file.footer_bytes > 0
         file.ClearField("footer")
-    assert found == state
+    assert given_state == state
     assert state.next_event_id == EXPECTED["next_event_id"]
 
 
@@ -233,14 +233,14 @@ def test_a_shard_finds_the_events_of_its_log(golden: Path, number: int) -> None:
 
 @pytest.mark.parametrize("text", EXPECTED["searches"])
 def test_a_search_of_the_whole_repository_finds_what_it_must(golden: Path, text: str) -> None:
-    found = Repository.open(golden).search(text)
-    assert sorted((stored.event.event_id for stored in found.events), reverse=True) == EXPECTED["searches"][text]
-    assert found.total == len(EXPECTED["searches"][text])
+    result = Repository.open(golden).search(text)
+    assert sorted((stored.event.event_id for stored in result.events), reverse=True) == EXPECTED["searches"][text]
+    assert result.total == len(EXPECTED["searches"][text])
 
 
 def test_the_whole_repository_gives_every_event_once(golden: Path) -> None:
-    found: list[Event] = list(Repository.open(golden).events())
-    assert found == EVENTS
+    events: list[Event] = list(Repository.open(golden).events())
+    assert events == EVENTS
 
 
 def test_the_repository_waits_for_its_sweep_and_its_recovery(golden: Path) -> None:
@@ -263,10 +263,10 @@ def test_a_quarantine_entry_says_why_and_keeps_the_piece(golden: Path) -> None:
 
 def test_a_provenance_table_gives_its_rows_by_key(golden: Path) -> None:
     table = IndexedTable(FS, TABLES[CONTENTS_IN_REVISIONS], {golden / SWH / "00000.parquet": None})
-    found = table.rows(np.array([1000, 4, 3], np.uint64))
-    assert found.column("revrel").to_pylist() == [70, 71, 71]
-    assert found.column("path").to_pylist() == [b"a", b"a-b/c", b"z"]
-    assert [date.timestamp() for date in found.column("revrel_author_date").to_pylist()] == [-5, 0, 4]
+    rows = table.rows(np.array([1000, 4, 3], np.uint64))
+    assert rows.column("revrel").to_pylist() == [70, 71, 71]
+    assert rows.column("path").to_pylist() == [b"a", b"a-b/c", b"z"]
+    assert [date.timestamp() for date in rows.column("revrel_author_date").to_pylist()] == [-5, 0, 4]
     assert table.rows(np.array([9], np.uint64), ["revrel"]).column("revrel").to_pylist() == [72, 73]
 
 
@@ -298,7 +298,7 @@ def test_a_batch_of_the_sink_is_brought_to_its_end(golden: Path, tmp_path: Path)
     with Sink.open(FS, folder, root, ManualClock(1), SUNK) as sink:
         assert sink.cursors == {"main": 4}
         assert {place: list(names) for place, names in sink.columns.items()} == EXPECTED["ngsi"]["columns"]
-    found = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.txt")}
-    assert found == EXPECTED["ngsi"]["files"]
+    text_by_file = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.txt")}
+    assert text_by_file == EXPECTED["ngsi"]["files"]
     left = msgspec.json.decode((folder / "sink/ngsi/left/00000000000000000000.json").read_bytes())
     assert [item["event_id"] for item in left] == EXPECTED["ngsi"]["left"]

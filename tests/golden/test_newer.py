@@ -1,4 +1,4 @@
-"""What a newer custody wrote that only added a column: read but for that column, said once, and never written anew."""
+"""Files of a newer custody that only adds a column: read but for that column, reported once, never written anew."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_every_question_is_answered_and_what_is_not_shown_is_said_once(newer: Re
         stream = newer.events(count=100)
         assert list(stream) == WHOLE
         assert stream.notices == (NOTICE,)
-        found = newer.search("", limit=100)
-        assert (found.total, found.notices) == (47, (NOTICE,))
-        assert sorted((item.event for item in found.events), key=lambda item: item.event_id) == WHOLE
+        page = newer.search("", limit=100)
+        assert (page.total, page.notices) == (47, (NOTICE,))
+        assert sorted((item.event for item in page.events), key=lambda item: item.event_id) == WHOLE
         assert newer.search("flowfile_uuid:f-1").total == 1
         assert [newer.get(n) for n in (0, 4, 6, 46)] == [WHOLE[n] for n in (0, 4, 6, 46)]
     assert newer.lineage(["f-2"]).events == 1
@@ -74,16 +74,16 @@ def test_columns_are_known_by_the_log_and_the_journals(newer: Repository) -> Non
     assert log.read().schema.equals(EVENT_SCHEMA)
     assert log.read(["file_size", "event_id"]).to_pydict() == {"event_id": [0, 1, 2], "file_size": [0, 1, 2]}
     for journal in newer.settings.root.rglob("*.sealed"):
-        found = JournalFile.read(fs, journal)
-        assert found.unknown_columns == ("weather",)
-        assert found.table().schema.equals(EVENT_SCHEMA)
+        contents = JournalFile.read(fs, journal)
+        assert contents.unknown_columns == ("weather",)
+        assert contents.table().schema.equals(EVENT_SCHEMA)
 
 
 @pytest.mark.parametrize("level", Level)
 def test_verify_finds_it_whole_and_takes_note(newer: Repository, level: Level) -> None:
     workspaces, fs = newer.workspaces(), newer.workspace().fs
-    found = verify_repository(workspaces, newer.settings, fs, level).findings
-    assert [item.kind for item in found] == ["log-newer"]
+    findings = verify_repository(workspaces, newer.settings, fs, level).findings
+    assert [item.kind for item in findings] == ["log-newer"]
 
 
 def test_what_would_lose_the_column_is_refused_and_the_rest_of_a_pass_is_done(newer: Repository) -> None:

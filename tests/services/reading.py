@@ -1,4 +1,4 @@
-"""What lies on an HDFS, read without any code of the project."""
+"""The files of an HDFS, read without any code of the project."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def files(port: int, folder: str, proof: str = "user.name=warden") -> Iterator[s
     """Yield the paths of all files below a folder."""
     try:
         with urllib.request.urlopen(f"{_url(port, folder)}?op=LISTSTATUS&{proof}", timeout=60) as answer:  # noqa: S310
-            found = json.loads(answer.read())["FileStatuses"]["FileStatus"]
+            document = json.loads(answer.read())["FileStatuses"]["FileStatus"]
     except urllib.error.HTTPError as error:
         assert error.code == 404
         return
-    for each in found:
+    for each in document:
         path = f"{folder}/{each['pathSuffix']}"
         if each["type"] == "DIRECTORY":
             yield from files(port, path, proof)

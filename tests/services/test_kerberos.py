@@ -192,10 +192,10 @@ def test_a_refused_login_says_what_to_do_and_is_not_tried_again(up: Secured, nam
     with contextlib.closing(target(up, **names)) as place:
         before = logins(up)
         for _ in range(3):
-            with pytest.raises(ConfigurationError, match=said) as found:
+            with pytest.raises(ConfigurationError, match=said) as raised:
                 place.length("/user/warden/x")
-            assert WRONG not in repr(found.value)
-            assert PASSWORD not in repr(found.value)
+            assert WRONG not in repr(raised.value)
+            assert PASSWORD not in repr(raised.value)
         assert logins(up) <= before + 1
 
 

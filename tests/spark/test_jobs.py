@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -65,15 +66,31 @@ def test_a_job_of_several_steps_refuses_what_is_none(file: str) -> None:
     assert "invalid choice: 'sweep'" in done.stderr
 
 
-@pytest.mark.parametrize("step", ["all", "ingest", "ngsi_to_hdfs", *ALL_STEPS, "swh_nodes", "swh_publish", "swh_all"])
-def test_a_job_explains_its_arguments(step: str) -> None:
+JOBS = ["all", "ingest", "ngsi_to_hdfs", *ALL_STEPS, "swh_nodes", "swh_publish", "swh_all"]
+
+
+@pytest.mark.parametrize("step", JOBS)
+def test_a_job_explains_its_arguments(
+    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, first = job_of(step)
-    done = subprocess.run(
-        [sys.executable, str(jobs_folder() / file), *first, "--help"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0
+    job = str(jobs_folder() / file)
+    monkeypatch.setattr(sys, "argv", [job, *first, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(job, run_name="__main__")
+    assert ended.value.code == 0
+    explained = capsys.readouterr().out
+    assert "--repository" in explained
+    assert "--run-id" in explained
+
+
+@pytest.mark.parametrize("file", sorted({job_of(step)[0] for step in JOBS}))
+def test_a_job_starts_as_a_program_of_its_own(file: str) -> None:
+    first = next(job_of(step)[1] for step in JOBS if job_of(step)[0] == file)
+    command = [sys.executable, str(jobs_folder() / file), *first, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     assert "--repository" in done.stdout
-    assert "--run-id" in done.stdout
 
 
 def test_a_job_without_a_repository_ends_with_the_error_s_own_code(tmp_path: Path) -> None:

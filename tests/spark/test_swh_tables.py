@@ -43,7 +43,7 @@ def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_
     beside, shifts = disjoint(graphs)
     graph_folder = write_graph(beside, folder / "graph")
     build = build_all(session, folder / "database", graph_folder, "b", node_filter, by_joins=by_joins)
-    assert build.has_kept(STEPS[0], "arrays") is not by_joins
+    assert build.has_intermediate(STEPS[0], "arrays") is not by_joins
     found = tables(build)
     wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
     for graph, shift in zip(graphs, shifts, strict=True):
@@ -202,7 +202,7 @@ def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(
     assert run_step(session, again, opened, STEPS[0]) == (output, False)
     assert {path: path.stat().st_ino for path in (build.folder / STEPS[0]).rglob("*")} == finished
     assert run_step(session, again, opened, STEPS[1])[1]
-    with pytest.raises(ConfigurationError, match="was begun with"):
+    with pytest.raises(ConfigurationError, match="was started with"):
         begin(tmp_path / "database", graph, "b", "heads")
 
 

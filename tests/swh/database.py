@@ -50,7 +50,7 @@ def rows_of(reference: Reference) -> dict[str, tuple[str, Iterable[Row]]]:
 
 def write_database(folder: Path, reference: Reference, *, group_rows: int = 8) -> dict[str, list[WrittenFile]]:
     """Write every table as up to two files, cut between two keys, in a folder of its own; return the files by table."""
-    found: dict[str, list[WrittenFile]] = {}
+    files_by_table: dict[str, list[WrittenFile]] = {}
     for name, (columns, rows) in rows_of(reference).items():
         spec, names = TABLES[name], columns.split()
         order = [names.index(column) for column in spec.order if column in names]
@@ -59,16 +59,16 @@ def write_database(folder: Path, reference: Reference, *, group_rows: int = 8) -
         cut = next(
             (n for n in range(len(whole) // 2, len(whole)) if n and whole[n][key] != whole[n - 1][key]), len(whole)
         )
-        found[name] = []
+        files_by_table[name] = []
         (folder / name).mkdir(parents=True)
         for number, part in enumerate((whole[:cut], whole[cut:])):
             arrays = [pa.array([row[place] for row in part], _kind(column)) for place, column in enumerate(names)]
             source, target = folder / f"{name}.source", folder / name / f"{number:05}.parquet"
             pq.write_table(pa.table(arrays, names=names), source)
-            made = write_table_file(PosixFileSystem(), spec, [source], target, group_rows=group_rows)
-            found[name] += [] if made is None else [made]
+            written = write_table_file(PosixFileSystem(), spec, [source], target, group_rows=group_rows)
+            files_by_table[name] += [] if written is None else [written]
             source.unlink()
-    return found
+    return files_by_table
 
 
 def open_database(folder: Path, reference: Reference) -> ProvenanceDatabase:
@@ -87,7 +87,7 @@ def publish_reference(settings: Settings, name: str, reference: Reference, node_
     for step in STEPS:
         attempt = build.attempt(step)
         written = write_database(attempt / "tables", reference) if step == STEPS[0] else {}
-        files = tuple(file for made in written.values() for file in made)
+        files = tuple(file for files_of_table in written.values() for file in files_of_table)
         build.finish(attempt, StepOutput(step=step, files=files, kept={}, rounds=0, seconds=0.0))
     return publish(database_catalog(settings, fs, SystemClock()), build)
 

@@ -75,9 +75,9 @@ class _Builder:
         return SmallGraph(self._types, self._edges, self._dates(), self._dates())
 
     def _new(self, kind: str, count: int) -> list[int]:
-        made = [next(self._ids) for _ in range(count)]
-        self._types.update(dict.fromkeys(made, kind))
-        return made
+        ids = [next(self._ids) for _ in range(count)]
+        self._types.update(dict.fromkeys(ids, kind))
+        return ids
 
     def _directories(self, contents: list[int]) -> list[int]:
         """Layers: a directory holds contents, and directories of the layers below, shared at several depths."""

@@ -86,16 +86,16 @@ def rows(folder: Path, *columns: str) -> set[Row]:
     for place, name in enumerate(columns):
         if pa.types.is_timestamp(table.schema.field(name).type):
             table = table.set_column(place, name, table.column(name).cast(pa.timestamp("s", "UTC")).cast(pa.int64()))
-    found = list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
-    assert len(found) == len(set(found)), f"{folder}: a row is there twice"
-    return set(found)
+    tuples = list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
+    assert len(tuples) == len(set(tuples)), f"{folder}: a row is there twice"
+    return set(tuples)
 
 
 def tables(build: Build) -> dict[str, set[Row]]:
     """What a build made of each of the reference's tables."""
 
     def kept(step: int, name: str, *columns: str) -> set[Row]:
-        return rows(build.kept(STEPS[step], name), *columns)
+        return rows(build.intermediate(STEPS[step], name), *columns)
 
     def table(step: int, name: str, *columns: str) -> set[Row]:
         return rows(build.folder / STEPS[step] / "tables" / name, *columns)
@@ -119,8 +119,8 @@ def tables(build: Build) -> dict[str, set[Row]]:
 def expected(reference: Reference, shift: int = 0) -> dict[str, set[Row]]:
     """The same of the reference, with ids that are greater by `shift`."""
 
-    def up(found: set[Row], *places: int) -> set[Row]:
-        return {tuple(v + shift if n in places else v for n, v in enumerate(row)) for row in found}  # type: ignore[operator]
+    def up(rows_expected: set[Row], *places: int) -> set[Row]:
+        return {tuple(v + shift if n in places else v for n, v in enumerate(row)) for row in rows_expected}  # type: ignore[operator]
 
     return {
         "nodes": up({(node,) for node in reference.nodes()}, 0),

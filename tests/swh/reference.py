@@ -88,35 +88,35 @@ class Reference:
         return seen
 
     def _earliest_timestamps(self) -> dict[int, int]:
-        found: dict[int, int] = {}
+        earliest: dict[int, int] = {}
         for root in self.dated_roots():
             date = self.graph.author[root]
             for node in self._closure(self.graph.below(root, "dir", "cnt")):
-                found[node] = min(date, found.get(node, date))
-        return found
+                earliest[node] = min(date, earliest.get(node, date))
+        return earliest
 
     def _max_leaf_timestamps(self) -> dict[int, int]:
-        found: dict[int, int] = {}
+        greatest: dict[int, int] = {}
         reachable = self.reachable()
         for directory in self.graph.of("dir"):
             if self.filter == "all" or directory in reachable:
                 below = self._closure([directory])
                 dates = [self.earliest[n] for n in below if self.graph.types[n] == "cnt" and n in self.earliest]
                 if dates:
-                    found[directory] = max(dates)
-        return found
+                    greatest[directory] = max(dates)
+        return greatest
 
     def _directory_frontier(self) -> set[int]:
-        found: set[int] = set()
+        frontier: set[int] = set()
         for root in self.dated_roots():
             top = self.root_directory(root)
             if top is not None:
-                found |= self._frontier_of(top, self.graph.author[root])
-        return found
+                frontier |= self._frontier_of(top, self.graph.author[root])
+        return frontier
 
     def _frontier_of(self, top: int, date: int) -> set[int]:
         """The topmost directories below a root directory that hold contents, all of them older than a date."""
-        found: set[int] = set()
+        frontier: set[int] = set()
         seen = {top}
         waiting = [top]
         while waiting:
@@ -125,10 +125,10 @@ class Reference:
                     continue
                 seen.add(child)
                 if self.max_leaf[child] < date and self.graph.below(child, "cnt"):
-                    found.add(child)
+                    frontier.add(child)
                 else:
                     waiting.append(child)
-        return found
+        return frontier
 
     def _paths(self, top: int, enters: Callable[[int], bool]) -> Iterator[tuple[int, bytes]]:
         """Directories and contents below `top` (itself with an empty path), best path first, each once."""
@@ -162,10 +162,10 @@ class Reference:
         rows: set[Row] = set()
         for root in self.dated_roots():
             top = self.root_directory(root)
-            found = list(self._without_frontiers(top)) if top is not None else []
+            contents = list(self._without_frontiers(top)) if top is not None else []
             if self.graph.types[root] == "rel":
-                found += [(content, b"") for content in self.graph.below(root, "cnt")]
-            for node, path in found:
+                contents += [(content, b"") for content in self.graph.below(root, "cnt")]
+            for node, path in contents:
                 if self.graph.types[node] == "cnt":
                     rows.add((node, root, self.graph.author[root], path))
         return rows
@@ -198,19 +198,19 @@ class Reference:
         for revision in self.graph.of("rev"):
             for node in self._closure(self.graph.below(revision, "dir")):
                 holding[node].append(revision)
-        found = {}
+        earliest = {}
         for node, revisions in holding.items():
             dated = [(self.graph.committer[rev], rev) for rev in revisions if self.graph.committer.get(rev)]
             if dated:
-                found[node] = (*min(dated), len(revisions))
-        return found
+                earliest[node] = (*min(dated), len(revisions))
+        return earliest
 
     def holding(self) -> dict[int, list[tuple[int, int]]]:
         """Of each content and directory all dated roots that it is in, by plain containment, oldest first."""
-        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        holders: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for root in self.dated_roots():
             top = self.root_directory(root)
             starts = set(self.graph.below(root, "cnt", "dir")) | ({top} if top is not None else set())
             for node in self._closure(starts):
-                found[node].append((self.graph.author[root], root))
-        return {node: sorted(held) for node, held in found.items()}
+                holders[node].append((self.graph.author[root], root))
+        return {node: sorted(held) for node, held in holders.items()}

@@ -52,12 +52,12 @@ def serving(root: Path, *arguments: str) -> Iterator[Serving]:
         said, rpc = "", ""
         for line in process.stderr:
             said += line
-            rpc = found[1] if (found := re.search(r"gRPC is answered at (\S+)", line)) else rpc
-            if found := re.search(r"questions are answered at (\S+)/whereis", line):
+            rpc = match[1] if (match := re.search(r"gRPC is answered at (\S+)", line)) else rpc
+            if match := re.search(r"questions are answered at (\S+)/whereis", line):
                 # A line a request comes: a pipe that nobody reads would hold the service up.
                 reader = Thread(target=process.stderr.read)
                 reader.start()
-                yield Serving(process, found[1], rpc)
+                yield Serving(process, match[1], rpc)
                 break
         else:
             raise AssertionError(f"the service did not start: {said}")

@@ -1,4 +1,4 @@
-"""From the content of an event to the revisions that hold it: Python, command line and HTTP give one answer."""
+"""The way from an event's content to the revisions that hold it: Python, command line and HTTP give one answer."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_the_identifier_of_a_content_is_the_one_that_git_gives_it(repository: Re
 
 def test_a_content_that_software_holds_is_found_there(repository: Repository) -> None:
     swhid = content_swhid(repository.content(repository.get(0)))
-    found = repository.software().occurrences(swhid)
-    assert [(str(one.anchor), one.author_date, one.path, one.origin) for one in found] == [
+    occurrences = repository.software().occurrences(swhid)
+    assert [(str(one.anchor), one.author_date, one.path, one.origin) for one in occurrences] == [
         (f"swh:1:rev:{'14' * 20}", 100, b"main.c", "https://example.org/50"),
         (f"swh:1:rev:{'15' * 20}", 200, b"main.c", "https://example.org/50"),
     ]
@@ -73,8 +73,8 @@ def test_the_command_prints_them_oldest_first_and_as_json(repository: Repository
     assert shown.index("14" * 20) < shown.index("15" * 20)
     assert "main.c" in shown and "https://example.org/50" in shown
     [line] = run(repository, "0", "--json", "--limit", "1").output.splitlines()
-    told = json.loads(line)
-    assert (told["swhid"], told["author_date"]) == (f"swh:1:cnt:{git_hash(HELD)}", 100)
+    document = json.loads(line)
+    assert (document["swhid"], document["author_date"]) == (f"swh:1:cnt:{git_hash(HELD)}", 100)
 
 
 def test_a_content_that_no_software_holds_and_an_event_without_one_are_not_found(repository: Repository) -> None:
@@ -102,5 +102,5 @@ def test_a_damaged_content_has_no_identifier(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     content.path.write_bytes(data)
     with pytest.raises(CorruptionError):
-        found: Swhid = content_swhid(repository.content(stored))
-        raise AssertionError(f"the damage was not noticed: {found}")
+        identifier: Swhid = content_swhid(repository.content(stored))
+        raise AssertionError(f"the damage was not noticed: {identifier}")

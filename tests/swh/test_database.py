@@ -21,20 +21,20 @@ def first_origins(reference: Reference) -> dict[int, str]:
     origins: dict[int, list[int]] = defaultdict(list)
     for revrel, origin in reference.revisions_in_origins():
         origins[revrel].append(origin)  # type: ignore[index,arg-type]
-    return {revrel: f"https://example.org/{min(found)}" for revrel, found in origins.items()}
+    return {revrel: f"https://example.org/{min(numbers)}" for revrel, numbers in origins.items()}
 
 
 def expected_first(reference: Reference) -> dict[int, Whereabouts]:
     holding, origins = reference.holding(), first_origins(reference)
-    found = {}
+    first = {}
     for node in reference.graph.of("cnt", "dir"):
         asked = swhid(reference, node)
         if node in holding:
             date, revrel = holding[node][0]
-            found[node] = Whereabouts(asked, True, swhid(reference, revrel), date, origins.get(revrel))
+            first[node] = Whereabouts(asked, True, swhid(reference, revrel), date, origins.get(revrel))
         else:
-            found[node] = Whereabouts(asked, is_known=True)
-    return found
+            first[node] = Whereabouts(asked, is_known=True)
+    return first
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def test_every_content_and_directory_is_first_where_the_reference_says(
     assert database.whereis_many([place.swhid for place in expected.values()]) == list(expected.values())
     holding, origins = reference.holding(), first_origins(reference)
     for content in reference.graph.of("cnt"):
-        found = database.occurrences(swhid(reference, content))
-        assert [(one.author_date, one.anchor, one.origin) for one in found] == [
+        occurrences = database.occurrences(swhid(reference, content))
+        assert [(one.author_date, one.anchor, one.origin) for one in occurrences] == [
             (date, swhid(reference, revrel), origins.get(revrel)) for date, revrel in holding.get(content, [])
         ]
 

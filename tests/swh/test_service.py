@@ -56,8 +56,8 @@ def published(tmp_path_factory: pytest.TempPathFactory, reference: Reference) ->
 
 @pytest.fixture(scope="module")
 def at(published: Repository) -> Iterator[Serving]:
-    with serving(published.settings.root) as found:
-        yield found
+    with serving(published.settings.root) as address:
+        yield address
 
 
 def questions(settings: Settings, clock: ManualClock | None = None) -> PublishedDatabase:
@@ -214,8 +214,8 @@ def test_other_machines_need_a_token(published: Repository) -> None:
 def where_is_one(channel: grpc.Channel, text: str, mask: FieldMask | None = None, token: str = "") -> WhereIsOneResult:
     call = channel.unary_unary(METHODS + "WhereIsOne", WhereIsOneRequest.SerializeToString, WhereIsOneResult.FromString)
     metadata = [("authorization", f"Bearer {token}")] if token else []
-    found: WhereIsOneResult = call(WhereIsOneRequest(swhid=text, mask=mask), metadata=metadata, timeout=60)
-    return found
+    result: WhereIsOneResult = call(WhereIsOneRequest(swhid=text, mask=mask), metadata=metadata, timeout=60)
+    return result
 
 
 def result(place: Whereabouts) -> WhereIsOneResult:
@@ -232,8 +232,8 @@ def test_every_content_and_directory_is_answered_over_grpc(at: Serving, referenc
             METHODS + "WhereAreOne", WhereAreOneRequest.SerializeToString, WhereIsOneResult.FromString
         )
         asked = [str(place.swhid) for place in expected]
-        found = list(call(WhereAreOneRequest(swhid=[*asked, str(UNKNOWN)]), timeout=60))
-        assert found == [result(place) for place in expected], "what is not known is left out"
+        results = list(call(WhereAreOneRequest(swhid=[*asked, str(UNKNOWN)]), timeout=60))
+        assert results == [result(place) for place in expected], "what is not known is left out"
         with pytest.raises(grpc.RpcError) as refused:
             list(call(WhereAreOneRequest(swhid=[asked[0], "swh:1:cnt:"]), timeout=60))
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -258,8 +258,8 @@ def test_a_mask_chooses_fields(at: Serving, reference: Reference) -> None:
             (["revision", "release"], True, False),
             (["swhid"], False, False),
         ):
-            found = where_is_one(channel, str(place.swhid), FieldMask(paths=paths))
-            assert (found.swhid, found.HasField("anchor"), found.HasField("origin")) == (
+            result = where_is_one(channel, str(place.swhid), FieldMask(paths=paths))
+            assert (result.swhid, result.HasField("anchor"), result.HasField("origin")) == (
                 str(place.swhid),
                 anchor,
                 origin,
@@ -301,8 +301,8 @@ def test_grpc_over_tls_wants_a_token_too(published: Repository, tmp_path: Path, 
                 METHODS + "WhereAreOne", WhereAreOneRequest.SerializeToString, WhereIsOneResult.FromString
             )
             asked = WhereAreOneRequest(swhid=[str(place.swhid)] * 8)
-            found = list(many(asked, metadata=[("x-auth-token", TOKEN)], timeout=60))
-            assert found == [result(place)] * 8, "more than one request's worth is answered in parts"
+            results = list(many(asked, metadata=[("x-auth-token", TOKEN)], timeout=60))
+            assert results == [result(place)] * 8, "more than one request's worth is answered in parts"
 
 
 def test_an_address_that_is_taken_is_told(published: Repository, at: Serving) -> None:
@@ -328,9 +328,9 @@ def test_heads_and_connections_have_the_bounds_of_every_server_of_custody(
         place = urlsplit(running.rest)
 
         def sent(data: bytes) -> socket.socket:
-            made = socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
-            made.sendall(data)
-            return held.enter_context(made)
+            connection = socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
+            connection.sendall(data)
+            return held.enter_context(connection)
 
         half = [sent(b"GET /health HTTP/1.1\r\n") for _ in range(20)]
         assert httpx.get(f"{running.rest}/health", timeout=60).status_code == 200
@@ -345,10 +345,10 @@ def test_heads_and_connections_have_the_bounds_of_every_server_of_custody(
 
 
 def _all_of(connection: socket.socket) -> bytes:
-    found = b""
+    received = b""
     try:
         while piece := connection.recv(65_536):
-            found += piece
+            received += piece
     except ConnectionError:
         pass
-    return found
+    return received

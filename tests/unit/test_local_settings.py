@@ -1,4 +1,4 @@
-"""What a local Airflow is told: its database, and the pool of Spark drivers where it makes one."""
+"""Settings of a local Airflow: its database, and the pool of Spark drivers where it makes one."""
 
 from __future__ import annotations
 

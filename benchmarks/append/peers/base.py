@@ -1,4 +1,4 @@
-"""What every peer is: a store that acknowledges batches of events."""
+"""The base of all peers: a store that acknowledges batches of events."""
 
 from __future__ import annotations
 

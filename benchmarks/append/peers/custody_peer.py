@@ -107,8 +107,8 @@ class ColumnsPeer:
     def measure(self, cell: Cell, seconds: float, folder: Path, *, verify: bool) -> Reading:
         """Append from all threads to one writer."""
         if cell.batch_events not in self._batches:
-            made = [to_batch(events, 0) for events in self._workload.batches(cell.batch_events)]
-            self._batches[cell.batch_events] = [batch.drop_columns(["event_id"]) for batch in made]
+            tables = [to_batch(events, 0) for events in self._workload.batches(cell.batch_events)]
+            self._batches[cell.batch_events] = [batch.drop_columns(["event_id"]) for batch in tables]
         with open_writer(folder) as writer:
             appends = [writer.append_columns] * cell.threads
             reading = load.run(appends, self._batches[cell.batch_events], cell.batch_events, seconds)

@@ -49,10 +49,10 @@ def java_version() -> str:
     if shutil.which("java") is None:
         raise PeerUnavailableError("java is not on the path")
     done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
-    found = re.search(r'version "((\d+)[^"]*)"', done.stderr)
-    if found is None or int(found[2]) < JAVA_LEAST:
+    result = re.search(r'version "((\d+)[^"]*)"', done.stderr)
+    if result is None or int(result[2]) < JAVA_LEAST:
         raise PeerUnavailableError(f"expected Java {JAVA_LEAST} or newer, got {done.stderr.splitlines()[0]}")
-    return found[1]
+    return result[1]
 
 
 def build() -> str:
@@ -62,9 +62,9 @@ def build() -> str:
         PeerUnavailableError: Maven is absent or cannot reach its repository.
     """
     target = PROJECT / "target"
-    made = target / "append-nifi-1.jar"
+    jar = target / "append-nifi-1.jar"
     sources = [PROJECT / "pom.xml", *(PROJECT / "src").rglob("*.java")]
-    if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+    if not jar.exists() or jar.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         if shutil.which("mvn") is None:
             raise PeerUnavailableError("mvn is not on the path, and the harness is not built")
         done = subprocess.run(
@@ -80,7 +80,7 @@ def build() -> str:
             if any(sign in text for sign in _OFFLINE):
                 raise PeerUnavailableError(f"Maven could not get what the harness needs: {text.splitlines()[0]}")
             raise AssertionError(f"mvn package failed in {PROJECT}:\n{text}")
-    return f"{made}:{target / 'lib'}/*"
+    return f"{jar}:{target / 'lib'}/*"
 
 
 class NifiProcess:

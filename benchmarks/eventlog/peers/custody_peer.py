@@ -77,13 +77,13 @@ def point_reads(task: Task, events: int) -> dict[str, Any]:
         return Repository.open(root).get(event_id)
 
     anew(0)  # so that all modules are imported
-    found: dict[str, Any] = {"cold": points(anew, task.ids(task.cold_reads, 7, events), cold)}
-    found["warm"] = warm(Repository.open(root).get, task, events)
+    results: dict[str, Any] = {"cold": points(anew, task.ids(task.cold_reads, 7, events), cold)}
+    results["warm"] = warm(Repository.open(root).get, task, events)
     settings = load_settings(root)
     query = settings.query.model_copy(update={"cache_bytes": 0})
     bare = Repository(settings.model_copy(update={"query": query}))
-    found["warm_uncached"] = warm(bare.get, task, events)
-    return found
+    results["warm_uncached"] = warm(bare.get, task, events)
+    return results
 
 
 def in_order(task: Task) -> dict[str, Any]:
@@ -98,22 +98,22 @@ def in_order(task: Task) -> dict[str, Any]:
         return sum(1 for _ in repository.events(0, min(task.events, _OBJECTS_MAX)))
 
     list(repository.events(0, 1))  # so that all modules are imported
-    found = {"arrow": pace(columns), "objects": pace(objects)}
-    assert found["arrow"]["events"] == task.events, f"read {found['arrow']['events']} of {task.events} events"
-    return found
+    results = {"arrow": pace(columns), "objects": pace(objects)}
+    assert results["arrow"]["events"] == task.events, f"read {results['arrow']['events']} of {task.events} events"
+    return results
 
 
 def sizes_of(task: Task) -> dict[str, Any]:
     """Return the bytes of logs and of their tables of contents, and how many of a log's are each column's."""
-    found = logs(task)
+    paths = logs(task)
     columns: Counter[str] = Counter()
-    for path in found:
+    for path in paths:
         footer = pq.read_metadata(path)
         for group in map(footer.row_group, range(footer.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
                 columns[column.path_in_schema.partition(".")[0]] += column.total_compressed_size
-    tocs = bytes_of(path.with_suffix(".toc") for path in found)
-    return {"bytes": {"log": bytes_of(found), "toc": tocs}, "column_bytes": dict(columns.most_common())}
+    tocs = bytes_of(path.with_suffix(".toc") for path in paths)
+    return {"bytes": {"log": bytes_of(paths), "toc": tocs}, "column_bytes": dict(columns.most_common())}
 
 
 def main(task: Task) -> None:

@@ -30,9 +30,9 @@ def main(task: Task) -> None:
 
     def ask(event_id: int) -> object:
         # As Arrow: Python values of times with a zone would need a package more, and take longer.
-        found = connection.execute("SELECT * FROM events WHERE event_id = ?", [event_id]).to_arrow_table()
-        assert isinstance(found, pa.Table)
-        return found if found.num_rows else None
+        rows = connection.execute("SELECT * FROM events WHERE event_id = ?", [event_id]).to_arrow_table()
+        assert isinstance(rows, pa.Table)
+        return rows if rows.num_rows else None
 
     def cold() -> None:
         connection.close()

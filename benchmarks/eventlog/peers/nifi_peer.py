@@ -72,8 +72,8 @@ class Harness:
             for batch in recent_batches(self.task):
                 running.stdin.write(encoder.encode_lines(batch))
             running.stdin.close()
-            told: dict[str, Any] = json.loads(running.stdout.readline())
-            return told
+            document: dict[str, Any] = json.loads(running.stdout.readline())
+            return document
 
     def compressed(self, events: int) -> int:
         """Return how many of the events lie in compressed files: a file is named by the id of its first event."""
@@ -105,8 +105,8 @@ def _ask(running: subprocess.Popen[bytes], order: dict[str, Any]) -> dict[str, A
     assert running.stdout is not None
     running.stdin.write(json.dumps(order).encode() + b"\n")
     running.stdin.flush()
-    told: dict[str, Any] = json.loads(running.stdout.readline())
-    return told
+    document: dict[str, Any] = json.loads(running.stdout.readline())
+    return document
 
 
 def _points(harness: Harness, running: subprocess.Popen[bytes], events: int) -> dict[str, Any]:
@@ -134,24 +134,24 @@ def main(task: Task) -> None:
     stored = told["lastEventId"] + 1
     events = harness.compressed(stored)
     assert events > 0, f"expected compressed files in {harness.folder}, found none of {stored} events"
-    found: dict[str, Any] = {"version": f"NiFi {VERSION}, Java {java_version()}", "events": events, "stored": stored}
-    found["note"] = told["note"]
-    found["bytes"] = harness.sizes(events)
+    results: dict[str, Any] = {"version": f"NiFi {VERSION}, Java {java_version()}", "events": events, "stored": stored}
+    results["note"] = told["note"]
+    results["bytes"] = harness.sizes(events)
     # As if all had been compressed.
     compress = told["compressCpuSeconds"] * stored / events
-    found["write"] = {
+    results["write"] = {
         "compress": rates(stored, told["seconds"], compress),
         "register_and_compress": rates(stored, told["seconds"], told["registerCpuSeconds"] + compress),
         "index_cpu_seconds": told["indexCpuSeconds"],
     }
     with harness.process("read") as running:
-        found["points"] = _points(harness, running, events)
-        found["in_order"] = {}
+        results["points"] = _points(harness, running, events)
+        results["in_order"] = {}
         for page in _PAGES:
             paged = _ask(running, {"page": page, "events": min(events, _IN_ORDER_MAX)})
-            found["in_order"][f"pages of {page}"] = rates(paged["events"], paged["seconds"], paged["cpuSeconds"])
+            results["in_order"][f"pages of {page}"] = rates(paged["events"], paged["seconds"], paged["cpuSeconds"])
     harness.close()
-    tell(found)
+    tell(results)
 
 
 if __name__ == "__main__":

@@ -50,11 +50,11 @@ def main(task: Task) -> None:
         connection = sqlite3.connect(path)
         return ask(event_id)
 
-    found = {"cold": points(anew, task.ids(task.cold_reads, 7), cold), "warm": warm(ask, task)}
+    results = {"cold": points(anew, task.ids(task.cold_reads, 7), cold), "warm": warm(ask, task)}
     size = bytes_of([path])
     connection.close()
     shutil.rmtree(folder)
-    tell({"version": sqlite3.sqlite_version, "events": task.events, "bytes": {"table": size}, "points": found})
+    tell({"version": sqlite3.sqlite_version, "events": task.events, "bytes": {"table": size}, "points": results})
 
 
 if __name__ == "__main__":

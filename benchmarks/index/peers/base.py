@@ -1,4 +1,4 @@
-"""What is asked of an index that is compared."""
+"""The base of all peers: an index that is filled, asked and measured."""
 
 from __future__ import annotations
 

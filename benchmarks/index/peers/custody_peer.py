@@ -42,7 +42,7 @@ class Custody(InProcess):
 
     def visits(self, counts: Sequence[int], repeats: int) -> dict[int, dict[str, list[float]]]:
         """Return how long questions take that have to visit so many shards, in ms; their times prune the others."""
-        found: dict[int, dict[str, list[float]]] = {}
+        times_by_size: dict[int, dict[str, list[float]]] = {}
         for count in counts:
             newest = self._built[:count]
             times = min(first for _, first, _ in newest), max(last for _, _, last in newest)
@@ -50,11 +50,11 @@ class Custody(InProcess):
                 "a uuid that no shard has": Question(terms=(("flowfile_uuid", "none"),), times=times),
                 "exact total of a type": Question(terms=(("event_type", "route"),), times=times, wanted="total"),
             }
-            found[count] = {name: [] for name in asked}
+            times_by_size[count] = {name: [] for name in asked}
             for name, question in asked.items():
                 for _ in range(repeats):
-                    found[count][name] += self.measure(question)[1]
-        return found
+                    times_by_size[count][name] += self.measure(question)[1]
+        return times_by_size
 
     def ask(self, question: Question) -> Answer:
         asked = as_whoosh(question)
@@ -68,9 +68,9 @@ class Custody(InProcess):
                 for name, count in self._shards.open(path).facet(asked, "event_type").items():
                     counts[name] = counts.get(name, 0) + count
             return counts
-        found: list[int] = []
+        ids: list[int] = []
         for path in paths:
-            found += self._shards.open(path).search(asked, LIMIT - len(found)).tolist()
-            if len(found) >= LIMIT:
+            ids += self._shards.open(path).search(asked, LIMIT - len(ids)).tolist()
+            if len(ids) >= LIMIT:
                 break
-        return found
+        return ids

@@ -53,8 +53,8 @@ class Tantivy(InProcess):
         if question.wanted == "total":
             return int(self._searcher.search(asked, limit=1, count=True).count)
         if question.wanted == "facet":
-            found = self._searcher.aggregate(asked, {"types": {"terms": {"field": "event_type", "size": 1000}}})
-            return {bucket["key"]: bucket["doc_count"] for bucket in found["types"]["buckets"]}
+            buckets = self._searcher.aggregate(asked, {"types": {"terms": {"field": "event_type", "size": 1000}}})
+            return {bucket["key"]: bucket["doc_count"] for bucket in buckets["types"]["buckets"]}
         result = self._searcher.search(asked, limit=LIMIT, count=False, order_by_field="event_id")
         return [key for key, _ in result.hits]
 

@@ -63,6 +63,6 @@ class StockWhoosh(InProcess):
             return sum(1 for _ in self._searcher.docs_for_query(asked))
         if question.wanted == "facet":
             groups = self._searcher.search(asked, groupedby="event_type", limit=None).groups("event_type")
-            return {name: len(found) for name, found in groups.items()}
-        found = self._searcher.search(asked, limit=LIMIT, sortedby="event_id", reverse=True)
-        return [hit["event_id"] for hit in found]
+            return {name: len(documents) for name, documents in groups.items()}
+        documents = self._searcher.search(asked, limit=LIMIT, sortedby="event_id", reverse=True)
+        return [hit["event_id"] for hit in documents]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from custody.capture import ngsi_events, nifi_json, nifi_rest, openlineage
+from custody.capture import ngsi_notification, nifi_json, nifi_rest, openlineage
 from custody.capture.encodings import CHUNK_BYTES, InputText
 from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import JsonElement, JsonSplitter
@@ -32,7 +32,7 @@ _READERS: dict[Format, ElementReader] = {
     Format.NIFI: nifi_json.read_element,
     Format.NIFI_REST: nifi_rest.read_element,
     Format.OPENLINEAGE: openlineage.read_element,
-    Format.NGSI: ngsi_events.read_element,
+    Format.NGSI: ngsi_notification.read_element,
 }
 
 

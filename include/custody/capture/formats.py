@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from enum import StrEnum
 
-from custody.capture import avro, ngsi_events, nifi_json, nifi_rest, openlineage
+from custody.capture import avro, ngsi_notification, nifi_json, nifi_rest, openlineage
 
 DETECT_BYTES = 1 << 16
 """How much of a file's beginning is examined."""
@@ -31,7 +31,7 @@ _KEYS = {
     Format.NIFI: nifi_json.KEYS,
     Format.NIFI_REST: nifi_rest.KEYS,
     Format.OPENLINEAGE: openlineage.KEYS,
-    Format.NGSI: ngsi_events.KEYS,
+    Format.NGSI: ngsi_notification.KEYS,
 }
 
 

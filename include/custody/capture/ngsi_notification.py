@@ -1,21 +1,232 @@
-"""Notifications of context brokers: NGSIv2, NGSI-LD and NGSIv1 as one frozen value, every value as it was written.
+"""Notifications of context brokers, NGSIv2, NGSI-LD and NGSIv1: one frozen value, and a RECEIVE event for each entity.
 
-A notification holds entities, an entity attributes, an attribute a value and metadata. NGSI-LD's sub-attributes are
-metadata here; those of a sub-attribute get both names, `reliability.observedAt`, so that nothing is lost.
+An element is the body of a notification, or an object `{"headers": {…}, "body": {…}}` that keeps the HTTP headers
+beside it, and may say when and where it arrived (`receivedAt`, `url`). The event says what arrived from where, how
+many bytes and with which SHA-256; the values of the entity's attributes are the payload, not the event.
+
+A notification holds entities, an entity attributes, an attribute a value and metadata, in four notations: those of the
+three versions, and values alone. Every value stays as it was written. NGSI-LD's sub-attributes become metadata; those
+of a sub-attribute get both names, `reliability.observedAt`, so that nothing is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
-from custody.capture.ngsi_attributes import Attribute, Shape, read_attributes, read_legacy_attributes, shape_of
-from custody.capture.raw_json import array_elements, check_depth, object_members, optional_text
+from custody.capture.identity import digest_ordinal, uuid_of_name
+from custody.capture.raw_json import (
+    JSON_NULL,
+    JsonKind,
+    RawJson,
+    array_elements,
+    check_depth,
+    object_members,
+    optional_text,
+    to_raw_json,
+)
+from custody.capture.validate import Context
 from custody.capture.values import parse_iso, wrong
 from custody.errors import InvalidInputError
+from custody.model import Event, EventProblem, EventType, Severity
+
+_NOT_ATTRIBUTES = ("id", "type", "@context")
+_V2_KEYS = {"type", "value", "metadata"}
+_VALUE_KEYS = ("value", "object", "languageMap", "json", "vocab", "valueList", "objectList")
+"""The member that holds the value of an attribute in NGSI-LD; which one depends on its type."""
+_TYPES = {
+    "value": "Property",
+    "object": "Relationship",
+    "languageMap": "LanguageProperty",
+    "json": "JsonProperty",
+    "vocab": "VocabProperty",
+    "valueList": "ListProperty",
+    "objectList": "ListRelationship",
+}
+_TIMES = ("observedAt", "createdAt", "modifiedAt", "deletedAt", "expiresAt")
+_PLAIN = {**dict.fromkeys(_TIMES, "DateTime"), "unitCode": "Text", "datasetId": "Text", "scope": "Text"}
+"""Members of NGSI-LD that are values by themselves, never attributes, and the type that they get."""
+_DEFAULT_TYPES = {
+    JsonKind.NULL: "None",
+    JsonKind.BOOLEAN: "Boolean",
+    JsonKind.NUMBER: "Number",
+    JsonKind.STRING: "Text",
+    JsonKind.ARRAY: "StructuredValue",
+    JsonKind.OBJECT: "StructuredValue",
+}
+"""The types that NGSIv2 gives to values that come without one."""
+
+
+class Shape(StrEnum):
+    """Whether attributes come as objects with their types, or as values alone."""
+
+    NORMALIZED = "normalized"
+    KEY_VALUES = "keyValues"
+
+
+@dataclass(frozen=True, slots=True)
+class Metadatum:
+    """One piece of metadata of an attribute."""
+
+    name: str
+    type: str
+    value: RawJson
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of an entity; a missing type is empty, a missing value null."""
+
+    name: str
+    type: str
+    value: RawJson
+    metadata: tuple[Metadatum, ...] = ()
+
+
+def shape_of(entity: dict[str, msgspec.Raw], *, is_linked: bool) -> Shape:
+    """Return the shape that an entity of NGSIv2 or NGSI-LD shows."""
+    ignored = {*_NOT_ATTRIBUTES, *(_PLAIN if is_linked else ())}
+    values = [raw for name, raw in entity.items() if name not in ignored]
+    return Shape.NORMALIZED if all(_is_normalized(raw, is_linked=is_linked) for raw in values) else Shape.KEY_VALUES
+
+
+def _is_normalized(raw: msgspec.Raw, *, is_linked: bool) -> bool:
+    start = bytes(raw).lstrip()[:1]
+    if start == b"[":
+        items = array_elements("", "", raw)
+        return is_linked and bool(items) and all(_is_normalized(item, is_linked=True) for item in items)
+    if start != b"{":
+        return False
+    keys = set(object_members("", raw))
+    if is_linked:
+        return bool(keys & set(_VALUE_KEYS))
+    return bool(keys) and ("value" in keys or keys <= _V2_KEYS)
+
+
+def read_attributes(entity: dict[str, msgspec.Raw], shape: Shape, *, is_linked: bool) -> tuple[Attribute, ...]:
+    """Return the attributes of an entity of NGSIv2 or NGSI-LD in their order.
+
+    Raises:
+        InvalidInputError: one cannot be read; the message names it and its part.
+    """
+    return tuple(
+        attribute
+        for name, raw in entity.items()
+        if name not in _NOT_ATTRIBUTES
+        for attribute in _attributes(name, raw, shape, is_linked=is_linked)
+    )
+
+
+def _attributes(name: str, raw: msgspec.Raw, shape: Shape, *, is_linked: bool) -> Iterator[Attribute]:
+    value = to_raw_json(raw)
+    if is_linked and name in _PLAIN:
+        yield Attribute(name, _PLAIN[name], value)
+    elif is_linked and shape is Shape.NORMALIZED:
+        many = value.kind is JsonKind.ARRAY  # instances that their datasetId tells apart
+        for item in array_elements(name, "an array", raw) if many else [raw]:
+            yield _linked(name, item)
+    elif shape is Shape.NORMALIZED:
+        yield _version_2(name, raw)
+    else:
+        yield Attribute(name, _DEFAULT_TYPES[value.kind], value)
+
+
+def _version_2(name: str, raw: msgspec.Raw) -> Attribute:
+    document = object_members(name, raw)
+    metadata = document.get("metadata")
+    parts = {} if metadata is None or bytes(metadata) == b"null" else object_members(f"{name}.metadata", metadata)
+    return Attribute(
+        name,
+        _text(name, "type", document),
+        _value(document),
+        tuple(_metadatum(f"{name}.metadata.{key}", key, item) for key, item in parts.items()),
+    )
+
+
+def _metadatum(place: str, name: str, raw: msgspec.Raw) -> Metadatum:
+    document = object_members(place, raw)
+    return Metadatum(name, _text(place, "type", document), _value(document))
+
+
+def _linked(name: str, raw: msgspec.Raw) -> Attribute:
+    value = to_raw_json(raw)
+    if value.kind is not JsonKind.OBJECT:  # concise: a property without sub-attributes is its value
+        return Attribute(name, "Property", value)
+    document = object_members(name, raw)
+    key = next((key for key in _VALUE_KEYS if key in document), None)
+    if key is None and ("coordinates" in document or "type" not in document):
+        return Attribute(name, "GeoProperty" if "coordinates" in document else "Property", value)
+    kind = _text(name, "type", document) or _TYPES[key or "value"]
+    # Concise notation leaves the type out; a geometry shows by its coordinates.
+    if key == "value" and "type" not in document and b'"coordinates"' in bytes(document[key]):
+        kind = "GeoProperty"
+    parts = {part: item for part, item in document.items() if part not in ("type", key, "@context")}
+    return Attribute(
+        name,
+        kind,
+        JSON_NULL if key is None else to_raw_json(document[key]),
+        tuple(metadatum for part, item in parts.items() for metadatum in _sub_attributes(part, item)),
+    )
+
+
+def _sub_attributes(name: str, raw: msgspec.Raw) -> Iterator[Metadatum]:
+    if name in _PLAIN:
+        yield Metadatum(name, _PLAIN[name], to_raw_json(raw))
+        return
+    for item in array_elements(name, "an array", raw) if bytes(raw).lstrip().startswith(b"[") else [raw]:
+        attribute = _linked(name, item)
+        yield Metadatum(name, attribute.type, attribute.value)
+        for inner in attribute.metadata:
+            yield Metadatum(f"{name}.{inner.name}", inner.type, inner.value)
+
+
+def read_legacy_attributes(raw: msgspec.Raw | None) -> tuple[Attribute, ...]:
+    """Return the attributes of NGSIv1, an array of objects with name, type, value and metadatas.
+
+    Raises:
+        InvalidInputError: one cannot be read; the message names it and its part.
+    """
+    if raw is None or bytes(raw) == b"null":
+        return ()
+    attributes = []
+    for index, item in enumerate(array_elements("attributes", "an array of objects", raw)):
+        place = f"attributes[{index}]"
+        document = object_members(place, item)
+        metadatas = document.get("metadatas")
+        parts = [] if metadatas is None else array_elements(f"{place}.metadatas", "an array of objects", metadatas)
+        metadata = []
+        for number, part in enumerate(parts):
+            inner = f"{place}.metadatas[{number}]"
+            content = object_members(inner, part)
+            metadata.append(Metadatum(_name(inner, content), _text(inner, "type", content), _value(content)))
+        attributes.append(
+            Attribute(_name(place, document), _text(place, "type", document), _value(document), tuple(metadata))
+        )
+    return tuple(attributes)
+
+
+def _value(document: dict[str, msgspec.Raw]) -> RawJson:
+    raw = document.get("value")
+    return JSON_NULL if raw is None else to_raw_json(raw)
+
+
+def _name(place: str, document: dict[str, msgspec.Raw]) -> str:
+    name = _text(place, "name", document)
+    if not name:
+        raise InvalidInputError(f"{place}.name: expected a value, got none")
+    return name
+
+
+def _text(place: str, key: str, document: dict[str, msgspec.Raw]) -> str:
+    try:
+        return optional_text(key, document) or ""
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{place}.{error}") from error
+
 
 SHARED_CHARACTERS_MAX = 512
 """Longest id of a subscription or notification; NGSI-LD names them by URIs."""
@@ -228,3 +439,148 @@ def _type(document: dict[str, msgspec.Raw], *, is_linked: bool) -> str:
         except msgspec.ValidationError:
             raise wrong("type", "text or an array of texts", msgspec.json.decode(raw)) from None
     return optional_text("type", document) or ""
+
+
+SOURCE_FORMAT = "ngsi"
+KEYS = frozenset(["subscriptionId", "data", "contextResponses", "originator", "notifiedAt", "headers", "body"])
+"""Keys that tell this format from others; a bare entity has `id` and `type`."""
+VERSION, SHAPE = "ngsi.version", "ngsi.format"
+SERVICE, SERVICE_PATH = "ngsi.service", "ngsi.service_path"
+ENTITY_INDEX, CORRELATOR = "ngsi.entity.index", "ngsi.correlator"
+UNNAMED = "ngsi.unnamed"
+"""Attributes of an event from which, with the body, the entity can be read again. `ngsi.unnamed` says which of service
+and path no header named, so that they are defaults."""
+_DEFAULT_SERVICE = "default"
+_DEFAULT_PATH = "/"
+
+
+class _Envelope(msgspec.Struct):
+    body: msgspec.Raw
+    headers: dict[str, str] = {}
+    received_at: str | int | None = msgspec.field(default=None, name="receivedAt")
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedNotification:
+    """A notification, with what is known of its arrival."""
+
+    body: bytes
+    """The body as it was sent, without blanks around it."""
+    notification: Notification
+    received: int | None = None
+    """Time of arrival in ms since the epoch, if the envelope has it."""
+    url: str | None = None
+    """The URL that it was posted to."""
+
+
+def read_element(raw: bytes, context: Context) -> Sequence[Event | EventProblem]:
+    """Return an event for each entity of a notification, and a problem for each entity that cannot be read.
+
+    Raises:
+        InvalidInputError: it is no notification, or its headers do not fit its entities.
+    """
+    return arrived_events(_arrived(raw), context)
+
+
+def arrived_events(arrived: ArrivedNotification, context: Context) -> Sequence[Event | EventProblem]:
+    """Return an event for each entity of a notification, and a problem for each entity that cannot be read."""
+    notification = arrived.notification
+    outcomes: dict[int, Event | EventProblem] = {
+        broken.index: EventProblem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
+        for broken in notification.broken
+    }
+    digest = hashlib.sha256(arrived.body).hexdigest()
+    outcomes |= {entity.index: _event(arrived, entity, digest, context) for entity in notification.entities}
+    return [outcomes[index] for index in sorted(outcomes)]
+
+
+def split_envelope(raw: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return the body of an element, and the headers of its envelope; raises as `read_element`."""
+    envelope = _open_envelope(raw)
+    return bytes(envelope.body), {name.lower(): value for name, value in envelope.headers.items()}
+
+
+def _open_envelope(raw: bytes) -> _Envelope:
+    # Only checks the UTF-8: parts that stay raw are checked nowhere else.
+    raw.decode()
+    envelope = _Envelope(msgspec.Raw(raw))
+    document = object_members("body", envelope.body)
+    if "body" in document and bytes(document.get("headers", b"")).startswith(b"{"):
+        try:
+            envelope = msgspec.json.decode(raw, type=_Envelope)
+        except msgspec.ValidationError as error:
+            raise InvalidInputError(f"envelope: expected headers and body ({error})") from error
+    return envelope
+
+
+def _arrived(raw: bytes) -> ArrivedNotification:
+    envelope = _open_envelope(raw)
+    received = envelope.received_at
+    return ArrivedNotification(
+        body=bytes(envelope.body),
+        notification=read_notification(bytes(envelope.body), envelope.headers),
+        received=parse_iso("receivedAt", received) if isinstance(received, str) else received,
+        url=envelope.url,
+    )
+
+
+def _event(arrived: ArrivedNotification, entity: Entity, digest: str, context: Context) -> Event:
+    notification = arrived.notification
+    service, path = notification.service or _DEFAULT_SERVICE, entity.path or _DEFAULT_PATH
+    time, time_source = _time(arrived)
+    subscription = notification.subscription
+    # Part of the ordinals and uuids that are stored: with another list, a notification read again would count as new. A
+    # copy arrives at another time, so that time is left out.
+    identity = [
+        *(service, path, subscription, notification.id, notification.correlator),
+        *(str(entity.index), entity.id, entity.type, digest, None if time_source == "arrival" else str(time)),
+    ]
+    attributes: dict[str, str | None] = {
+        VERSION: notification.version.value,
+        SHAPE: entity.shape.value,
+        SERVICE: service,
+        SERVICE_PATH: path,
+        "ngsi.entity.id": entity.id,
+        "ngsi.entity.type": entity.type,
+        ENTITY_INDEX: str(entity.index),
+        "ngsi.payload.sha256": digest,
+        "ngsi.time": time_source,
+    }
+    unnamed = [name for name, value in ((SERVICE, notification.service), (SERVICE_PATH, entity.path)) if not value]
+    if unnamed:
+        attributes[UNNAMED] = ",".join(unnamed)
+    if subscription is not None:
+        attributes["ngsi.subscription_id"] = subscription
+    if notification.correlator is not None:
+        attributes[CORRELATOR] = notification.correlator
+    return Event(
+        event_type=EventType.RECEIVE,
+        event_time=context.received_ms if time is None else time,
+        component_id=subscription or "ngsi",
+        component_type=notification.version.value,
+        flowfile_uuid=uuid_of_name("ngsi", *identity),
+        file_size=len(arrived.body),
+        transit_uri=arrived.url or _source_uri(subscription),
+        source_system_flowfile_identifier=notification.id,
+        updated_attributes=attributes,
+        platform="ngsi",
+        source_format=SOURCE_FORMAT,
+        source_node=context.node or f"ngsi:{service}",
+        source_ordinal=digest_ordinal(["ngsi", *identity], time),
+    )
+
+
+def _time(arrived: ArrivedNotification) -> tuple[int | None, str]:
+    """Return the time of a notification and where it comes from; NGSIv2 and NGSIv1 bodies carry none."""
+    if arrived.received is not None:
+        return arrived.received, "envelope"
+    if arrived.notification.notified_ms is not None:
+        return arrived.notification.notified_ms, "notifiedAt"
+    return None, "arrival"
+
+
+def _source_uri(subscription: str | None) -> str:
+    if subscription is not None and ":" in subscription:
+        return subscription  # NGSI-LD's are URIs
+    return f"ngsi:subscription/{subscription}" if subscription else "ngsi:notification"

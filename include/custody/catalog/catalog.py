@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from uuid import UUID
@@ -57,7 +58,9 @@ _COMMIT_ATTEMPTS = 100
 # Keeps the log that opening has to follow small beside the checkpoint; one below 1 MiB is not worth a checkpoint.
 _LOG_FRACTION = 0.5
 _LOG_BYTES_MIN = 1 << 20
+# Answers of a remote store can be lost; one that still gives none after these pauses is down, and the caller decides.
 _READ_BACK_ATTEMPTS = 5
+# Bounds of the random wait between tries, which doubles from the lower one on.
 _PAUSE_SECONDS = 0.0005
 _PAUSE_SECONDS_MAX = 0.5
 _random = SystemRandom()
@@ -262,7 +265,7 @@ class Catalog:
                 # be unsynced.
                 self._store.settle(self.objects.key(state.revision, state.uuid))
             except StorageError:
-                if self.chain.stands(state) or self.load().revision == state.revision:
+                if self.chain.is_in_place(state) or self.load().revision == state.revision:
                     raise
                 continue  # it was pruned in this moment
             self._settled_revision = state.revision
@@ -280,15 +283,22 @@ class Catalog:
         Raises:
             SealedError: the writer was retired.
         """
-        self.epoch = None
+        former = self.epoch
         for _ in range(_COMMIT_ATTEMPTS):
-            epoch = self.load().epoch + 1
-            self.epoch = epoch
+            self.epoch = self.load().epoch + 1
+            note = Action(note=Note(kind=Note.FENCED, text=f"epoch {self.epoch}"))
             try:
-                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {epoch}"))])
+                # For each state that the transaction would follow: a process that loaded the same epoch may have begun
+                # this one meanwhile, and two that share an epoch would not stop each other.
+                self.commit([note], check=partial(self._require_not_begun, self.epoch))
             except FencedError:
                 continue
-            return epoch
+            except BaseException:
+                # Not begun, or unknown whether it was: this process stays as fenced as it was before.
+                self.epoch = former
+                raise
+            return self.epoch
+        self.epoch = former
         raise CommitConflictError(f"{self.objects}: others took over too often.", self._state.revision, None)
 
     def checkpoint(self) -> Path:
@@ -310,14 +320,14 @@ class Catalog:
                 self.copies.complete(state)
             # Looked at before and after: a checkpoint may also replace a lost transaction, and then its absence proves
             # nothing about a pruning.
-            was_in_place = self.chain.stands(state)
+            was_in_place = self.chain.is_in_place(state)
             try:
                 checkpoint = write_checkpoint(self.objects, state)
             except (StorageError, NotFoundError):
-                if not was_in_place or self.chain.stands(state):
+                if not was_in_place or self.chain.is_in_place(state):
                     raise
             else:
-                if self.chain.stands(state) or not was_in_place:
+                if self.chain.is_in_place(state) or not was_in_place:
                     break
             # Others pruned or repaired this revision away while its checkpoint was written. The checkpoint has to go:
             # a reader that lists the catalog would begin at it.
@@ -350,11 +360,11 @@ class Catalog:
             self._state, size = self.chain.follow(before)
         except CorruptionError:
             # Behind a pruned revision there may be an object of a process that did not know of the pruning.
-            if self.chain.stands(before):
+            if self.chain.is_in_place(before):
                 raise
             self._state, size = before, 0
         self._log_bytes += size
-        if before.revision >= 0 and not self.chain.stands(before):
+        if before.revision >= 0 and not self.chain.is_in_place(before):
             # It was pruned, or it is lost and a checkpoint stands in for it. What follows it may be pruned too, or be
             # of a process that did not know: only a checkpoint tells what is the end now.
             self._forget()
@@ -433,12 +443,17 @@ class Catalog:
             raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
         if self.epoch is not None and state.epoch > self.epoch:
             raise FencedError(
-                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
+                f"{self.objects}: epoch {state.epoch} was started by another process, this one has {self.epoch}. "
+                "Stop it."
             )
         if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
             raise ConfigurationError(
                 f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
             )
+
+    def _require_not_begun(self, epoch: int, state: CatalogState) -> None:
+        if state.epoch >= epoch:
+            raise FencedError(f"{self.objects}: epoch {epoch} was begun by another process. Begin a later one.")
 
     def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
         """Raise CommitConflictError when an event log would be live beside another one with the same events."""
@@ -463,7 +478,7 @@ class Catalog:
             # Only a local disk has folders that another process may drop between making them and using them.
             if self._store.is_remote or error.errno != errno.ENOENT:
                 raise
-            if state.revision >= 0 and not self.chain.stands(state):
+            if state.revision >= 0 and not self.chain.is_in_place(state):
                 self._forget()
                 raise self._pruned_since(key, state.revision + 1) from error
             return False  # somebody dropped the folder while it was still empty
@@ -484,11 +499,11 @@ class Catalog:
         Raises:
             StorageError: the transaction is gone again, and nothing tells whether it was pruned or never in place.
         """
-        if self.chain.stands(state) or self._is_first(after):
+        if self.chain.is_in_place(state) or self._is_first(after):
             return False
         following = self._follower(after)
         if following is None:
-            is_there = self.chain.stands(after)
+            is_there = self.chain.is_in_place(after)
             fresh = self.chain.open().state
             if fresh.floor <= after.revision <= fresh.revision and self._is_on_the_way(after, fresh):
                 return False

@@ -19,6 +19,7 @@ from custody.errors import CorruptionError, CustodyError, FormatVersionError, No
 
 # Bounds how many objects one turn holds in memory.
 _WIDTH_MAX = 64
+# Each try that fails found the catalog changed; damage, which changes nothing, is reported at the second one.
 _OPEN_ATTEMPTS = 5
 
 
@@ -120,8 +121,8 @@ class Chain:
         except (NotFoundError, CorruptionError, FormatVersionError):
             return None
 
-    def stands(self, state: CatalogState) -> bool:
-        """Whether the very transaction of a state is still in its place.
+    def is_in_place(self, state: CatalogState) -> bool:
+        """Whether the transaction of a state is still in its place, the very one.
 
         Only its bytes tell. Transactions are deleted oldest first, and the name of a pruned one is free for a process
         that takes its predecessor for the newest; and a checkpoint may be written late.

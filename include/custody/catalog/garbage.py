@@ -27,6 +27,7 @@ HOUR_MS = 3_600_000
 OLDER_THAN_MS = 24 * HOUR_MS
 # For this long a file that is needed after all can be brought back.
 TRASH_KEPT_MS = 7 * 24 * HOUR_MS
+# Each failed try means that others pruned what was being read; the last one raises.
 _READ_ATTEMPTS = 5
 
 

@@ -32,6 +32,7 @@ from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Sou
 from custody.catalog.wellformed import check_action, have_ids_in_common
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.eventlog.log_writer import METADATA_KEY
 from custody.format.names import (
     TIME_DIGITS,
     parse_event_log,
@@ -45,8 +46,6 @@ from custody.format.names import (
 # Part of the format: an interrupted rebuild is found again by this name.
 REPLACED_PREFIX = "transactions-replaced-"
 KINDS = ("tombstones", "holds", "marks", "losses")
-# Part of the format of event logs: the key of custody's metadata in the Parquet footer.
-METADATA_KEY = b"custody"
 
 
 @dataclass
@@ -78,7 +77,7 @@ class Salvaged:
 
     @property
     def more(self) -> list[str]:
-        """Why answers may give out more than before; empty when all that was forgotten or expired is known."""
+        """Reasons why answers may give out more than before; empty when all that was forgotten or expired is known."""
         if self.read and not self.unread:
             return []
         if self.copies.since is None:
@@ -87,7 +86,7 @@ class Salvaged:
 
     @property
     def lost(self) -> str | None:
-        """What cannot be known, None when every object could be read."""
+        """The facts that cannot be known, None when every object could be read."""
         kinds = "tombstones, holds, marks and losses" if self.more else "holds and losses"
         if not self.read:
             return f"{kinds}: no object of the old catalog can be read, and nothing else knows of them"

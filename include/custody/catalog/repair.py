@@ -89,7 +89,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     draft, next_event_id = Draft(good), good.next_event_id
     lost: list[int] = []
     skipped: list[str] = []
-    taken: list[Action] = []
+    recovered: list[Action] = []
     removed: set[str] = set()
     names = _Names(catalog, good)
     for revision in range(good.revision + 1, newest + 1):
@@ -106,13 +106,13 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
             except NotApplicableError as error:
                 skipped.append(f"revision {revision}: {error}")
             else:
-                taken.append(action)
+                recovered.append(action)
             # Also when the removal does not apply: the file was meant to go, so its footer must not bring it back.
             if action.HasField("remove_file"):
                 removed.add(action.remove_file.path)
     # After the readable transactions: these say what was taken back, and such copies are not restored.
     copies = SecondCopyStore(catalog.objects).read()
-    again = restore_copies(draft, copies.behind(good.revision, _let_go_by(taken)))
+    again = restore_copies(draft, copies.behind(good.revision, _let_go_by(recovered)))
     unlisted = _from_footers(catalog, draft, good, removed | again.expired)
     from_footers = [file for file in unlisted if file.path not in leave_out]
     next_event_id = max([next_event_id, *(file.last_event_id + 1 for file in from_footers)])
@@ -120,7 +120,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
         good,
         newest,
         tuple(lost),
-        (*taken, *again.actions, *(Action(add_file=file) for file in from_footers)),
+        (*recovered, *again.actions, *(Action(add_file=file) for file in from_footers)),
         tuple(file.path for file in from_footers),
         tuple(skipped),
         next_event_id,
@@ -277,8 +277,8 @@ def _set_aside(objects: CatalogObjects, key: str, target: str) -> None:
 
 def _let_go_by(actions: Sequence[Action]) -> set[str]:
     """Return the tombstones and marks that actions take back, by id."""
-    gone = {action.remove_tombstone.id.hex() for action in actions if action.HasField("remove_tombstone")}
-    return gone | {action.remove_mark.id.hex() for action in actions if action.HasField("remove_mark")}
+    ids = {action.remove_tombstone.id.hex() for action in actions if action.HasField("remove_tombstone")}
+    return ids | {action.remove_mark.id.hex() for action in actions if action.HasField("remove_mark")}
 
 
 def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
@@ -396,16 +396,16 @@ class _Names:
 def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: set[str]) -> list[AddFile]:
     """Return the event logs in the store that nothing readable knows; the lost revisions may have added them."""
     # Files that were ever added in the kept history are left out: they are live, or were removed on purpose.
-    known = set(good.files) | set(draft.state().files) | removed
+    paths = set(good.files) | set(draft.state().files) | removed
     try:
         for transaction in catalog.chain.transactions(good.floor, good.revision) if good.revision >= 0 else ():
-            known |= {action.add_file.path for action in transaction.actions if action.HasField("add_file")}
+            paths |= {action.add_file.path for action in transaction.actions if action.HasField("add_file")}
     except CustodyError:
         pass  # older history is damaged too: what was removed in it may come back, which the note says
     ends = max((good.files[path].last_event_id + 1 for path in good.files), default=0)
     return [
         file
-        for file in scan_footers(catalog.objects, hashes=True, leave_out=known).files
+        for file in scan_footers(catalog.objects, hashes=True, leave_out=paths).files
         # Older ids belong to logs that the good state lists, or let go; what the lost revisions added anew lies behind
         # them.
         if file.first_event_id >= ends
@@ -414,9 +414,11 @@ def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: s
 
 def _removals(state: CatalogState, mark: AddMark) -> list[Action]:
     """Return what takes off the list what a mark says expired: its logs, and shards none of whose logs are left."""
-    gone = {path for path in mark.paths if path in state.files}
-    shards = [shard.name for shard in state.shards.values() if shard.log_paths and gone.issuperset(shard.log_paths)]
-    removed = [Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone)]
+    live_paths = {path for path in mark.paths if path in state.files}
+    shards = [
+        shard.name for shard in state.shards.values() if shard.log_paths and live_paths.issuperset(shard.log_paths)
+    ]
+    removed = [Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(live_paths)]
     return [*removed, *(Action(remove_shard=RemoveShard(name=name, reason=EXPIRED)) for name in sorted(shards))]
 
 

@@ -58,10 +58,10 @@ class SecondCopies:
             reasons.append(f"what was forgotten or expired cannot be known, because copies cannot be read: {named}")
         return reasons
 
-    def behind(self, revision: int, known: Iterable[str]) -> list[SecondCopy]:
-        """Return the copies from later revisions whose ids are not `known`."""
-        known_ids = set(known)
-        return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in known_ids]
+    def behind(self, revision: int, known_ids: Iterable[str]) -> list[SecondCopy]:
+        """Return the copies from later revisions whose ids are not among `known_ids`."""
+        known = set(known_ids)
+        return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in known]
 
 
 class SecondCopyStore:
@@ -129,19 +129,19 @@ class SecondCopyStore:
                 if stone is not None and name not in stays and (stone.by_retention or is_remnant(stone)):
                     self._store.delete(self._key(name))
 
-    def tidy(self, known: Iterable[str], before_ms: int) -> list[str]:
+    def tidy(self, kept_ids: Iterable[str], before_ms: int) -> list[str]:
         """Remove the copies that were made before a time and that no kept revision knows; return their keys.
 
-        `known` are the ids of all tombstones and marks that a kept revision has.
+        `kept_ids` are the ids of all tombstones and marks that a kept revision has.
         """
-        known_ids, gone = set(known), []
+        ids, removed = set(kept_ids), []
         for name, copy in self.read().by_id.items():
             created_ms = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
             # A young copy may belong to a commit that is under way: its transaction is written after it.
-            if name not in known_ids and created_ms < before_ms:
+            if name not in ids and created_ms < before_ms:
                 self._store.delete(copy.key)
-                gone.append(copy.key)
-        return gone
+                removed.append(copy.key)
+        return removed
 
     def read(self) -> SecondCopies:
         """Read all copies; what cannot be read is named."""

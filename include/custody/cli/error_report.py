@@ -59,6 +59,19 @@ class Program(LazyGroup):
 
         sys.exit(_run_reported(run, as_json="--json" in options))
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401
+    ) -> click.Context:
+        """Read the program's own options; help is printed here, and nobody may read it."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError as error:
+            raise OutputUnread from error
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
         """Run a command; what click would end in its own way is renamed."""
         try:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from custody.capture import Format
-from custody.cli.options import json_option
-from custody.cli.output import clean, print_json, print_table, stderr
+from custody.cli.options import dry_run_option, json_option
+from custody.cli.output import clean, print_json, print_table, size_text, stderr
 from custody.config import EVENT_SUFFIXES
 from custody.errors import ExitCode, NotFoundError
-from custody.repository import FileReport, Repository
+from custody.repository import FilePreview, FileReport, Repository
 
 AUTO = "auto"
 _PROBLEMS_SHOWN = 20
 _NAMES_SHOWN = 5
+Report = TypeVar("Report")
 
 
 @click.command()
@@ -33,10 +35,17 @@ _NAMES_SHOWN = 5
     help="What the files are; auto looks at the content of each.",
 )
 @click.option("--recursive", "-R", "is_deep", is_flag=True, help="Look into the folders of folders too.")
+@dry_run_option
 @json_option
 @click.pass_obj
 def ingest(
-    repository: Path, files: tuple[Path, ...], node: str | None, format_name: str, is_deep: bool, as_json: bool
+    repository: Path,
+    files: tuple[Path, ...],
+    node: str | None,
+    format_name: str,
+    is_deep: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Store the events of FILES, each event once.
 
@@ -44,14 +53,20 @@ def ingest(
     of NiFi's REST interface (nifi-rest), OpenLineage run events (openlineage) and NGSI notifications (ngsi), each
     plain or gzip. A folder stands for the *.json, *.ndjson, *.jsonl, *.gz and *.avro files in it; what else is in it is
     named. Where there is nothing to read the exit code is 12. What cannot be stored goes to the quarantine, the rest is
-    kept; the exit code is then 1.
+    kept; the exit code is then 1. With --dry-run the files are read and compared with what is stored, and nothing is
+    changed; the exit code is 1 where a file or a part of it would be refused.
 
     \b
     Example:
+      custody -r demo ingest --dry-run landing/
       custody -r demo ingest landing/
     """
     format = None if format_name == AUTO else Format(format_name)
-    reports = _ingest(Repository.open(repository), _expand(files, is_deep=is_deep), format, node)
+    opened, paths = Repository.open(repository), _expand(files, is_deep=is_deep)
+    if dry_run:
+        _show_preview(_preview(opened, paths, format, node), as_json=as_json)
+        return
+    reports = _ingest(opened, paths, format, node)
     if as_json:
         print_json(reports)
     else:
@@ -113,10 +128,23 @@ def _named(paths: Sequence[Path], what: str) -> str:
 
 
 def _ingest(repository: Repository, files: Sequence[Path], format: Format | None, node: str | None) -> list[FileReport]:
+    with repository.ingest() as work:
+        return _each_file(files, lambda path, advance: work.file(path, format=format, node=node, progress=advance))
+
+
+def _preview(
+    repository: Repository, files: Sequence[Path], format: Format | None, node: str | None
+) -> list[FilePreview]:
+    work = repository.ingest_preview()
+    return _each_file(files, lambda path, advance: work.preview(path, format=format, node=node, progress=advance))
+
+
+def _each_file(files: Sequence[Path], read: Callable[[Path, Callable[[int], None]], Report]) -> list[Report]:
+    """Return what `read` makes of each file, and show how far it is."""
     reports = []
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty())
-    with repository.ingest() as work, bar as progress:
+    with bar as progress:
         total = progress.add_task("all files", total=sum(path.stat().st_size for path in files))
         done = 0
         for path in files:
@@ -127,10 +155,27 @@ def _ingest(repository: Repository, files: Sequence[Path], format: Format | None
                 progress.update(total, completed=start + count)
 
             progress.update(total, description=path.name)
-            reports.append(work.file(path, format=format, node=node, progress=advance))
+            reports.append(read(path, advance))
             done += path.stat().st_size
             progress.update(total, completed=done)
     return reports
+
+
+def _show_preview(previews: Sequence[FilePreview], *, as_json: bool) -> None:
+    if as_json:
+        print_json(previews)
+    else:
+        columns = ("file", "format", "bytes#", "read#", "to store#", "repeated#", "rejected#", "warned#", "result")
+        print_table("nothing is changed with --dry-run", columns, map(_preview_row, previews))
+    _show_problems([problem for item in previews for problem in (*filter(None, [item.refusal]), *item.problems)])
+    if any(item.rejected or item.refusal for item in previews):
+        sys.exit(ExitCode.SOME_WORK_FAILED)
+
+
+def _preview_row(item: FilePreview) -> tuple[object, ...]:
+    result = "would be refused" if item.refusal else "stored already" if item.is_stored else ""
+    counts = (item.read, item.to_store, item.repeated, item.rejected, item.warned)
+    return (Path(item.file).name, item.format, size_text(item.bytes), *counts, result)
 
 
 def _row(report: FileReport) -> tuple[object, ...]:

@@ -80,7 +80,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _label(node: FlowFileNode, again: bool, asked: bool) -> str:
+def _label(node: FlowFileNode, again: bool, is_start: bool) -> str:
     name = node.events[-1].filename if node.events else None
     label = f"FlowFile {node.uuid}" + (f" ({name})" if name else "")
-    return label + (" … see above" if again else "") + (" ← asked for" if asked else "")
+    return label + (" … see above" if again else "") + (" ← asked for" if is_start else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -133,4 +134,6 @@ class _NoPandas:
 def main() -> None:
     """Entry point of the installed command."""
     sys.meta_path.insert(0, _NoPandas)
+    # To look for plugins, pydantic reads the metadata of every installed package; the settings have none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     cli()

@@ -38,7 +38,7 @@ def ngsi() -> None:
 @ngsi.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[CASES.json]...")
 @click.option("--profile", default=EXPECT, show_default=True, help="Compare with what another system does instead.")
-@click.option("--case", "wanted", multiple=True, help="Run the case with this id only; may be repeated.")
+@click.option("--case", "case_ids", multiple=True, help="Run the case with this id only; may be repeated.")
 @click.option("--end-to-end", "is_whole", is_flag=True, help="Over HTTP, through journals and the sink, to files.")
 @click.option(
     "--base-uri",
@@ -51,7 +51,7 @@ def check(
     ctx: click.Context,
     files: tuple[Path, ...],
     profile: str,
-    wanted: tuple[str, ...],
+    case_ids: tuple[str, ...],
     is_whole: bool,
     base_uri: str | None,
     as_json: bool,
@@ -76,8 +76,8 @@ def check(
     if base_uri is not None and not is_whole:
         raise click.UsageError("--base-uri belongs to --end-to-end")
     cases = tuple(case for file in files for case in _read(file)) if files else shipped_cases()
-    _require(cases, profile, wanted)
-    chosen = [case for case in cases if not wanted or case.id in wanted]
+    _require(cases, profile, case_ids)
+    chosen = [case for case in cases if not case_ids or case.id in case_ids]
     if base_uri is not None:
         verdicts = list(_verdicts_at(base_uri, _settings(ctx), chosen, files, profile))
     else:
@@ -172,9 +172,9 @@ def _read(file: Path) -> tuple[Case, ...]:
     return read_cases(data, str(file))
 
 
-def _require(cases: tuple[Case, ...], profile: str, wanted: tuple[str, ...]) -> None:
+def _require(cases: tuple[Case, ...], profile: str, case_ids: tuple[str, ...]) -> None:
     identifiers = {case.id for case in cases}
-    if missing := [identifier for identifier in wanted if identifier not in identifiers]:
+    if missing := [identifier for identifier in case_ids if identifier not in identifiers]:
         raise ConfigurationError(f"--case {missing[0]}: expected the id of one of the {len(cases)} cases")
     if not any(case.expected(profile) for case in cases):
         raise ConfigurationError(f"--profile {profile}: expected {', '.join([EXPECT, *profiles(cases)])}")

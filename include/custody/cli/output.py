@@ -132,12 +132,12 @@ def column_widths(columns: Sequence[str], rows: Sequence[Sequence[str]], width: 
     least = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells]
     if table_width(least) > width:
         return None
-    left = width - table_width(least)
+    spare = width - table_width(least)
     # Who needs least more gets all of it first.
     for number in sorted(range(len(columns)), key=lambda number: natural[number] - least[number]):
-        more = min(left, natural[number] - least[number])
+        more = min(spare, natural[number] - least[number])
         least[number] += more
-        left -= more
+        spare -= more
     return least
 
 
@@ -203,7 +203,18 @@ def _has_width(*, err: bool = False) -> bool:
 
 def _console(*, err: bool) -> Console:
     width = None if _has_width(err=err) else _WIDTH_PIPED
-    return _Console(stderr=err, soft_wrap=True, highlight=False, width=width)
+    # rich alone would leave bold and dim letters under NO_COLOR.
+    is_plain = bool(os.environ.get("NO_COLOR"))
+    return _Console(
+        stderr=err,
+        soft_wrap=True,
+        highlight=False,
+        # Nothing that is printed has either, and to look for them loads a table of all emoji.
+        markup=False,
+        emoji=False,
+        width=width,
+        color_system=None if is_plain else "auto",
+    )
 
 
 def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds

@@ -64,11 +64,11 @@ def repair(repository: Path, consent: Consent, accept_loss: bool, deep: bool, as
 
 def _print(outcome: RepairReport, *, as_json: bool, accept_loss: bool, is_plan: bool) -> None:
     if as_json:
-        left = outcome.before if outcome.after is None else outcome.after
+        remaining = outcome.before if outcome.after is None else outcome.after
         document = {
             "actions": [msgspec.to_builtins(action) for action in outcome.actions],
             "damage_before": [item.document() for item in damages(outcome.before)],
-            "damage_left": [item.document() for item in damages(left)],
+            "damage_left": [item.document() for item in damages(remaining)],
             "report": outcome.report,
         }
         print_json(document)

@@ -80,7 +80,7 @@ def status(repository: Path, as_json: bool) -> None:
         scrub = state.scrub
         cells = (
             time_text(scrub.last_run_ms),
-            f"{scrub.pieces} pieces, {size_text(scrub.bytes)}",
+            f"{scrub.pieces} check units, {size_text(scrub.bytes)}",
             time_text(scrub.last_round_ms),
             scrub.damaged,
             "yes" if scrub.is_behind else "no",

@@ -169,8 +169,8 @@ def _print_all(
     if only_orphans:
         stdout().print("" if findings else "nothing belongs to nothing", end="" if findings else "\n")
         return
-    scope = f"{checked.pieces} pieces, {size_text(checked.bytes)} looked at, level {checked.level}"
-    stdout().print(f"{scope}: {verdict(findings)}" if checked.bytes else f"nothing to look at yet: {verdict(findings)}")
+    scope = f"{checked.pieces} check units, {size_text(checked.bytes)} checked, level {checked.level}"
+    stdout().print(f"{scope}: {verdict(findings)}" if checked.bytes else f"nothing to check yet: {verdict(findings)}")
 
 
 def _print_counts(title: str, documents: Sequence[dict[str, Any]]) -> None:
@@ -294,7 +294,5 @@ def _print(document: dict[str, Any]) -> None:
             text = entry["message"] if isinstance(entry, dict) else entry
             stderr().print(f"{word}: {text}", markup=False)
     if not document["defects"]:
-        scope = (
-            f"{document['revisions']} revisions, {document['files']} files, {size_text(document['bytes'])} looked at"
-        )
+        scope = f"{document['revisions']} revisions, {document['files']} files, {size_text(document['bytes'])} checked"
         stdout().print(f"{scope}: nothing wrong")

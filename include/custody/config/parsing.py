@@ -26,7 +26,7 @@ def date_parts(template: str) -> list[str]:
     unknown = [part for part in parts if part not in _KNOWN_DATE_PARTS]
     if unknown:
         expected = ", ".join(_KNOWN_DATE_PARTS)
-        raise ValueError(f"{unknown[0]!r} is no part of a date that is known here; expected {expected}")
+        raise ValueError(f"{unknown[0]!r} is not a known part of a date; expected {expected}")
     has = set(parts)
     is_day = bool(has & {"%d", "%j"})
     if ("%M" in has and "%H" not in has) or ("%H" in has and not is_day) or ("%d" in has and "%m" not in has):

@@ -372,7 +372,7 @@ class IndexSection(Section):
     @classmethod
     def _lineage_can_be_found(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
         if "flowfile_uuid" not in fields:
-            raise ValueError("flowfile_uuid has to be one of them, lineage needs it")
+            raise ValueError("flowfile_uuid has to be one of them: lineage needs it")
         return fields
 
 
@@ -463,7 +463,7 @@ class RetentionSection(Section):
 
     @property
     def age_max_ms(self) -> int | None:
-        """How long events without a rule are kept; None for ever."""
+        """The age up to which events without a rule are kept, in ms; None for ever."""
         return None if self.age_max is None else duration_ms(self.age_max)
 
     @property
@@ -473,7 +473,7 @@ class RetentionSection(Section):
 
     @property
     def grace_ms(self) -> int:
-        """How long the files of expired events stay."""
+        """The time that the files of expired events stay, in ms."""
         return duration_ms(self.grace)
 
 
@@ -624,12 +624,12 @@ def keep_rule(text: str) -> KeepRule:
     Raises:
         ValueError: it is none.
     """
-    found = _RULE.fullmatch(text.strip())
-    if found is None:
+    match = _RULE.fullmatch(text.strip())
+    if match is None:
         raise _refusal(text)
     event_type = None
     attributes: list[tuple[str, str]] = []
-    for term in re.split(r"\s+and\s+", found["terms"]):
+    for term in re.split(r"\s+and\s+", match["terms"]):
         kind, attribute = _TYPE.fullmatch(term), _ATTRIBUTE.fullmatch(term)
         if kind is not None and event_type is None:
             event_type = kind[1]
@@ -637,7 +637,7 @@ def keep_rule(text: str) -> KeepRule:
             attributes.append((attribute[1], attribute[2]))
         else:
             raise _refusal(text)
-    return KeepRule(duration_ms(found["span"]), event_type, tuple(attributes))
+    return KeepRule(duration_ms(match["span"]), event_type, tuple(attributes))
 
 
 def _refusal(text: str) -> ValueError:

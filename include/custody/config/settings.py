@@ -197,7 +197,7 @@ def load_settings(root: Path, *, is_needed: bool = True) -> Settings:
     try:
         return Settings(root=root)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file}: {error}. Mend the file, then try again.") from error
+        raise ConfigurationError(f"{file}: {error}. Correct the file, then try again.") from error
     except SettingsError as error:
         raise ConfigurationError(f"environment {ENVIRONMENT_PREFIX}…: {error}. See docs/config.md.") from error
     except ValidationError as error:

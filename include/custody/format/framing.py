@@ -204,20 +204,20 @@ def _end_of_damaged(view: memoryview, offset: int) -> int | None:
         return None
     head: tuple[bytes, int, int, int] = _HEAD.unpack_from(view, offset)
     mark, length, checksum, kind = head
-    begin, said = offset + HEAD_BYTES, offset + HEAD_BYTES + length
+    begin, stated_end = offset + HEAD_BYTES, offset + HEAD_BYTES + length
     # Candidates for the end, as the length may be what is damaged: where the head says, at the next marks, at the last
     # byte that is no zero, at the end of the file.
     marks = (match.start() for match in re.finditer(re.escape(MARK), view[begin:]))
     written = begin + len(bytes(view[begin:]).rstrip(b"\0"))
-    for end in dict.fromkeys([said, *(begin + at for at in islice(marks, _ENDS_MAX)), written, len(view)]):
+    for end in dict.fromkeys([stated_end, *(begin + at for at in islice(marks, _ENDS_MAX)), written, len(view)]):
         # All but the mark, or the length, is as it was written: the checksum says so.
         if end <= len(view) and checksum == _checksum(end - begin, kind, view[begin:end]):
             return end
-    follows = bytes(view[said : said + len(MARK)])
+    follows = bytes(view[stated_end : stated_end + len(MARK)])
     # The next record begins there, or would begin: so the length is right, and something else is damaged.
-    is_in_place = MARK.startswith(follows) or (said < len(view) and _is_zero(view[said:]))
-    if mark == MARK and said <= len(view) and is_in_place and not _lacks_sector(view, offset, said):
-        return said
+    is_in_place = MARK.startswith(follows) or (stated_end < len(view) and _is_zero(view[stated_end:]))
+    if mark == MARK and stated_end <= len(view) and is_in_place and not _lacks_sector(view, offset, stated_end):
+        return stated_end
     return None
 
 

@@ -121,7 +121,7 @@ class ContainerPaths:
 
     @property
     def state(self) -> Path:
-        """Which containers belong to the writer, and which ids it reserved."""
+        """The file that says which containers belong to the writer, and which ids it reserved."""
         return self.home / "STATE"
 
     @property

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     )
     from custody.index.query_evaluator import QueryEvaluator
     from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
-    from custody.index.term_sets import TermSet
-    from custody.index.terms import TermValues, match_wildcard, term, words
+    from custody.index.terms import TermSet, TermValues, match_wildcard, term, words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
@@ -98,8 +97,8 @@ _MODULES = {
         "day_name",
         "describe_shard",
     ),
-    "custody.index.term_sets": ("TermSet",),
     "custody.index.terms": (
+        "TermSet",
         "TermValues",
         "match_wildcard",
         "term",

@@ -39,8 +39,7 @@ from custody.index.postings import (
     inline,
     single_blocks,
 )
-from custody.index.term_sets import Hashes, TermSet
-from custody.index.terms import Codes
+from custody.index.terms import Codes, Hashes, TermSet
 
 # The layout: shared by the writer and the readers below.
 HASH_CRC32, HASH_MD5 = 1, 0

@@ -23,8 +23,7 @@ from custody.index.doc_sets import (
 )
 from custody.index.number_columns import NumberColumn
 from custody.index.query_evaluator import QueryEvaluator
-from custody.index.term_sets import TermSet, encoded
-from custody.index.terms import literal_prefix, match_wildcard
+from custody.index.terms import TermSet, encoded, literal_prefix, match_wildcard
 
 # The greatest signed number is ABSENT, so an open range ends one below it.
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2

@@ -14,7 +14,7 @@ from whoosh import query
 
 from custody.errors import InvalidInputError
 from custody.index.fields import is_numeric
-from custody.index.term_sets import TermSet, alternatives
+from custody.index.terms import TermSet, alternatives
 
 Answer = TypeVar("Answer")
 

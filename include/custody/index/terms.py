@@ -7,11 +7,18 @@ costly is done once for each distinct text.
 A value of an identifier field is one term, lower-cased. A text is split into words, as Whoosh's simple analyzer does:
 letters, digits, `_` and `*`, with single dots in between. ASCII texts are split all at once, by what kind of character
 stands where; the others by the analyzer itself.
+
+A `TermSet` holds the terms of a question, which are looked up in shard after shard: what is the same for all shards is
+computed once.
 """
 
 from __future__ import annotations
 
 import re
+import threading
+import zlib
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 
@@ -19,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from whoosh import query
 from whoosh.analysis import SimpleAnalyzer
 
 from custody.index.arrays import flags, integers, number_scalar, one, text_array, text_scalar, to_arrow, within
@@ -236,3 +244,73 @@ def _any_words(values: pa.StringArray) -> TermValues:
     flat = text_array([word for row in by_text for word in row]).dictionary_encode()
     rows = np.repeat(np.arange(len(by_text)), [len(row) for row in by_text])
     return TermValues(flat.dictionary, integers(flat.indices, np.int32), rows)
+
+
+Hashes = npt.NDArray[np.uint32]
+# A query is asked of many shards in a row; a few more allow for several threads.
+_QUESTIONS_KEPT = 16
+
+
+def encoded(text: str | bytes) -> bytes:
+    """Return a term in the form in which a dictionary holds it."""
+    return text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
+
+
+class TermSet:
+    """Distinct terms of one field."""
+
+    def __init__(self, terms: Iterable[bytes]) -> None:
+        self.terms = tuple(dict.fromkeys(terms))
+        self._hashed: dict[bytes, tuple[list[bytes], Hashes]] = {}
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def hashed(self, prefix: bytes) -> tuple[list[bytes], Hashes]:
+        """Return the terms with a shard's prefix of the field, and the hash of each, shape (terms,)."""
+        hashed = self._hashed.get(prefix)
+        if hashed is None:
+            keys = [prefix + term for term in self.terms]
+            hashed = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+            # Without a lock: two threads compute the same value. Shards number their fields alike, so there are few
+            # prefixes.
+            self._hashed[prefix] = hashed
+        return hashed
+
+
+class Alternatives:
+    """An OR, taken apart: the terms of each field, and all other parts."""
+
+    def __init__(self, question: query.Or) -> None:
+        terms: dict[str, list[bytes]] = defaultdict(list)
+        self.others: list[query.Query] = []
+        for part in question.children():
+            if type(part) is query.Term:
+                terms[part.fieldname].append(encoded(part.text))
+            else:
+                self.others.append(part)
+        self.terms = {name: TermSet(texts) for name, texts in terms.items()}
+
+
+class _AlternativesCache:
+    """The last queries taken apart, by identity of the query objects: comparing them would take as long again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[int, tuple[query.Or, Alternatives]] = OrderedDict()
+
+    def __call__(self, question: query.Or) -> Alternatives:
+        entry = self._found.get(id(question))
+        if entry is not None:  # the query is held here too, so no other object can have its id
+            return entry[1]
+        alternatives_of = Alternatives(question)
+        with self._lock:
+            # The question is kept beside its answer, so that its id cannot be given to another object.
+            self._found[id(question)] = question, alternatives_of
+            while len(self._found) > _QUESTIONS_KEPT:
+                self._found.popitem(last=False)
+        return alternatives_of
+
+
+alternatives = _AlternativesCache()
+"""Take an OR apart, once for all shards that are asked."""

@@ -34,6 +34,8 @@ _COLUMNS = ["event_id", "source_node", "source_ordinal"]
 _NO_KEYS = EVENT_SCHEMA.empty_table().select(_COLUMNS)
 # Counted in logs: of each, only three columns are held.
 _LOGS_CACHED = 16
+NO_WRITER = ""
+"""Whose events are those of a preview, which are stored nowhere."""
 
 
 class StoredAt(NamedTuple):
@@ -149,8 +151,7 @@ class StoredKeys:
         return keys
 
     def _read_view(self, workspace: Workspace, former: _View | None) -> _View:
-        if workspace.writer != self._writer:
-            _make_durable(workspace)
+        self._trust(workspace)
         former_sealed = former.sealed if former else {}
 
         def read(moment: Moment) -> _View:
@@ -162,6 +163,11 @@ class StoredKeys:
             return _View(workspace, tuple(moment.state.files.values()), sealed, tail)
 
         return read_at_one_moment(workspace, read)[1]
+
+    def _trust(self, workspace: Workspace) -> None:
+        """Make what a writer's journals hold durable, where it is another's."""
+        if workspace.writer != self._writer:
+            _make_durable(workspace)
 
     def _tables(self, node: str, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
         for view in self._views:
@@ -183,6 +189,32 @@ class StoredKeys:
                 table = _NO_KEYS  # expired meanwhile: nothing of it is stored any more
             self._log_keys.put(name, table, 1)
         return table
+
+
+class PreviewedKeys(StoredKeys):
+    """The stored keys for a preview: nothing is made durable, and what is added is stored nowhere.
+
+    An added event can be read from nowhere, as one that was erased.
+    """
+
+    def __init__(self, workspaces: Callable[[], Sequence[Workspace]]) -> None:
+        super().__init__(workspaces, NO_WRITER)
+
+    def find(self, events: Iterable[Event]) -> dict[Key, StoredAt]:
+        """Return where the events with these keys are stored, without those that were added."""
+        return {key: place for key, place in super().find(events).items() if place.writer != NO_WRITER}
+
+    def erased(self, events: Iterable[Event]) -> set[Key]:
+        """Return which keys belong to events that cannot be read: erased ones, and those that were added."""
+        events = list(events)
+        keys = super().erased(events)
+        for node, ordinals in _ordinals_by_node(events).items():
+            if node in self._added:
+                keys.update((node, ordinal) for ordinal in self._added[node].find(ordinals))
+        return keys
+
+    def _trust(self, workspace: Workspace) -> None:
+        """A preview changes no file's durability."""
 
 
 class SortedRuns:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,10 +34,9 @@ from custody.capture import (
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import name_as_text
-from custody.ingest.dedup import Key, StoredAt, StoredKeys, key_of
-from custody.ingest.slots import SlotWriter
+from custody.ingest.dedup import NO_WRITER, Key, PreviewedKeys, StoredAt, StoredKeys, key_of
 from custody.ingest.source_locks import SourceLocks
-from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text
+from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.read.reader import get_many
@@ -61,6 +61,29 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
     first_event_id: int | None
     last_event_id: int | None
     problems: tuple[str, ...]
+
+
+class FilePreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What would become of one file; the numbers count events, as those of `FileReport`."""
+
+    file: str
+    format: str | None
+    """As what it would be read; None for a file that would be refused as a whole."""
+    bytes: int
+    read: int = 0
+    to_store: int = 0
+    repeated: int = 0
+    retold: int = 0
+    rejected: int = 0
+    warned: int = 0
+    problems: tuple[str, ...] = ()
+    refusal: str | None = None
+    """Why the whole file would be refused; an ingest ends there."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether all that the file holds is stored already."""
+        return self.read > 0 and self.read == self.repeated and not self.rejected
 
 
 class FileTally:
@@ -101,6 +124,20 @@ Progress = Callable[[int], None]
 """Called with the number of bytes of the file that were read."""
 
 
+class EventAppender(Protocol):
+    """Where an ingest appends events: a `SlotWriter`, or nothing."""
+
+    name: str
+
+    def append(self, events: Sequence[Event]) -> range:
+        """Append events; return their ids."""
+        ...
+
+    def append_with_content(self, events: Sequence[Event], content: bytes) -> range:
+        """Store a content and append the events that refer to it; return their ids."""
+        ...
+
+
 class Ingest:
     """Brings files into the journals of one writer, which the caller keeps open.
 
@@ -114,7 +151,7 @@ class Ingest:
     def __init__(
         self,
         workspace: Workspace,
-        writer: SlotWriter,
+        writer: EventAppender,
         workspaces: Callable[[], Sequence[Workspace]],
         quarantine: Quarantine,
     ) -> None:
@@ -122,7 +159,7 @@ class Ingest:
         self._writer = writer
         self._quarantine = quarantine
         settings = workspace.settings
-        self._stored_keys = StoredKeys(workspaces, writer.name)
+        self._stored_keys: StoredKeys = StoredKeys(workspaces, writer.name)
         self._source_locks = SourceLocks(workspace.fs, settings.turns, settings.capture.source_wait_seconds)
 
     def file(
@@ -236,9 +273,8 @@ class Ingest:
     def _store(self, tally: FileTally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
         tally.read += len(accepted)
         nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
-        # Locked before the look-up and until the events are stored: no other ingest can store them in between.
-        if nodes and self._source_locks.take(nodes):
-            self._stored_keys.refresh()
+        if nodes:
+            self._know_stored(nodes)
         fresh = self._without_stored(tally, accepted)
         ids = store([item.event for item in fresh])
         self._stored_keys.add([item.event for item in fresh], ids)
@@ -251,6 +287,12 @@ class Ingest:
             for problem in item.warnings:
                 tally.warned += 1
                 self._quarantine_piece(tally, item.raw, item.place, problem)
+
+    def _know_stored(self, nodes: set[str]) -> None:
+        """Know all events of these sources that are stored."""
+        # Locked before the look-up and until the events are stored: no other ingest can store them in between.
+        if self._source_locks.take(nodes):
+            self._stored_keys.refresh()
 
     def _without_stored(self, tally: FileTally, accepted: list[Accepted]) -> list[Accepted]:
         """Return the events that are not stored yet; count repetitions, reject contradictions."""
@@ -308,10 +350,14 @@ class Ingest:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(
-        self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem
-    ) -> QuarantineEntry:
-        entry = self._quarantine.add(
+    def _quarantine_piece(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> None:
+        key = self._keep(tally, raw, place, problem)
+        kept = f" [quarantine {key}]" if key else ""
+        tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message}{kept}")
+
+    def _keep(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
+        """Put a piece into the quarantine; return its key there."""
+        return self._quarantine.add(
             raw,
             severity=problem.severity,
             code=problem.code,
@@ -322,9 +368,92 @@ class Ingest:
             node=tally.node,
             received_ms=self._workspace.clock.now_ms(),
             format=tally.format,
+        ).key
+
+
+class _Nowhere:
+    """Takes events and keeps none; the ids say only how many there were."""
+
+    name = NO_WRITER
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def append(self, events: Sequence[Event]) -> range:
+        require_valid(events)
+        ids = range(self._next, self._next + len(events))
+        self._next = ids.stop
+        return ids
+
+    def append_with_content(self, events: Sequence[Event], content: bytes) -> range:
+        return self.append(events)
+
+
+class IngestPreview(Ingest):
+    """Says what an ingest of files would do, by doing it without the effects: nothing is locked, stored or put aside.
+
+    What other processes store meanwhile is not seen. An event that an earlier one of the same preview repeats counts as
+    repeated; whether the two contradict each other is only told of events that are stored.
+
+    Args:
+        workspace: of any writer; its settings count.
+        workspaces: returns all writers of the repository.
+        quarantine: is not written to.
+    """
+
+    def __init__(
+        self, workspace: Workspace, workspaces: Callable[[], Sequence[Workspace]], quarantine: Quarantine
+    ) -> None:
+        super().__init__(workspace, _Nowhere(), workspaces, quarantine)
+        self._stored_keys = PreviewedKeys(workspaces)
+        self._is_stored_known = False
+
+    def preview(
+        self,
+        path: Path,
+        *,
+        format: Format | None = None,
+        node: str | None = None,
+        progress: Progress = lambda _: None,
+    ) -> FilePreview:
+        """Return what would become of one file; arguments as of `file`.
+
+        Raises:
+            CorruptionError, StorageError: what is stored cannot be read.
+        """
+        name = name_as_text(str(path))
+        try:
+            size = path.stat().st_size
+            if format is None:
+                with path.open("rb", buffering=0) as stream:
+                    format = detect_file(stream)
+        except OSError as error:
+            return FilePreview(file=name, format=None, bytes=0, refusal=f"{name}: cannot read: {error.strerror}")
+        try:
+            counts = self.file(path, format=format, node=node, progress=progress)
+        except (InvalidInputError, NotFoundError) as error:
+            return FilePreview(file=name, format=None, bytes=size, refusal=str(error))
+        return FilePreview(
+            file=name,
+            format=format,
+            bytes=size,
+            read=counts.read,
+            to_store=counts.stored,
+            repeated=counts.repeated,
+            retold=counts.retold,
+            rejected=counts.rejected,
+            warned=counts.warned,
+            problems=counts.problems,
         )
-        tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message} [quarantine {entry.key}]")
-        return entry
+
+    def _know_stored(self, nodes: set[str]) -> None:
+        # Once for all files: without locks a second look would be no truer than the first.
+        if not self._is_stored_known:
+            self._stored_keys.refresh()
+            self._is_stored_known = True
+
+    def _keep(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
+        return ""
 
 
 def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:

@@ -19,7 +19,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import LockedError, StorageError
 from custody.flow.content import ContentOptions, ContentWriter, with_content
-from custody.journal import Incarnations, JournalOptions, JournalWriter, SyncPolicy, lock_path, unmounted_suspects
+from custody.journal import Incarnations, JournalOptions, JournalWriter, lock_path, unmounted_suspects
 from custody.model import Event, require_valid
 from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
@@ -33,7 +33,7 @@ class SlotWriter(JournalWriter):
     """A journal writer that holds a slot."""
 
     def __init__(self, fs: FileSystem, settings: Settings, name: str, clock: Clock) -> None:
-        options = journal_options(settings)
+        options = JournalOptions.of(settings)
         database = settings.repository.database
         super().__init__(
             fs,
@@ -62,7 +62,9 @@ class SlotWriter(JournalWriter):
         """
         with self._making:
             if self._content is None:
-                self._content = self._make_content(store=self._settings.store, options=content_options(self._settings))
+                self._content = self._make_content(
+                    store=self._settings.store, options=ContentOptions.of(self._settings)
+                )
             return self._content
 
     def append_with_content(self, events: Sequence[Event], content: bytes | Iterable[bytes]) -> range:
@@ -136,33 +138,13 @@ def taken_slots(fs: FileSystem, settings: Settings) -> list[str]:
     return [name for name in settings.repository.slots if fs.is_locked(lock_path(settings.containers, name))]
 
 
-def journal_options(settings: Settings) -> JournalOptions:
-    """Return the options of journals that the settings ask for."""
-    journal = settings.journal
-    return JournalOptions(
-        journals=journal.journals,
-        sync=SyncPolicy(journal.sync),
-        sync_interval_ms=journal.sync_interval_ms,
-        seal_ms=int(journal.seal_seconds * 1000),
-        seal_bytes=journal.seal_bytes,
-        waiting_bytes_max=journal.waiting_bytes_max,
-        backpressure_seconds=journal.backpressure_seconds,
-    )
-
-
-def content_options(settings: Settings) -> ContentOptions:
-    """Return the options of contents that the settings ask for; a policy that may lose events may lose contents."""
-    is_synced = SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER
-    return ContentOptions(settings.content.containers, settings.content.claim_bytes, is_synced)
-
-
 def _take_any(fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[str]) -> SlotWriter | None:
     """Take the first free slot; None when others were faster with all of them."""
     lost = 0
     while True:
         # Checked before they are locked: a lock waits up to a second for processes that only check.
-        taken = set(taken_slots(fs, settings))
-        free = [name for name in slots if name not in taken]
+        occupied = set(taken_slots(fs, settings))
+        free = [name for name in slots if name not in occupied]
         if not free:
             return None
         try:

@@ -35,6 +35,7 @@ RECORD_BYTES = 32 << 20  # larger appends become several records, so that a read
 JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
 """The columns of a batch: all but the event ids, which the head of the record gives."""
 
+# Far below the 2 GiB that the texts of one column can have, whatever decoding adds to the bytes of a record.
 _PART_BYTES = 256 << 20
 _IDS = struct.Struct("<QI")
 _ENCODER = msgspec.msgpack.Encoder()

@@ -26,6 +26,7 @@ from custody.store import ObjectStore
 # Part of the format, like the fields of `Claim`: add, never change.
 PREAMBLE = b"CUSTINC\x01"
 KIND_CLAIM = 1
+# Each lost race means that another process has claimed the name; the bound only ends a hopeless try.
 _ATTEMPTS = 100
 
 
@@ -119,7 +120,7 @@ class Incarnations:
         """Return where a claim lies, for messages."""
         return self._store.locate(key)
 
-    def known(self) -> list[Claim]:
+    def readable_claims(self) -> list[Claim]:
         """Return the claims for telling one's own journals from those of others: none unless all can be read.
 
         Raises:
@@ -130,7 +131,7 @@ class Incarnations:
         except (CorruptionError, FormatVersionError, NotFoundError):
             return []  # verify names it
 
-    def check(self, known: ContainerEvidence) -> Claim | None:
+    def check(self, evidence: ContainerEvidence) -> Claim | None:
         """Return the claim that holds the name, None when nobody has claimed it.
 
         Raises:
@@ -139,17 +140,17 @@ class Incarnations:
         claims = self.claims()
         if not claims:
             return None
-        if not known.is_of(claims[-1]):
+        if not evidence.is_of(claims[-1]):
             raise self._refusal(claims[-1])
         return claims[-1]
 
     def claim(
-        self, members: WriterContainers, known: ContainerEvidence, clock: Clock, found: Claim | None = None
+        self, members: WriterContainers, evidence: ContainerEvidence, clock: Clock, claim: Claim | None = None
     ) -> Claim:
         """Claim the name for some containers unless it is theirs already; return the claim.
 
         The caller holds the writer's lock. The containers know the incarnation before the store does, so that a crash
-        in between leaves nothing that is in the way. `found` is what `check` has just returned.
+        in between leaves nothing in the way. `claim` is what `check` has just returned.
 
         Durability: on return the claim survives power loss.
 
@@ -159,11 +160,11 @@ class Incarnations:
         for _ in range(_ATTEMPTS):
             # Only a name that nobody claimed is claimed here, hence number 1; who loses the race is told by the next
             # `check`.
-            found = found or self.check(known) or self._put(members, 1, 0, clock)
-            if found is not None:
-                if members.incarnation != found.incarnation:
-                    members.become(found.incarnation)  # an older custody had written the state without it
-                return found
+            claim = claim or self.check(evidence) or self._put(members, 1, 0, clock)
+            if claim is not None:
+                if members.incarnation != claim.incarnation:
+                    members.become(claim.incarnation)  # an older custody had written the state without it
+                return claim
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
     def claim_anew(self, members: WriterContainers, first_event_id: int, clock: Clock) -> Claim:
@@ -177,19 +178,19 @@ class Incarnations:
         for _ in range(_ATTEMPTS):
             # Read anew in each round: another process may have claimed the number in between.
             number = max((claim.number for claim in self.claims()), default=0) + 1
-            found = self._put(members, number, first_event_id, clock)
-            if found is not None:
-                return found
+            new_claim = self._put(members, number, first_event_id, clock)
+            if new_claim is not None:
+                return new_claim
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
     def still_holds(self, incarnation: str) -> bool:
         """Whether a name that was claimed is still its own."""
         # Unreadable claims stop no live writer: `verify` reports them, and the next start refuses.
-        claims = self.known()
+        claims = self.readable_claims()
         return not claims or claims[-1].incarnation == incarnation
 
     def _put(self, members: WriterContainers, number: int, first_event_id: int, clock: Clock) -> Claim | None:
-        made = Claim(
+        claim = Claim(
             writer=self._writer,
             database=self._database,
             number=number,
@@ -200,16 +201,16 @@ class Incarnations:
             claimed_ms=clock.now_ms(),
         )
         key = f"{self._prefix}{epoch_file(number)}"
-        data = encode_claim(made)
+        data = encode_claim(claim)
         # The response of a put can be lost or wrong: the object that can be read afterwards decides.
         self._store.put_if_absent(key, data)
         try:
-            found = self._store.get(key)
+            stored = self._store.get(key)
         except NotFoundError:
             return None
         # Durable before an event relies on it, also when the put that won was another process's.
         self._store.settle(key)
-        return made if found == data else None
+        return claim if stored == data else None
 
     def _claim(self, key: str) -> Claim:
         if key not in self._read:

@@ -27,6 +27,7 @@ from weakref import ReferenceType, ref
 import pyarrow as pa
 
 from custody.clock import Clock
+from custody.config import Settings
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.container_health import RETRY_SECONDS, ContainerHealth
@@ -58,6 +59,20 @@ class JournalOptions:
     backpressure_seconds: float = 30.0
     retry_seconds: float = RETRY_SECONDS
     """The first pause before a container that is full or read-only is tried again."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> JournalOptions:
+        """Return the options that the settings ask for."""
+        journal = settings.journal
+        return cls(
+            journals=journal.journals,
+            sync=SyncPolicy(journal.sync),
+            sync_interval_ms=journal.sync_interval_ms,
+            seal_ms=int(journal.seal_seconds * 1000),
+            seal_bytes=journal.seal_bytes,
+            waiting_bytes_max=journal.waiting_bytes_max,
+            backpressure_seconds=journal.backpressure_seconds,
+        )
 
 
 class JournalWriter:
@@ -487,7 +502,7 @@ def least_free_id(
     Raises:
         StorageError: a container went away meanwhile: ids that its journals hold would be given out again.
     """
-    uncertain = any(done.may_have_lost for done in recovered)
+    uncertain = any(journal.may_have_lost for journal in recovered)
     least = 0
     for group in _groups_of_all(fs, containers, writer):
         uncertain = uncertain or not group.is_sealed  # its disk was away when the others were sealed

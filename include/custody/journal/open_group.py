@@ -183,6 +183,8 @@ class GroupCommitFile:
         # From here on `close` finds the descriptor, also when the header cannot be written.
         self._file = file
         write_header(file, self._header)
+        # In this order: a journal that has its name has a whole header, and no acknowledged record lies in a file whose
+        # name a power loss can take away.
         file.sync()
         self._fs.rename(partial, self.path)
         self._fs.sync_directory(self.path.parent)

@@ -109,8 +109,8 @@ def seal_abandoned(
     """
     containers = tuple(containers)
     _remove_unnamed(fs, containers, writer)
-    found = groups(fs, containers, writer)
-    return [_seal_one(fs, path, keep_cut, on_uncertain) for group in found for path in group.open]
+    abandoned = groups(fs, containers, writer)
+    return [_seal_one(fs, path, keep_cut, on_uncertain) for group in abandoned for path in group.open]
 
 
 def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Callable[[], None]) -> SealedJournal:
@@ -137,6 +137,7 @@ def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Calla
     return SealedJournal(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
 
 
+# An end record is a few hundred bytes; the rest leaves room for bytes behind it that a crash or a person added.
 _END_BYTES_MAX = 4096
 
 

@@ -282,8 +282,8 @@ def drop_container(fs: FileSystem, roots: Sequence[Path], writer: str, identity:
         if fs.exists(path):
             state = decode_state(fs.read(path), path)
             place = state.containers.get(identity, place)
-            kept = {key: value for key, value in state.containers.items() if key != identity}
+            remaining = {key: value for key, value in state.containers.items() if key != identity}
             # The lost journals may hold any id that was reserved.
             floor = max(state.floor, state.reserved) if place is not None else state.floor
-            fs.write_durably(path, encode_state(msgspec.structs.replace(state, containers=kept, floor=floor)))
+            fs.write_durably(path, encode_state(msgspec.structs.replace(state, containers=remaining, floor=floor)))
     return place

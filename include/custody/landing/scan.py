@@ -71,7 +71,7 @@ def folders_of(template: Path, interval: Interval) -> list[Path]:
         folders[Path(moment.strftime(str(template)))] = None
         if len(folders) > _FOLDERS_MAX:
             raise InvalidInputError(
-                f"interval {interval}: expected at most {_FOLDERS_MAX} landing folders. Name a shorter interval."
+                f"interval {interval}: expected at most {_FOLDERS_MAX} landing folders. Choose a shorter interval."
             )
     return list(folders)
 

@@ -44,6 +44,7 @@ _LOGGER = logging.getLogger("custody.lease")
 # Part of the format, like the fields of `Holder`: add, never change.
 PREAMBLE = b"CUSTLSE\x01"
 KIND_HOLDER = 1
+# Small beside any step, so that a waiting attempt starts soon; a look lists one small folder.
 _POLL_SECONDS = 0.25
 _EPOCHS_KEPT = 2
 """The holder's epoch and the one before it, which says from whom it took over."""
@@ -232,8 +233,8 @@ class Lease:
         # looks.
         if self.is_current():
             # By put-if-absent: the first word on how an epoch ended stays.
-            done = not failed and (self.clean or recovered)
-            suffix = RELEASED_SUFFIX if done else FAILED_SUFFIX
+            is_complete = not failed and (self.clean or recovered)
+            suffix = RELEASED_SUFFIX if is_complete else FAILED_SUFFIX
             self._fs.publish_if_absent(self.folder / f"{epoch_file(self.epoch)}{suffix}", b"")
 
     def beat(self, now_ms: int) -> None:
@@ -318,10 +319,11 @@ def take(
             lease = _try_next(fs, folder, writer, attempt, clock, current, floor)
             if lease is not None:
                 return lease
+            # A lost race needs no pause: the winner's epoch is there, and the next look waits for it.
         elif time.monotonic() >= deadline:
             holder = read_holder(fs, current.path)
             raise LockedError(
-                f"{current.path}: expected a lease that is free, got one that {holder or 'an unknown attempt'} holds. "
+                f"{current.path}: expected a free lease, got one that {holder or 'an unknown attempt'} holds. "
                 "Wait until it ends; if it hangs, take its work over: custody run STEP --take-over"
             )
         else:

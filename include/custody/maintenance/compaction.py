@@ -164,8 +164,8 @@ def replace_logs(
         new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
         # Logs of several incarnations become one that names none: a sweep then compares the events themselves.
-        known = incarnations.pop() if len(incarnations) == 1 else b""
-        file = add_file(workspace, new_files, metadata, survey.sources, known)
+        incarnation = incarnations.pop() if len(incarnations) == 1 else b""
+        file = add_file(workspace, new_files, metadata, survey.sources, incarnation)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, new_files, metadata))]
     actions += [*_remnant(workspace, state, files, survey), *more]
@@ -250,14 +250,14 @@ def _settling(workspace: Workspace) -> tuple[list[Action], int]:
     if state.seal is not None:
         return [], 0
     stones = [stone for _, stone in sorted(state.tombstones.items())]
-    done = [stone for stone in stones if not is_remnant(stone) and _is_done(workspace, state, on_disk, stone)]
+    obsolete = [stone for stone in stones if not is_remnant(stone) and _is_done(workspace, state, on_disk, stone)]
     remnants = [stone for stone in stones if is_remnant(stone)]
-    actions = [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in done]
+    actions = [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in obsolete]
     # Remnants stay for good: without joining, each compaction would add one.
     if len(remnants) > 1:
         actions += [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in remnants]
         actions.append(Action(add_tombstone=merged_remnant(remnants, workspace.clock.now_ms())))
-    return actions, len(done)
+    return actions, len(obsolete)
 
 
 def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int], stone: AddTombstone) -> bool:

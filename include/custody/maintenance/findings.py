@@ -169,7 +169,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def repair(self) -> str:
-        """What mends it."""
+        """The action that mends it."""
         return self._kind.repair
 
     def document(self) -> dict[str, Any]:

@@ -59,10 +59,10 @@ class Compact(Step):
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write the logs anew; raises as `compaction.run` does."""
-        done = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
-        note = done.note or f"{done.logs_before} logs became {done.logs_after}, revision {done.revision}"
+        report = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
+        note = report.note or f"{report.logs_before} logs became {report.logs_after}, revision {report.revision}"
         return UnitReport(
-            unit=str(unit), events=done.erased, bytes_in=done.bytes_before, bytes=done.bytes_after, note=note
+            unit=str(unit), events=report.erased, bytes_in=report.bytes_before, bytes=report.bytes_after, note=note
         )
 
 
@@ -101,42 +101,42 @@ class ScrubStep(Step):
     lease = None
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
-        """Return the pieces that are due, of all writers."""
+        """Return the check units that are due, of all writers."""
         _, slice = next_slice(settings, fs or PosixFileSystem(), SystemClock())
         # Each unit carries the position alone: with all units of the slice in each, the list would grow by the square.
         position = ScrubSlice(slice.round, slice.after, (), slice.is_last)
         return [MaintenanceUnit(piece.writer, piece=piece, slice=position) for piece in slice.pieces]
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Yield one writer's pieces that are due."""
+        """Yield the check units of one writer that are due."""
         units = self.units(workspace.settings, workspace.fs)
         yield from (unit for unit in units if unit.writer == workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Look at one piece; what is wrong with it is no failure of the step."""
+        """Verify one check unit; findings are no failure of the step."""
         piece = _piece(unit)
-        found = scrub_unit(workspace.settings, workspace.fs, workspace.clock, piece)
-        wrong = damages(found)
+        findings = scrub_unit(workspace.settings, workspace.fs, workspace.clock, piece)
+        wrong = damages(findings)
         note = None if not wrong else f"{len(wrong)} damaged: {wrong[0].message}"
-        return MaintenanceReport(unit=str(unit), bytes_in=piece.bytes, note=note, findings=tuple(found))
+        return MaintenanceReport(unit=str(unit), bytes_in=piece.bytes, note=note, findings=tuple(findings))
 
     def finish(
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
     ) -> list[UnitReport]:
         """Save the scrub's position and the findings, up to the first unit that could not be checked."""
-        done: list[CheckUnit] = []
+        pieces: list[CheckUnit] = []
         findings: list[Finding] = []
         slice: ScrubSlice | None = None
         for unit, report in zip(units, reports, strict=True):
             # The position is one key: units behind one that failed are checked again by the next run.
             if report.error is not None:
                 break
-            done.append(_piece(unit))
+            pieces.append(_piece(unit))
             findings += report.findings if isinstance(report, MaintenanceReport) else ()
             slice = slice or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
         if slice is not None:
-            is_end = slice.is_last and len(done) == len(units)
-            save_progress(settings, fs or PosixFileSystem(), SystemClock(), slice, done, findings, is_end=is_end)
+            is_end = slice.is_last and len(pieces) == len(units)
+            save_progress(settings, fs or PosixFileSystem(), SystemClock(), slice, pieces, findings, is_end=is_end)
         # The findings are kept in the scrub's file; a report stays a line.
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 
@@ -151,5 +151,5 @@ def _names(unit: Unit) -> tuple[str, ...]:
 
 def _piece(unit: Unit) -> CheckUnit:
     if not isinstance(unit, MaintenanceUnit) or unit.piece is None:
-        raise ValueError(f"unit {unit} names no piece")
+        raise ValueError(f"unit {unit} names no check unit")
     return unit.piece

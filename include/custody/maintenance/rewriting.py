@@ -211,10 +211,11 @@ def remove_folder(workspace: Workspace, folder: Path) -> None:
     if not fs.exists(folder):
         return
     # The name goes first: a folder with a shard's name is always whole, and a crash leaves one that says it is going.
-    gone = folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
-    fs.rename(folder, gone)
+    renamed = folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
+    fs.rename(folder, renamed)
+    # Durable before the first removal: else a power loss could bring the old name back, on a folder without some files.
     fs.sync_directory(folder.parent)
-    fs.remove_tree(gone)
+    fs.remove_tree(renamed)
     fs.sync_directory(folder.parent)
 
 
@@ -285,8 +286,8 @@ class RewriteSurvey:
         # One batch for `source_bounds`: a table of several chunks would give several.
         [batch] = rows.combine_chunks().to_batches()
         for node, first, last in source_bounds(batch):
-            known = self.bounds.get(node, (first, last))
-            self.bounds[node] = (min(known[0], first), max(known[1], last))
+            bounds = self.bounds.get(node, (first, last))
+            self.bounds[node] = (min(bounds[0], first), max(bounds[1], last))
 
     @property
     def sources(self) -> list[StagedSource]:

@@ -45,13 +45,13 @@ class ScrubRound(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     """Findings beyond FINDINGS_MAX."""
 
-    def with_found(self, done: Sequence[CheckUnit], found: Sequence[Finding]) -> ScrubRound:
+    def with_found(self, units: Sequence[CheckUnit], new_findings: Sequence[Finding]) -> ScrubRound:
         """Return the round with some more units, and their findings."""
-        findings = (*self.findings, *found)
+        findings = (*self.findings, *new_findings)
         return msgspec.structs.replace(
             self,
-            pieces=self.pieces + len(done),
-            bytes=self.bytes + sum(piece.bytes for piece in done),
+            pieces=self.pieces + len(units),
+            bytes=self.bytes + sum(piece.bytes for piece in units),
             findings=findings[:FINDINGS_MAX],
             left_out=self.left_out + max(0, len(findings) - FINDINGS_MAX),
         )
@@ -102,7 +102,7 @@ def decode_scrub(data: bytes, where: object) -> ScrubState:
     records = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
     if len(records) != 1 or not isinstance(records[0], Frame) or records[0].is_part:
         raise CorruptionError(
-            f"{where} @0: expected how far the scrub is, with its checksum, got other bytes. "
+            f"{where} @0: expected the scrub's progress with its checksum, got other bytes. "
             "Remove the file: the scrub then begins a new round."
         )
     return msgspec.json.decode(records[0].payload, type=ScrubState)
@@ -128,21 +128,21 @@ def next_slice(
         scrub = read_scrub(settings, fs)
     except CorruptionError:
         scrub = ScrubState()
-    workspaces = _workspaces(settings, fs, clock)
+    workspaces = Workspace.all(settings, fs, clock)
     units = [*shared_check_units(settings, fs), *(unit for item in workspaces for unit in writer_check_units(item))]
     # In the order of the keys, over all writers: the position is the key of the last unit that was checked.
     units.sort(key=lambda unit: unit.key)
-    left = [unit for unit in units if unit.key > scrub.after]
+    unchecked = [unit for unit in units if unit.key > scrub.after]
     quota = _quota(settings, clock, scrub, sum(unit.bytes for unit in units)) if bytes_max is None else bytes_max
     chosen: list[CheckUnit] = []
     chosen_bytes = 0
-    for unit in left:
+    for unit in unchecked:
         # At least one unit, however large it is: else a log larger than the quota would never be checked.
         if chosen and chosen_bytes >= quota and not whole:
             break
         chosen.append(unit)
         chosen_bytes += unit.bytes
-    return scrub, ScrubSlice(scrub.current.number, scrub.after, tuple(chosen), len(chosen) == len(left))
+    return scrub, ScrubSlice(scrub.current.number, scrub.after, tuple(chosen), len(chosen) == len(unchecked))
 
 
 def scrub_unit(settings: Settings, fs: FileSystem, clock: Clock, piece: CheckUnit) -> list[Finding]:
@@ -159,7 +159,7 @@ def save_progress(
     fs: FileSystem,
     clock: Clock,
     slice: ScrubSlice,
-    done: Sequence[CheckUnit],
+    pieces: Sequence[CheckUnit],
     findings: Sequence[Finding],
     *,
     is_end: bool,
@@ -181,15 +181,15 @@ def save_progress(
         return scrub
     now = clock.now_ms()
     current = scrub.current if scrub.current.started_ms else msgspec.structs.replace(scrub.current, started_ms=now)
-    current = current.with_found(done, findings)
+    current = current.with_found(pieces, findings)
     if is_end:
         # Orphans belong to no unit: they are looked for once a round, at its end.
-        ended = current.with_found((), list(orphans(_workspaces(settings, fs, clock), settings, fs)))
+        ended = current.with_found((), list(orphans(Workspace.all(settings, fs, clock), settings, fs)))
         ended = msgspec.structs.replace(ended, finished_ms=now)
         saved = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
     else:
         # New units that sort before it are checked in the next round.
-        after = max((piece.key for piece in done), default=scrub.after)
+        after = max((piece.key for piece in pieces), default=scrub.after)
         saved = ScrubState(current=current, after=after, last_run_ms=now, former=scrub.former)
     fs.make_directory(settings.maintenance_folder)
     fs.write_durably(settings.maintenance_folder / SCRUB_FILE, encode_scrub(saved))
@@ -244,7 +244,3 @@ def _quota(settings: Settings, clock: Clock, scrub: ScrubState, total: int) -> i
     due = -int(-total * since // (settings.maintenance.scrub_days * _DAY_MS))
     # Bounded, so that a run after a long pause does not take the disk for hours.
     return min(due, settings.maintenance.scrub_bytes_per_run)
-
-
-def _workspaces(settings: Settings, fs: FileSystem, clock: Clock) -> list[Workspace]:
-    return [Workspace(settings, item.writer, fs, clock) for item in Workspace.all(settings, fs)]

@@ -1,6 +1,20 @@
 """Room `model`: frozen values without I/O."""
 
-from custody.model.columns import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION, to_batch, to_events
+from custody.model.columns import (
+    EVENT_SCHEMA,
+    READER_VERSION,
+    SCHEMA_VERSION,
+    check_columns,
+    is_newer,
+    lacking,
+    newer_notice,
+    require_keeping,
+    schema_of,
+    to_batch,
+    to_events,
+    to_present,
+    unknown_columns,
+)
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
 from custody.model.event_tables import require_valid_columns
 from custody.model.validation import (
@@ -13,16 +27,6 @@ from custody.model.validation import (
     require_valid,
     text_problem,
     text_problems,
-)
-from custody.model.versions import (
-    check_columns,
-    is_newer,
-    lacking,
-    newer_notice,
-    require_keeping,
-    schema_of,
-    to_present,
-    unknown_columns,
 )
 
 __all__ = [

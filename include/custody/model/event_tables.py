@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
-from custody.model.columns import EVENT_SCHEMA
+from custody.model.columns import EVENT_SCHEMA, to_present
 from custody.model.event import Event
 from custody.model.validation import INT64_MAX, TEXTS_NEEDED, TIME_MS_MAX
-from custody.model.versions import to_present
 
 _NEEDED = [field.name for field in msgspec.structs.fields(Event) if field.required]
 _SCHEMA = EVENT_SCHEMA.remove(0)

@@ -17,9 +17,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from custody.capture import Accepted, Context, InputPlace, Rejected
-from custody.capture.ngsi_attributes import Shape
-from custody.capture.ngsi_events import ArrivedNotification, arrived_events, split_envelope
-from custody.capture.ngsi_notification import NgsiVersion, Notification, check_shared, open_notification
+from custody.capture.ngsi_notification import (
+    ArrivedNotification,
+    NgsiVersion,
+    Notification,
+    Shape,
+    arrived_events,
+    check_shared,
+    open_notification,
+    split_envelope,
+)
 from custody.capture.raw_json import check_depth
 from custody.capture.validate import NOT_JSON, validate_event
 from custody.config.ngsi import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from custody.capture.ngsi_attributes import Attribute
+from custody.capture.ngsi_notification import Attribute
 from custody.capture.raw_json import JsonKind
 from custody.capture.values import parse_iso
 from custody.errors import InvalidInputError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from custody.capture.ngsi_attributes import Attribute
-from custody.capture.ngsi_notification import Entity, Notification
+from custody.capture.ngsi_notification import Attribute, Entity, Notification
 from custody.capture.values import format_time
 from custody.errors import InvalidInputError
 from custody.model.validation import TIME_MS_MAX

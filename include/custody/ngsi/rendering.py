@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from custody.capture.ngsi_attributes import Attribute
+from custody.capture.ngsi_notification import Attribute
 from custody.capture.raw_json import JsonKind, RawJson, exact_text
 from custody.errors import InvalidInputError
 from custody.ngsi import parquet

@@ -1,21 +1,28 @@
-"""The file of a batch: a manifest of what is appended to which file, and the bytes themselves.
+"""The file of a batch: a manifest of what is appended to which file, the bytes themselves, and the events they give.
 
-A batch is written as one object before any of it is in a file of a destination. Layout: the preamble `CUSTNGB\x01`, a
+A batch is written as one object before any of it is in a file of a destination. Layout: the preamble `CUSTNGB`, a
 record of kind 1 with the manifest as JSON, then a record of kind 2 for the bytes of each append, in their order. The
 page docs/formats/ngsi-batch.md describes this file, and the JSON objects of what is in no file. Add kinds and keys,
 never change one.
+
+One SEND event stands for the rows that some notifications added to one file. Its transit URI is the file's, its parents
+are the FlowFiles that the notifications were received as, so the lineage of either shows the other. A batch always
+gives the same events: whoever finishes it after a crash appends only those that are missing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
+from custody.capture.identity import uuid_of_name
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
+from custody.model import Event, EventType
 
 # The last byte is the version. Part of the format, as the kinds of records are: add, never change.
 PREAMBLE = b"CUSTNGB\x01"
@@ -147,4 +154,82 @@ def decode(data: bytes, place: str) -> FileBatch:
     raise CorruptionError(
         f"{place} @0: expected a batch and its parts with their checksums, got other bytes. "
         "Bring it back from a backup."
+    )
+
+
+WRITER = "ngsi-sink"
+"""The writer name of these events. Nobody else appends under it, so that earlier events of a batch can be found."""
+SOURCE_FORMAT = "ngsi-sink"
+_PARENTS_MAX = 100
+"""Of one event. The lineage of a notification leads to all that share its event, so they are kept few."""
+
+
+class SendJournal(Protocol):
+    """Stores SEND events and reads them back; only the sink appends here."""
+
+    @property
+    def next_event_id(self) -> int:
+        """No event has this id or a greater one."""
+        ...
+
+    def append(self, events: Sequence[Event]) -> range:
+        """Append events and return their ids once they are acknowledged."""
+        ...
+
+    def since(self, event_id: int) -> Iterator[Event]:
+        """Yield the acknowledged events from an id on."""
+        ...
+
+
+def events_of(manifest: BatchManifest, uri: Callable[[str], str]) -> Iterator[Event]:
+    """Yield the SEND events of a batch; an append without bytes has none."""
+    for part in manifest.parts:
+        # In a fixed order, each once: every try has to cut the same pieces, for a piece is part of an event's name.
+        parents = list(dict.fromkeys(manifest.sources[source].flowfile_uuid for source in part.sources))
+        for first in range(0, len(parents) if part.length else 0, _PARENTS_MAX):
+            # A name from the batch, not a random one: it is how a second try recognizes the events of the first.
+            rows = uuid_of_name("ngsi-rows", manifest.id, str(part.place), str(first))
+            yield _event(manifest, part, rows, parents[first : first + _PARENTS_MAX], uri(part.path))
+
+
+def append_missing(manifest: BatchManifest, journal: SendJournal, uri: Callable[[str], str], *, is_new: bool) -> int:
+    """Append those SEND events of a batch that are not stored yet; return how many.
+
+    `is_new` says that nobody can have appended any before, so that nothing has to be looked up.
+
+    Durability: on return all of them are acknowledged.
+    """
+    events = list(events_of(manifest, uri))
+    if events and not is_new:
+        # The batch noted this id before any event of it was appended: earlier ones need not be read.
+        stored = {event.flowfile_uuid for event in journal.since(manifest.told_from)}
+        events = [event for event in events if event.flowfile_uuid not in stored]
+    if events:
+        journal.append(events)
+    return len(events)
+
+
+def _event(manifest: BatchManifest, part: FileAppend, rows: str, parents: Sequence[str], uri: str) -> Event:
+    folder, _, name = part.path.rpartition("/")
+    return Event(
+        event_type=EventType.SEND,
+        # Not the time of this try: whoever finishes the batch has to make equal events.
+        event_time=manifest.time_ms,
+        component_id=WRITER,
+        component_type="NGSIToHDFS",
+        flowfile_uuid=rows,
+        file_size=part.length,
+        transit_uri=uri,
+        parent_uuids=tuple(parents),
+        child_uuids=(rows,),
+        updated_attributes={
+            "filename": name,
+            "path": folder,
+            "ngsi.batch": str(manifest.number),
+            "ngsi.offset": str(part.offset),
+            "ngsi.length": str(part.length),
+            "ngsi.sha256": part.sha256,
+        },
+        platform="ngsi",
+        source_format=SOURCE_FORMAT,
     )

@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from custody.capture import ngsi_events
+from custody.capture import ngsi_notification
 from custody.errors import InvalidInputError
 from custody.model import Event
 from custody.ngsi.naming import Destination
@@ -20,7 +20,7 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Record, Unplaced
 from custody.ngsi.rendering import ColumnsByLocation, FileAdditions, file_additions
 from custody.ngsi_sink.batch_file import QUARANTINED, SKIPPED, BatchManifest, Notified, Quarantined, Skipped, Source
-from custody.ngsi_sink.retry import Failure
+from custody.ngsi_sink.target import Failure
 
 NOT_WRITTEN, NO_FILE, UNREADABLE = "not-written", "no-file", "unreadable"
 Reach = Callable[[Iterable[str]], Mapping[str, Failure]]
@@ -211,8 +211,8 @@ def _quarantined(code: str, message: str, items: Sequence[SourceRecord]) -> Quar
         notifications=tuple(
             Notified(
                 source=item.source,
-                service=item.event.updated_attributes.get(ngsi_events.SERVICE),
-                service_path=item.event.updated_attributes.get(ngsi_events.SERVICE_PATH),
+                service=item.event.updated_attributes.get(ngsi_notification.SERVICE),
+                service_path=item.event.updated_attributes.get(ngsi_notification.SERVICE_PATH),
                 # For people only: to submit the event again, its bytes are read from its content.
                 body=item.body.decode(errors="replace"),
             )

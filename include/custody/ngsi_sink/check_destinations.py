@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from custody.config import Settings
 from custody.errors import CustodyError, StorageError
 from custody.maintenance.findings import Finding
+from custody.ngsi_sink.batch_file import SOURCE_FORMAT, WRITER
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.opening import sink_folder
-from custody.ngsi_sink.send_events import SOURCE_FORMAT, WRITER
 from custody.ngsi_sink.sink_state import committed_lengths
 from custody.read.reader import tables_from
 from custody.vfs import FileSystem

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.capture import ngsi_events
-from custody.capture.ngsi_attributes import Shape
-from custody.capture.ngsi_notification import NgsiVersion, Notification, OpenedNotification, open_notification
+from custody.capture import ngsi_notification
+from custody.capture.ngsi_notification import NgsiVersion, Notification, OpenedNotification, Shape, open_notification
 from custody.capture.validate import NOT_JSON
 from custody.errors import CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
@@ -22,7 +21,7 @@ from custody.model import ContentClaim, Event, EventType, to_events
 from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
-from custody.ngsi_sink.send_events import WRITER
+from custody.ngsi_sink.batch_file import WRITER
 from custody.read.reader import get_many, tables_from
 from custody.read.results import Absence, NewerColumns
 from custody.repository.repository import Repository
@@ -77,7 +76,7 @@ class NotificationReader:
             return
         body = self.body(event)
         try:
-            version = NgsiVersion(event.updated_attributes[ngsi_events.VERSION] or "")
+            version = NgsiVersion(event.updated_attributes[ngsi_notification.VERSION] or "")
             if version not in self._opened:
                 self._opened[version] = open_notification(body, assumed=version)
             notification = _only(event, self._opened[version])
@@ -93,7 +92,7 @@ class NotificationReader:
 
 def is_notified(event: Event) -> bool:
     """Whether an event received an entity."""
-    return event.event_type == EventType.RECEIVE and ngsi_events.ENTITY_INDEX in event.updated_attributes
+    return event.event_type == EventType.RECEIVE and ngsi_notification.ENTITY_INDEX in event.updated_attributes
 
 
 def received_ms(event: Event) -> int:
@@ -106,16 +105,18 @@ def received_ms(event: Event) -> int:
 def _only(event: Event, opened: OpenedNotification) -> Notification:
     """Return the notification of an event as if it had this one entity only."""
     attributes = event.updated_attributes
-    unnamed = (attributes.get(ngsi_events.UNNAMED) or "").split(",")
+    unnamed = (attributes.get(ngsi_notification.UNNAMED) or "").split(",")
     headers = {
-        "fiware-correlator": attributes.get(ngsi_events.CORRELATOR),
-        "fiware-service": None if ngsi_events.SERVICE in unnamed else attributes.get(ngsi_events.SERVICE),
-        "fiware-servicepath": None if ngsi_events.SERVICE_PATH in unnamed else attributes.get(ngsi_events.SERVICE_PATH),
+        "fiware-correlator": attributes.get(ngsi_notification.CORRELATOR),
+        "fiware-service": None if ngsi_notification.SERVICE in unnamed else attributes.get(ngsi_notification.SERVICE),
+        "fiware-servicepath": None
+        if ngsi_notification.SERVICE_PATH in unnamed
+        else attributes.get(ngsi_notification.SERVICE_PATH),
     }
     notification = opened.read(
         {name: value for name, value in headers.items() if value},
-        shape=Shape(attributes[ngsi_events.SHAPE] or ""),
-        only=int(attributes[ngsi_events.ENTITY_INDEX] or ""),
+        shape=Shape(attributes[ngsi_notification.SHAPE] or ""),
+        only=int(attributes[ngsi_notification.ENTITY_INDEX] or ""),
     )
     if notification.broken:
         raise InvalidInputError(notification.broken[0].reason)
@@ -179,5 +180,5 @@ def _bound(workspace: Workspace) -> int:
 def _is_ours(table: pa.Table) -> pa.ChunkedArray:
     """Return which events received a notification whose body is their content."""
     received = pc.equal(table.column("event_type"), EventType.RECEIVE.value)
-    of_ngsi = pc.fill_null(pc.equal(table.column("source_format"), ngsi_events.SOURCE_FORMAT), fill_value=False)
+    of_ngsi = pc.fill_null(pc.equal(table.column("source_format"), ngsi_notification.SOURCE_FORMAT), fill_value=False)
     return pc.and_(pc.and_(received, of_ngsi), pc.is_valid(table.column("content_claim")))

@@ -23,11 +23,11 @@ from custody.model import Event, to_events
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink import resubmission, run
+from custody.ngsi_sink.batch_file import WRITER
 from custody.ngsi_sink.batch_plan import BatchResult
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.notifications import LiveNotifications
 from custody.ngsi_sink.run import CHUNK_EVENTS, SinkReport
-from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.sink_state import NAME, SinkCatalog
 from custody.ngsi_sink.target import AppendableFiles, FilesTarget, Target
@@ -99,7 +99,7 @@ class OpenSink:
 
 
 class SinkJournal:
-    """Stores SEND events under a writer name of their own, as a `custody.ngsi_sink.send_events.SendJournal`."""
+    """Stores SEND events under a writer name of their own, as a `custody.ngsi_sink.batch_file.SendJournal`."""
 
     def __init__(self, writer: SlotWriter, workspace: Workspace) -> None:
         self._writer = writer

@@ -7,7 +7,7 @@ Protocol of a batch:
 3. commit a transaction of the catalog that adds this object, removes the one before, and with it moves the cursors on,
    one for each writer of events. This is the commit point: from here on the batch counts, before it nothing does;
 4. append to each file, after it was cut to its length before the batch; several files at once, each is in a batch once;
-5. append SEND events for each file (`custody.ngsi_sink.send_events`).
+5. append SEND events for each file (`custody.ngsi_sink.batch_file`).
 
 A crash before step 3 leaves an object that nothing lists; a crash after it leaves a committed batch, which the next
 process to open the sink finishes. So files never hold a line that was not committed, and every committed line is in its
@@ -37,13 +37,11 @@ from custody.lease import Lease
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rendering import ColumnsByLocation
-from custody.ngsi_sink.batch_file import BatchManifest, FileAppend, Quarantined, Source
+from custody.ngsi_sink.batch_file import BatchManifest, FileAppend, Quarantined, SendJournal, Source, append_missing
 from custody.ngsi_sink.batch_plan import BatchResult, SourceRecord, new_events, plan_batch
 from custody.ngsi_sink.local import LocalFiles
-from custody.ngsi_sink.retry import Failure, RetryPool
-from custody.ngsi_sink.send_events import SendJournal, append_missing
 from custody.ngsi_sink.sink_state import SinkState
-from custody.ngsi_sink.target import DestinationError, FilesTarget, Target
+from custody.ngsi_sink.target import DestinationError, Failure, FilesTarget, RetryPool, Target
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 

@@ -29,7 +29,7 @@ from custody.ngsi_sink.batch_file import (
     FileBatch,
     Quarantined,
 )
-from custody.ngsi_sink.retry import Failure
+from custody.ngsi_sink.target import Failure
 from custody.quarantine import Quarantine
 from custody.store import LocalStore
 from custody.vfs import FileSystem

@@ -103,7 +103,7 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The format that the file was read as."""
 
     @property
-    def kept(self) -> bool:
+    def is_stored(self) -> bool:
         """Whether the event was stored all the same: a warning, not an error."""
         return self.severity == "warning"
 

@@ -14,7 +14,7 @@ from whoosh import query
 from custody.errors import InvalidInputError
 from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD, is_numeric
 from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, ConditionError, Conditions, short
-from custody.query.tokenizer import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_field
+from custody.query.parser import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_field
 
 
 class _Builder:

@@ -26,6 +26,7 @@ from custody.workspace import Workspace
 
 # Part of names on disk: with another length a repeated adoption would not find the journals that it moved.
 _DIGEST_DIGITS = 8
+# A writer's name has at most 63 characters; the digest and the hyphen before it take their part.
 _NAME_CHARACTERS = 63 - _DIGEST_DIGITS - 1
 
 
@@ -66,7 +67,7 @@ def adopt(workspace: Workspace) -> list[AdoptedJournal]:
 def _new_name(workspace: Workspace, path: Path) -> str:
     """Return a name for all journals of an incarnation; for those of the writer's own, one name a container."""
     incarnation = workspace.incarnation_of(path)
-    own = {claim.incarnation for claim in workspace.incarnations.known()}
+    own = {claim.incarnation for claim in workspace.incarnations.readable_claims()}
     # Part of the name on disk: an adoption that is repeated must find the journals that it has moved.
     origin = f"{incarnation}/{path.parent if incarnation in own or not incarnation else ''}"
     digest = hashlib.sha256(f"{workspace.writer}/{origin}".encode()).hexdigest()[:_DIGEST_DIGITS]

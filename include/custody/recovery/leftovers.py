@@ -242,9 +242,11 @@ class LeftoverScan:
         try:
             self.workspace.manifest(first)
         except (CorruptionError, FormatVersionError, StorageError) as error:
-            known = any(group.first_event_id == first for group in self.groups) or first in live_groups(self._state)
+            has_events = any(group.first_event_id == first for group in self.groups) or first in live_groups(
+                self._state
+            )
             # Neither journals nor live logs hold its events: the unit may be their last copy, so nothing removes it.
-            if not known:
+            if not has_events:
                 yield self._leftover(path, "damaged unit", "keep", f"its journals are gone and it is not live. {error}")
             # A newer version or a disk that cannot be read is no damage: such a unit stays as it is.
             elif isinstance(error, CorruptionError):
@@ -353,10 +355,10 @@ class LeftoverScan:
 
     def _is_uncommitted(self, first_event_id: int) -> bool:
         """Whether an event belongs to a group that has journals and is not live: a group ends where the next begins."""
-        known, waiting = self._known_groups
+        first_ids, waiting = self._known_groups
         # The group of an id is the last one that begins at or before it, live or waiting.
-        place = bisect_right(known, first_event_id) - 1
-        return place >= 0 and known[place] in waiting
+        place = bisect_right(first_ids, first_event_id) - 1
+        return place >= 0 and first_ids[place] in waiting
 
     def _temporary(self, folder: Path) -> list[Path]:
         return list(_temporary_files(self.fs, folder))

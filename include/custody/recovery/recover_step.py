@@ -57,8 +57,8 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def errors(self) -> list[str]:
         """The errors of leftovers that resisted, and the leftovers that are kept for a person."""
-        kept = [f"{item.path}: {item.why}" for item in self.findings if item.action == "keep"]
-        return list(dict.fromkeys([item.error for item in self.findings if item.error is not None] + kept))
+        for_a_person = [f"{item.path}: {item.why}" for item in self.findings if item.action == "keep"]
+        return list(dict.fromkeys([item.error for item in self.findings if item.error is not None] + for_a_person))
 
 
 def recover(workspace: Workspace) -> RecoveryReport:

@@ -7,7 +7,7 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.flow import Component, FlowFile, Session
     from custody.flow.content import Content, StoredContent
-    from custody.ingest.ingest import FileReport, Ingest
+    from custody.ingest.ingest import FilePreview, FileReport, Ingest, IngestPreview
     from custody.ingest.slots import SlotWriter
     from custody.maintenance import CompactionReport, RewritePlan
     from custody.model import Acknowledged
@@ -30,11 +30,13 @@ __all__ = [
     "EventStream",
     "Events",
     "Expiring",
+    "FilePreview",
     "FileReport",
     "FlowFile",
     "ForgetResult",
     "Hold",
     "Ingest",
+    "IngestPreview",
     "Notices",
     "Repository",
     "RepositoryStatus",
@@ -61,8 +63,10 @@ _MODULES = {
         "StoredContent",
     ),
     "custody.ingest.ingest": (
+        "FilePreview",
         "FileReport",
         "Ingest",
+        "IngestPreview",
     ),
     "custody.ingest.slots": ("SlotWriter",),
     "custody.maintenance": (

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from custody.flow import Component, Session
     from custody.flow.content import Content
-    from custody.ingest.ingest import Ingest
+    from custody.ingest.ingest import Ingest, IngestPreview
     from custody.ingest.slots import SlotWriter
     from custody.lineage import Lineage
     from custody.maintenance import CompactionReport, RewritePlan
@@ -145,6 +145,12 @@ class Repository:
 
         with self.writer(wait_seconds=wait_seconds) as writer:
             yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
+
+    def ingest_preview(self) -> IngestPreview:
+        """Return what says of files what an ingest would do with them; no slot is held, and nothing is stored."""
+        from custody.ingest.ingest import IngestPreview
+
+        return IngestPreview(self.workspace(), self.workspaces, self.quarantine)
 
     @contextmanager
     def session(
@@ -533,15 +539,15 @@ class Repository:
         from custody.recovery import recover
 
         attempt = Attempt.new("custody-recover")
-        done = {}
+        reports = {}
         for item in self.workspaces():
             # Recovery removes what no transaction lists, so no step of a rollover may work beside it.
             with rollover_lease(item, attempt, take_over=take_over) as workspace:
                 report = recover(workspace)
                 if adopt:
                     report = msgspec.structs.replace(report, adopted=tuple(adopt_journals(workspace)))
-                done[workspace.writer] = report
-        return done
+                reports[workspace.writer] = report
+        return reports
 
     def compactions(self, writer: str | None = None) -> list[RewritePlan]:
         """Return what `compact` would write anew; the logs that tombstones may affect are read for it."""

@@ -36,9 +36,9 @@ def apply_retention(settings: Settings, fs: FileSystem, clock: Clock) -> Retenti
     writers = [item.writer for item in Workspace.all(settings, fs)]
     choice = choose_expired(settings, fs, clock, [Workspace(settings, writer, fs, clock) for writer in writers])
     mark_expired(choice)
-    done: dict[str, tuple[UnitReport, ...]] = {}
+    reports: dict[str, tuple[UnitReport, ...]] = {}
     for name in _AFTER_THE_MARK:
         step, workspaces = RETENTION_STEPS[name], [Workspace(settings, writer, fs, clock) for writer in writers]
         # A writer's units are listed before the first of them runs, since each run changes what waits.
-        done[name] = tuple(step.run(item, unit) for item in workspaces for unit in list(step.waiting(item)))
-    return RetentionResult(plan=choice.plan, steps=done)
+        reports[name] = tuple(step.run(item, unit) for item in workspaces for unit in list(step.waiting(item)))
+    return RetentionResult(plan=choice.plan, steps=reports)

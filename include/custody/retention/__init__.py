@@ -1,4 +1,4 @@
-"""Room `retention`: events expire by age or for want of room, unless a hold keeps them.
+"""Room `retention`: events expire by age or to make room, unless a hold keeps them.
 
 `planning` chooses what expires (`rules`, `candidates`, `disk_usage`) and marks it in the catalog; `deletion`,
 `unused_contents` and `swh_builds` delete files afterwards. The steps of a pass are in `retention_steps`.
@@ -10,7 +10,7 @@ from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.retention.candidates import HeldLog
-    from custody.retention.disk_usage import DiskUse, measure_disk
+    from custody.retention.disk_usage import DiskUse, measure_disk, waiting_bytes
     from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
     from custody.retention.planning import (
         Expiring,
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         RetentionPlan,
         choose_expired,
         mark_expired,
-        waiting_bytes,
     )
     from custody.retention.retention_steps import RETENTION_STEPS
     from custody.retention.rules import Hiding
@@ -51,6 +50,7 @@ _MODULES = {
     "custody.retention.disk_usage": (
         "DiskUse",
         "measure_disk",
+        "waiting_bytes",
     ),
     "custody.retention.holds": (
         "Hold",
@@ -64,7 +64,6 @@ _MODULES = {
         "RetentionPlan",
         "choose_expired",
         "mark_expired",
-        "waiting_bytes",
     ),
     "custody.retention.retention_steps": ("RETENTION_STEPS",),
     "custody.retention.rules": ("Hiding",),

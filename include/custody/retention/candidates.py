@@ -102,13 +102,13 @@ class ExpiryCandidates:
             bytes=self.room(file, self.leaving([file.path], [file.path])),
         )
 
-    def leaving(self, paths: Sequence[str], gone: Container[str]) -> list[AddShard]:
-        """Return the shards of some logs that have no live log left when the logs in `gone` go."""
+    def leaving(self, paths: Sequence[str], expiring: Container[str]) -> list[AddShard]:
+        """Return the shards of some logs that have no live log left when the logs in `expiring` go."""
         shards = {shard.name: shard for path in paths for shard in self._shards_by_log.get(path, ())}
         return [
             shard
             for _, shard in sorted(shards.items())
-            if all(path in gone or path not in self.state.files for path in shard.log_paths)
+            if all(path in expiring or path not in self.state.files for path in shard.log_paths)
         ]
 
     @cached_property

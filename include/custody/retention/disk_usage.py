@@ -8,9 +8,12 @@ from pathlib import Path
 
 import msgspec
 
+from custody.catalog.garbage import OLDER_THAN_MS
 from custody.config import Settings
 from custody.errors import StorageError
+from custody.format.names import ContainerPaths
 from custody.vfs import FileSystem
+from custody.workspace import Workspace
 
 BLOCK_BYTES = 4096
 """Disks allocate blocks: a file of one byte takes a block, and so does a folder."""
@@ -54,6 +57,23 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
         for path, size in _walk(fs, root):
             kinds[_kind(path.relative_to(root).parts, is_store=root == settings.store)] += size
     return DiskUse.of(kinds)
+
+
+def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
+    """Return the bytes of a writer's files that are live no longer and will be deleted: marked, trash, or garbage."""
+    state, objects = workspace.catalog.load(), workspace.catalog.objects
+    live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
+    marked = {path for mark in state.marks.values() for path in mark.paths}
+    size = sum(allocated_bytes(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
+    for info in objects.store.list(f"{objects.home}data/"):
+        path = info.key.removeprefix(objects.home)
+        if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
+            size += allocated_bytes(info.size_bytes)
+    for mark in state.marks.values():
+        for shard in mark.shards:
+            index = ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index
+            size += allocated_folder_bytes(workspace.fs, index / shard.name)
+    return size
 
 
 def allocated_folder_bytes(fs: FileSystem, folder: Path) -> int:

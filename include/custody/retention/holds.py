@@ -72,8 +72,8 @@ def release_hold(workspaces: Sequence[Workspace], name: str, reason: str, who: s
     for workspace in workspaces:
         state = workspace.catalog.load()
         if name in state.holds and state.seal is None:
-            gone = RemoveHold(name=name, reason=reason, who=who, created_ms=workspace.clock.now_ms())
-            workspace.catalog.commit([Action(remove_hold=gone)])
+            release = RemoveHold(name=name, reason=reason, who=who, created_ms=workspace.clock.now_ms())
+            workspace.catalog.commit([Action(remove_hold=release)])
             released.append(workspace.writer)
     if not released:
         raise NotFoundError(f"no hold is called {name!r}.")

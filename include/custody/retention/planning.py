@@ -31,13 +31,11 @@ from custody.catalog import (
     RemoveTombstone,
     RespectHolds,
 )
-from custody.catalog.garbage import OLDER_THAN_MS
 from custody.clock import Clock
 from custody.config import Settings
-from custody.format.names import ContainerPaths
 from custody.maintenance import hold_conditions
 from custody.retention.candidates import ExpiryCandidates, HeldLog, log_files
-from custody.retention.disk_usage import DiskUse, allocated_bytes, allocated_folder_bytes, measure_disk
+from custody.retention.disk_usage import DiskUse, allocated_folder_bytes, measure_disk, waiting_bytes
 from custody.retention.rules import AgePolicy, Hiding
 from custody.retention.swh_builds import former_builds
 from custody.retention.unused_contents import ContentUse
@@ -134,23 +132,6 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
     return ExpiryChoice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
 
 
-def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
-    """Return the bytes of a writer's files that are live no longer and will be deleted: marked, trash, or garbage."""
-    state, objects = workspace.catalog.load(), workspace.catalog.objects
-    live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
-    marked = {path for mark_expired in state.marks.values() for path in mark_expired.paths}
-    size = sum(allocated_bytes(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
-    for info in objects.store.list(f"{objects.home}data/"):
-        path = info.key.removeprefix(objects.home)
-        if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
-            size += allocated_bytes(info.size_bytes)
-    for mark_expired in state.marks.values():
-        for shard in mark_expired.shards:
-            index = ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index
-            size += allocated_folder_bytes(workspace.fs, index / shard.name)
-    return size
-
-
 class _Chooser:
     """Chooses logs of several writers; the room of a shard, or of contents, counts with its last log."""
 
@@ -193,10 +174,10 @@ class _Chooser:
         if writer.holders(file):
             self.held.setdefault((name, file.path), writer.held_log(file))
             return
-        gone = self.gone[name]
+        expiring = self.gone[name]
         # Before its room is counted: a shard's room counts with the last of its logs, this one included.
-        gone[file.path] = file
-        size = writer.room(file, writer.leaving([file.path], gone)) + self._contents.released(name, file.path)
+        expiring[file.path] = file
+        size = writer.room(file, writer.leaving([file.path], expiring)) + self._contents.released(name, file.path)
         self.freed += size
         self.expiring.append(
             Expiring(
@@ -225,10 +206,10 @@ def _problem(limit: int | None, after: int, use: DiskUse, held: Sequence[HeldLog
     if limit is None or after <= limit:
         return None
     holds = sorted({name for log in held for name in log.holds})
-    kept = f"{sum(log.bytes for log in held)} bytes are held by {', '.join(holds)}; " if holds else ""
+    held_bytes = f"{sum(log.bytes for log in held)} bytes are held by {', '.join(holds)}; " if holds else ""
     rest = ", ".join(f"{kind} {size}" for kind, size in use.kinds.items() if kind not in ("logs", "trash") and size)
     return (
-        f"retention.bytes_max: expected at most {limit} bytes after everything that may go, got {after}. {kept}"
+        f"retention.bytes_max: expected at most {limit} bytes after everything that may go, got {after}. {held_bytes}"
         f"on disk are besides event logs: {rest}. Raise the limit, release a hold, or run the rollover."
     )
 
@@ -252,21 +233,23 @@ def mark_expired(choice: ExpiryChoice) -> dict[str, int]:
     return revisions
 
 
-def _actions(writer: ExpiryCandidates, gone: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
-    if gone:
-        shards = writer.leaving(list(gone), gone)
-        yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone))
+def _actions(writer: ExpiryCandidates, expiring: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
+    if expiring:
+        shards = writer.leaving(list(expiring), expiring)
+        yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(expiring))
         yield from (Action(remove_shard=RemoveShard(name=shard.name, reason=EXPIRED)) for shard in shards)
         # The mark remembers only groups that no live log names any more; the others stay live by their logs.
-        left = {group for path, file in writer.state.files.items() if path not in gone for group in file.groups}
+        remaining = {
+            group for path, file in writer.state.files.items() if path not in expiring for group in file.groups
+        }
         yield Action(
             add_mark=AddMark(
                 id=uuid.uuid4().bytes,
-                paths=sorted(path for file in gone.values() for path in log_files(file)),
+                paths=sorted(path for file in expiring.values() for path in log_files(file)),
                 shards=[MarkedShard(name=shard.name, container=shard.container) for shard in shards],
-                groups=sorted({group for file in gone.values() for group in file.groups} - left),
-                events=sum(file.rows for file in gone.values()),
-                size_bytes=sum(writer.room(file, ()) for file in gone.values()),
+                groups=sorted({group for file in expiring.values() for group in file.groups} - remaining),
+                events=sum(file.rows for file in expiring.values()),
+                size_bytes=sum(writer.room(file, ()) for file in expiring.values()),
                 created_ms=now_ms,
             )
         )

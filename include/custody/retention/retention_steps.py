@@ -33,8 +33,8 @@ from custody.retention.deletion import (
     keep_from,
     settle_marks,
 )
-from custody.retention.disk_usage import measure_disk
-from custody.retention.planning import ExpiryChoice, RetentionPlan, choose_expired, mark_expired, waiting_bytes
+from custody.retention.disk_usage import measure_disk, waiting_bytes
+from custody.retention.planning import ExpiryChoice, RetentionPlan, choose_expired, mark_expired
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.unused_contents import drop_unused
 from custody.vfs import FileSystem
@@ -70,7 +70,7 @@ class _WholeRepository(RetentionStep):
     def choose(self, workspace: Workspace) -> ExpiryChoice:
         """Look at everything."""
         settings, fs = workspace.settings, workspace.fs
-        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        writers = Workspace.all(settings, fs, workspace.clock)
         return choose_expired(settings, fs, workspace.clock, writers)
 
 
@@ -97,15 +97,19 @@ class Mark(_WholeRepository):
         return _planned(unit, choice.plan)
 
 
-class Expire(RetentionStep):
-    """Deletes the event logs of marks that are due."""
-
-    name = "retention_expire"
+class _DueMarks(RetentionStep):
+    """A step that deletes files of marks that are due."""
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers with marks that are due."""
         if due_marks(workspace):
             yield Unit(workspace.writer)
+
+
+class Expire(_DueMarks):
+    """Deletes the event logs of marks that are due."""
+
+    name = "retention_expire"
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Raise the floor, then delete."""
@@ -113,15 +117,10 @@ class Expire(RetentionStep):
         return UnitReport(unit=unit, bytes=size, note=f"{count} files deleted")
 
 
-class DropShards(RetentionStep):
+class DropShards(_DueMarks):
     """Deletes the index shards of marks that are due."""
 
     name = "retention_drop_shards"
-
-    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Writers with marks that are due."""
-        if due_marks(workspace):
-            yield Unit(workspace.writer)
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Delete them as wholes."""
@@ -171,7 +170,7 @@ class CollectGarbage(RetentionStep):
         """
         count, size = self._collect(workspace, dry_run=False)
         settings, fs = workspace.settings, workspace.fs
-        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        writers = Workspace.all(settings, fs, workspace.clock)
         try:
             contents, freed = drop_unused(writers, settings, fs, workspace.clock)
             problem = ""
@@ -196,8 +195,8 @@ class CollectGarbage(RetentionStep):
 
     def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
         kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS
-        found = collect_garbage(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
-        return len(found.moved) + len(found.deleted) + len(found.restored), found.deleted_bytes
+        garbage = collect_garbage(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
+        return len(garbage.moved) + len(garbage.deleted) + len(garbage.restored), garbage.deleted_bytes
 
 
 class Check(_WholeRepository):

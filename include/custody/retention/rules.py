@@ -17,7 +17,8 @@ import msgspec
 from custody.catalog import AddTombstone, Attribute, Condition
 from custody.config import KeepRule
 
-# Each new tombstone makes readers look at logs again, so the times of the rules move seldom.
+# Each new tombstone makes readers look at logs again, so the times of the rules move seldom: by a 32nd of the time that
+# events are kept, but by a day at most. So an event outlives its time by no more than that.
 _GRANULES = 32
 _GRANULE_MS_MAX = 86_400_000
 

@@ -2,7 +2,7 @@
 
 Earlier revisions of their catalog still list them. So, as with event logs, the floor is raised first: a query for such
 a revision is refused, and never meets a missing file. A build that no revision lists is under way or was abandoned; it
-goes when nothing in it was touched for the grace, and never for want of room.
+goes when nothing in it was touched for the grace, and never to make room.
 """
 
 from __future__ import annotations
@@ -75,13 +75,14 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
         delete_revisions(catalog)
     size = sum(allocated_folder_bytes(fs, folder) for folder in folders)
     for folder in folders:
-        gone = folder
+        removed = folder
         # Renamed before it is deleted: a build under its own name is always whole.
         if not folder.name.startswith(_REMOVING):
-            gone = folder.with_name(f"{_REMOVING}{uuid.uuid4().hex}")
-            fs.rename(folder, gone)
+            removed = folder.with_name(f"{_REMOVING}{uuid.uuid4().hex}")
+            fs.rename(folder, removed)
+            # Durable before the first removal, or a power loss could bring the old name back on a part of the build.
             fs.sync_directory(folder.parent)
-        fs.remove_tree(gone)
+        fs.remove_tree(removed)
         fs.sync_directory(folder.parent)
     return len(folders), size
 

@@ -129,8 +129,8 @@ def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Cl
     """Return the resource claims that would be deleted now; raises as `drop_unused` does."""
     old = old_claims(workspaces, settings, clock)
     # Reads the claims of all events, so only when a file is old enough to go.
-    known = all_references(workspaces) if old else {}
-    return [resource for resource in old if resource not in known]
+    references = all_references(workspaces) if old else {}
+    return [resource for resource in old if resource not in references]
 
 
 def held_contents(settings: Settings, fs: FileSystem, clock: Clock) -> set[str]:

@@ -39,15 +39,15 @@ _LOG = logging.getLogger("custody.rollover")
 
 
 def plan_units(
-    groups: Sequence[Group], bytes_of: Callable[[Group], int], bytes_max: int, done: Collection[int] = ()
+    groups: Sequence[Group], bytes_of: Callable[[Group], int], bytes_max: int, finished: Collection[int] = ()
 ) -> Iterator[list[Group]]:
     """Yield the units of a writer's groups (by first event id): neighbours while their journals fit into `bytes_max`.
 
-    A larger group is a unit of its own. `groups` are all groups on disk; those that are not to be rolled over have
-    size -1. No unit spans one of them, nor one of `done`, by first event ids, whose journals may be gone: a group may
+    A larger group is a unit of its own. `groups` are all groups on disk; those that are not to be rolled over have size
+    -1. No unit spans one of them, nor one of `finished`, by first event ids, whose journals may be gone: a group may
     wait longer than those behind it, when its disk failed, and the id ranges of logs must not overlap.
     """
-    firsts = sorted(done)
+    firsts = sorted(finished)
     unit: list[Group] = []
     used = 0
     for group in groups:

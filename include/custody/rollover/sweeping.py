@@ -109,8 +109,10 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     # They have lost their names, so nobody takes them for units any more.
     for folder in workspace.leftovers():
         fs.remove_tree(folder)
-    kept = sum(len(group.sealed) for group in on_disk) - len(journals)
-    note = f"{len(journals)} journals removed" + (f", {kept} kept: no live log has their events" if kept else "")
+    unproven = sum(len(group.sealed) for group in on_disk) - len(journals)
+    note = f"{len(journals)} journals removed" + (
+        f", {unproven} kept: no live log has their events" if unproven else ""
+    )
     return UnitReport(unit=unit, bytes=size, note=note)
 
 
@@ -249,4 +251,5 @@ def _is_done(workspace: Workspace, state: CatalogState, manifest: UnitManifest) 
 def _retire(workspace: Workspace, folder: Path) -> None:
     """Take a unit's name away, so that no folder with a unit's name is ever a part of one."""
     workspace.fs.rename(folder, removal_name(folder))
+    # Durable before the first removal, or a power loss could bring the name back on a part of the unit.
     workspace.fs.sync_directory(folder.parent)

@@ -36,7 +36,6 @@ _REFUSED = frozenset(
     )
 )  # fmt: skip
 _REFUSED_STARTS = ("__internal", "json_execute", "json_serialize_plan", "pg_get_", "duckdb_", "pragma_", "read_")
-_NESTED_MAX = 500
 
 
 class QueryRefusedError(Exception):
@@ -90,7 +89,7 @@ def _with_names(items: list[dict[str, Any]], taken: set[str]) -> set[str]:
     names = {str(entry["key"]).casefold() for item in items if "cte_map" in item for entry in item["cte_map"]["map"]}
     names |= {str(item["cte_name"]).casefold() for item in items if item.get("cte_name")}
     if hidden := sorted(names & taken):
-        raise QueryRefusedError(f"WITH {hidden[0]!r}: expected a name that no table has. Take another one.")
+        raise QueryRefusedError(f"WITH {hidden[0]!r}: expected a name that no table has. Choose another one.")
     return names
 
 
@@ -98,7 +97,7 @@ def _check(item: dict[str, Any], tables: set[str]) -> str | None:
     """Refuse what a query must not name; return the name of a table that it reads."""
     kind = item.get("type")
     if "sample" in item and "alias" in item and kind not in _REFERENCES:
-        raise QueryRefusedError(f"{kind} is not among what may stand behind FROM.")
+        raise QueryRefusedError(f"{kind} is not allowed after FROM.")
     if kind == "BASE_TABLE" or (kind == "SHOW_REF" and item["show_type"] == "SHOW"):
         return _table(item, tables)
     if kind == "SHOW_REF" and item["show_type"] == "SHOW_SPECIAL" and item["table_name"].strip('"') not in _SHOWN:

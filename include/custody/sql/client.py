@@ -169,8 +169,8 @@ class EngineQuery:
         poll = select.poll()
         poll.register(number, select.POLLIN)
         while length:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
+            seconds = self._deadline - time.monotonic()
+            if seconds <= 0 or not poll.poll(seconds * 1000):
                 raise self._timeout_error()
             part = os.read(number, min(length, 1 << 20))
             if not part:

@@ -91,7 +91,7 @@ class Build:
         """Make a build, or go on with the one of that name.
 
         Raises:
-            ConfigurationError: the name is not safe, the filter is not known, or the build was begun for another graph
+            ConfigurationError: the name is not safe, the filter is not known, or it was started for another graph
                 or filter.
         """
         if description.node_filter not in NODE_FILTERS:
@@ -103,13 +103,13 @@ class Build:
         build = cls.open(fs, database, name)
         if build.description != description:
             raise ConfigurationError(
-                f"build {name}: was begun with {build.description}, expected {description}. Choose another name."
+                f"build {name}: was started with {build.description}, expected {description}. Choose another name."
             )
         return build
 
     @classmethod
     def open(cls, fs: FileSystem, database: Path, name: str) -> Build:
-        """Return a build that was begun.
+        """Return a build that was started.
 
         Raises:
             NotFoundError: there is none of that name.
@@ -124,19 +124,19 @@ class Build:
         path = self.folder / step / _OUTPUT
         return _decoded(self._fs, path, StepOutput) if self._fs.exists(path) else None
 
-    def kept(self, step: str, name: str) -> Path:
-        """Return the folder of what a finished step kept.
+    def intermediate(self, step: str, name: str) -> Path:
+        """Return the folder of rows that a finished step keeps for later steps.
 
         Raises:
-            NotFoundError: the step did not finish, or the build is published and what was kept is gone.
+            NotFoundError: the step did not finish, or the build is published and those rows are gone.
         """
         folder = self.folder / step / "kept" / name
         if not self._fs.exists(folder):
             raise NotFoundError(f"{folder}: expected what the step {step} keeps, found none. Run that step first.")
         return folder
 
-    def has_kept(self, step: str, name: str) -> bool:
-        """Whether a finished step kept something of that name."""
+    def has_intermediate(self, step: str, name: str) -> bool:
+        """Whether a finished step keeps rows of that name for later steps."""
         return self._fs.exists(self.folder / step / "kept" / name)
 
     def attempt(self, step: str) -> Path:
@@ -197,6 +197,7 @@ class Build:
 
     def _sync(self, folder: Path) -> None:
         """Make a tree durable that others wrote."""
+        # Files before their folder: a name that survives a power loss then leads to whole content.
         for name in self._fs.list(folder):
             path = folder / name
             if self._fs.is_directory(path):

@@ -86,26 +86,26 @@ class EliasFano:
             return False
         end = self._zero_at(upper) - upper
         start = self._zero_at(upper - 1) - upper + 1 if upper else 0
-        wanted = number & ((1 << self.low_bits) - 1)
+        low_part = number & ((1 << self.low_bits) - 1)
         bound = end
         while start < bound:
             middle = (start + bound) >> 1
-            if self._low_at(middle) < wanted:
+            if self._low_at(middle) < low_part:
                 start = middle + 1
             else:
                 bound = middle
-        return start < end and self._low_at(start) == wanted
+        return start < end and self._low_at(start) == low_part
 
     def contains(self, numbers: np.ndarray) -> np.ndarray:
         """Return for each number (uint64) whether it is in the set."""
         shift = np.uint64(self.low_bits)
         upper = (numbers >> shift).astype(np.int64)
         inside = upper < self.high_words * _WORD - self.count
-        found = np.zeros(len(numbers), bool)
+        contained = np.zeros(len(numbers), bool)
         upper = upper[inside]
         if len(upper) == 0:
-            return found
-        wanted = numbers[inside] & ((_ONE << shift) - _ONE)
+            return contained
+        low_parts = numbers[inside] & ((_ONE << shift) - _ONE)
         end = self._zero(upper) - upper
         start = np.where(upper > 0, self._zero(np.maximum(upper - 1, 0)) - upper + 1, 0)
         # Bisection in all buckets at once: most hold one number or two.
@@ -113,13 +113,13 @@ class EliasFano:
         while (open_ := start < bound).any():
             middle = (start + bound) >> 1
             smaller = open_.copy()
-            smaller[open_] = self._low(middle[open_]) < wanted[open_]
+            smaller[open_] = self._low(middle[open_]) < low_parts[open_]
             start = np.where(smaller, middle + 1, start)
             bound = np.where(open_ & ~smaller, middle, bound)
         hit = start < end
-        hit[hit] = self._low(start[hit]) == wanted[hit]
-        found[inside] = hit
-        return found
+        hit[hit] = self._low(start[hit]) == low_parts[hit]
+        contained[inside] = hit
+        return contained
 
     def numbers(self) -> np.ndarray:
         """Return the whole set, sorted."""
@@ -234,8 +234,8 @@ class CheckedWords:
         for block in np.unique(places >> BLOCK_SHIFT).tolist():
             if not self._is_checked[block]:
                 self._check(block)
-        found: np.ndarray = self._words[places]
-        return found
+        words: np.ndarray = self._words[places]
+        return words
 
     def part(self, start: int, end: int) -> np.ndarray:
         """Return the words from one place to before another."""
@@ -255,7 +255,7 @@ class CheckedWords:
         self._is_checked[block] = 1
 
     def __len__(self) -> int:
-        """How many words there are."""
+        """Return the number of words."""
         return len(self._words)
 
 

@@ -121,7 +121,7 @@ def import_git(fs: FileSystem, repository: Path, out: Path, *, origin: str | Non
     repo = _open(repository)
     url = origin if origin is not None else repository.resolve().as_uri()
     if fs.exists(out):
-        raise ConflictError(f"{out}: expected a folder that is not there yet. Name another one.")
+        raise ConflictError(f"{out}: expected a folder that does not exist yet. Choose another one.")
     fs.make_directory(out.parent)
     # Written under a temporary name: `out` is there as a whole or not at all.
     draft = temporary(out)
@@ -206,14 +206,14 @@ class _Walk:
 
     def _branches(self) -> dict[bytes, tuple[ObjectType | None, bytes]]:
         """The references by name: type and hash of the target, or no type and the name that it stands for."""
-        found: dict[bytes, tuple[ObjectType | None, bytes]] = {
+        branches: dict[bytes, tuple[ObjectType | None, bytes]] = {
             name: (None, target) for name, target in self._refs.get_symrefs().items()
         }
         for name, digest in self._refs.as_dict().items():
-            if name not in found and self._has(digest):
+            if name not in branches and self._has(digest):
                 kind = _NUMBERS[self._read(digest)[0]]
-                found[name] = (kind, bytes.fromhex(digest.decode()))
-        return dict(sorted(found.items()))
+                branches[name] = (kind, bytes.fromhex(digest.decode()))
+        return dict(sorted(branches.items()))
 
     def _visit(self, digest: bytes, kind: ObjectType) -> None:
         number, data = self._read(digest.hex().encode())
@@ -268,14 +268,14 @@ class _Walk:
         self._link(node, ObjectType.RELEASE, _TYPES[fields[b"type"]], target, None)
 
     def _link(self, source: int, source_type: ObjectType, kind: ObjectType, target: bytes, name: bytes | None) -> None:
-        found = self._ids.get(target)
-        if found is None:
-            found = self._meet(kind, target)
+        node = self._ids.get(target)
+        if node is None:
+            node = self._meet(kind, target)
         # A shallow clone lacks objects: what it has is imported, and the gaps are counted.
-        if found < 0:
+        if node < 0:
             self._absent += 1
         else:
-            self._edge(source, source_type, found, kind, name)
+            self._edge(source, source_type, node, kind, name)
 
     def _meet(self, kind: ObjectType, digest: bytes) -> int:
         """Give an object that is met for the first time an id; -1 where it is not there (a shallow clone)."""

@@ -219,8 +219,8 @@ def find_pages(
     """
     rows: list[int] = []
     for group in range(metadata.num_row_groups):
-        left = metadata.row_group(group).num_rows
-        rows += [page_rows] * (left // page_rows) + [left % page_rows] * (left % page_rows > 0)
+        group_rows = metadata.row_group(group).num_rows
+        rows += [page_rows] * (group_rows // page_rows) + [group_rows % page_rows] * (group_rows % page_rows > 0)
     columns = np.zeros(metadata.num_columns, COLUMN)
     places = np.empty((len(rows), 1 + 2 * metadata.num_columns), np.uint64)
     places[:, 0] = rows

@@ -206,7 +206,7 @@ class TableFile:
             return self._rows_of_one(int(keys[0]), reader, first)
         held = self.index.held(keys)
         pages = self.index.pages.of_keys(held) if len(held) else []
-        left = np.full(len(held), _ALL if first is None else first)
+        quota = np.full(len(held), _ALL if first is None else first)
         seen = np.zeros(len(held), bool)
         parts: list[pa.Table] = []
         for start in range(0, len(pages), _PAGES_AT_ONCE):
@@ -214,11 +214,11 @@ class TableFile:
             values = rows.column(0).chunk(0).to_numpy()
             begin, end = values.searchsorted(held, "left"), values.searchsorted(held, "right")
             seen |= begin < end
-            end = np.minimum(end, begin + left)
-            left -= end - begin
+            end = np.minimum(end, begin + quota)
+            quota -= end - begin
             if (begin < end).any():
                 parts.append(rows.take(pa.array(_between(begin, end))))
-            if not left.any():
+            if not quota.any():
                 break
         # The index is exact: a key that it holds and that no page has is damage, and no empty answer.
         if not seen.all():
@@ -231,16 +231,16 @@ class TableFile:
             return []
         pages = self.index.pages.of_key(key)
         sought = np.uint64(key)
-        left = _ALL if first is None else first
+        quota = _ALL if first is None else first
         parts: list[pa.Table] = []
         for part in _parts(pages, _PAGES_AT_ONCE if first is None else 1):
             rows = self._rows(part, reader)
             values = rows.column(0).chunk(0).to_numpy()
             begin, end = int(values.searchsorted(sought, "left")), int(values.searchsorted(sought, "right"))
             if begin < end:
-                parts.append(rows.slice(begin, min(end - begin, left)))
-                left -= parts[-1].num_rows
-            if parts and not left:
+                parts.append(rows.slice(begin, min(end - begin, quota)))
+                quota -= parts[-1].num_rows
+            if parts and not quota:
                 break
         if not parts:
             self._refuse(f"expected rows of the key {key}, as its index says, got none")
@@ -296,8 +296,8 @@ def _row_groups(spec: TableSpec, source: Iterable[pa.Table], group_rows: int) ->
             whole = pa.concat_tables(waiting)
             for start in range(0, rows - group_rows + 1, group_rows):
                 yield whole.slice(start, group_rows).combine_chunks()
-            left = rows % group_rows
-            waiting, rows = [whole.slice(rows - left)], left
+            rest = rows % group_rows
+            waiting, rows = [whole.slice(rows - rest)], rest
     if rows:
         yield pa.concat_tables(waiting).combine_chunks()
 

@@ -66,18 +66,18 @@ def advise_random_access(view: memoryview) -> None:
     _advise(view, "MADV_RANDOM")
 
 
-def rfind(view: memoryview, wanted: bytes, end: int | None = None) -> int:
+def rfind(view: memoryview, needle: bytes, end: int | None = None) -> int:
     """Return where the last occurrence of some bytes before `end` begins, or -1; reads in small pieces."""
     stop = len(view) if end is None else end
     while stop > 0:
         start = max(stop - _RFIND_BYTES, 0)
-        found = bytes(view[start:stop]).rfind(wanted)
-        if found >= 0:
-            return start + found
+        place = bytes(view[start:stop]).rfind(needle)
+        if place >= 0:
+            return start + place
         if start == 0:
             break
         # The pieces overlap by one byte less than is wanted: an occurrence may lie across their border.
-        stop = start + len(wanted) - 1
+        stop = start + len(needle) - 1
     return -1
 
 
@@ -90,6 +90,6 @@ def _advise(view: memoryview, name: str, start: int = 0, length: int | None = No
 
 
 def _mapped(view: memoryview) -> pa.Buffer | None:
-    found = _MAPPED.get(id(view.obj))
+    buffer = _MAPPED.get(id(view.obj))
     # An id can be given out again, so the object itself is compared.
-    return found if view.obj is found else None
+    return buffer if view.obj is buffer else None

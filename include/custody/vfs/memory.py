@@ -116,15 +116,15 @@ class Tree:
 
     def check_replaceable(self, node: Node, target: Path) -> None:
         """Raise unless what is renamed may take the target's place: a file a file's, a folder an empty folder's."""
-        found = self.find(target)
-        if found is None:
+        replaced = self.find(target)
+        if replaced is None:
             return
-        if isinstance(found, FileNode):
+        if isinstance(replaced, FileNode):
             if isinstance(node, FolderNode):
                 raise refusal("replace", target, errno.ENOTDIR)
         elif isinstance(node, FileNode):
             raise refusal("replace", target, errno.EISDIR)
-        elif found.names:
+        elif replaced.names:
             raise refusal("replace", target, errno.ENOTEMPTY)
 
 
@@ -166,38 +166,38 @@ class _Survivors:
         self._moves: dict[object, bool] = {}
 
     def of(self, node: Node) -> Node:
-        known = self._copies.get(node)
-        if known is not None:
-            return known
+        copy = self._copies.get(node)
+        if copy is not None:
+            return copy
         return self.folder(node) if isinstance(node, FolderNode) else self._file(node)
 
     def folder(self, node: FolderNode) -> FolderNode:
-        made = FolderNode()
-        self._copies[node] = made
+        copy = FolderNode()
+        self._copies[node] = copy
         if self._mode is CrashMode.ALL_KEPT:
-            made.names = {name: self.of(child) for name, child in node.names.items()}
+            copy.names = {name: self.of(child) for name, child in node.names.items()}
             # What was not durable stays so: a power loss after the kill may still take it.
-            made.durable = {name: self.of(child) for name, child in node.durable.items()}
-            made.changes = [
+            copy.durable = {name: self.of(child) for name, child in node.durable.items()}
+            copy.changes = [
                 NameChange(change.move, change.removed, change.added, change.node and self.of(change.node))
                 for change in node.changes
             ]
         else:
-            made.names = {name: self.of(child) for name, child in self._names(node).items()}
-            made.sync()
-        return made
+            copy.names = {name: self.of(child) for name, child in self._names(node).items()}
+            copy.sync()
+        return copy
 
     def _file(self, node: FileNode) -> FileNode:
-        made = FileNode()
-        self._copies[node] = made
+        copy = FileNode()
+        self._copies[node] = copy
         done = self._random.randint(0, len(node.interrupted))
         seen = bytes(node.data) + node.interrupted[:done]
         if self._mode is CrashMode.ALL_KEPT:
-            made.data, made.durable = bytearray(seen), node.durable
+            copy.data, copy.durable = bytearray(seen), node.durable
         else:
-            made.data = bytearray(self._bytes(node.durable, seen))
-            made.sync()
-        return made
+            copy.data = bytearray(self._bytes(node.durable, seen))
+            copy.sync()
+        return copy
 
     def _bytes(self, durable: bytes, seen: bytes) -> bytes:
         if self._mode is CrashMode.SYNCED_ONLY or durable == seen:
@@ -389,8 +389,8 @@ class MemoryFileSystem(DurableOperations):
         with self._mutex:
             if any(isinstance(self._tree.find(above), FileNode) for above in path.parents):
                 raise refusal("look at", path, errno.ENOTDIR)
-            found = self._tree.find(path)
-            return None if found is None else isinstance(found, FileNode)
+            node = self._tree.find(path)
+            return None if node is None else isinstance(node, FileNode)
 
     def size(self, path: Path) -> int:
         """Return the file's length in bytes."""

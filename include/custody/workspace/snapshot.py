@@ -96,7 +96,7 @@ def read_at_one_moment(workspace: Workspace, read: Callable[[Moment], T]) -> tup
     for attempt in attempts(workspace):
         with attempt as moment:
             return moment.state, read(moment)
-    raise AssertionError("attempts ended without a look that came to its end")
+    raise AssertionError("every attempt ended before its look was complete")
 
 
 def look_undisturbed(workspace: Workspace) -> Moment:

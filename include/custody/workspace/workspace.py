@@ -107,14 +107,14 @@ class Workspace:
         self._live_groups: tuple[int, frozenset[int]] = (-2, frozenset())  # no state has revision -2
 
     @classmethod
-    def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
+    def all(cls, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> list[Workspace]:
         """Return a workspace for each writer that has anything in this repository."""
         fs = fs or PosixFileSystem()
         database = settings.repository.database
         stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
         # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
         names = {*writers(fs, settings.containers), *stored}
-        return [cls(settings, name, fs) for name in sorted(filter(is_name, names))]
+        return [cls(settings, name, fs, clock) for name in sorted(filter(is_name, names))]
 
     @cached_property
     def log_options(self) -> LogOptions:
@@ -184,7 +184,7 @@ class Workspace:
             return []
         # Where containers of the writer are here, their states name the others. Where none is, the writer may live on
         # another machine: its containers are not missing then, only out of reach.
-        claims = [] if states else self.incarnations.known()
+        claims = [] if states else self.incarnations.readable_claims()
         if not claims:
             return missing_containers(self.writer, states)
         last = claims[-1]
@@ -306,7 +306,7 @@ class Workspace:
         """Return the writer's own groups and those of other incarnations; one first event id may be in both."""
         everything = self.groups_of_all_incarnations(among)
         # A repository of an earlier version has no claims: everything is the writer's own.
-        claims = self.incarnations.known() if everything else []
+        claims = self.incarnations.readable_claims() if everything else []
         if not claims:
             return everything, []
         # Foreign journals stay where they are: nothing acknowledged is removed, whoever owns the name now.
@@ -335,7 +335,7 @@ class Workspace:
         """Return the incarnation of a journal's container: by its state, else by the claim that names it."""
         containers = self.settings.containers
         root = next(root for root in containers if journal.is_relative_to(ContainerPaths(root, self.writer).home))
-        claims = self.incarnations.known()
+        claims = self.incarnations.readable_claims()
         try:
             state = writer_states(self.fs, containers, self.writer).get(root)
         except (CorruptionError, FormatVersionError):

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture.ngsi_attributes import Metadatum, Shape
-from custody.capture.ngsi_notification import NgsiVersion, Notification, open_notification, read_notification
+from custody.capture.ngsi_notification import (
+    Metadatum,
+    NgsiVersion,
+    Notification,
+    Shape,
+    open_notification,
+    read_notification,
+)
 from custody.capture.raw_json import JsonKind, RawJson, exact_text, to_raw_json
 from custody.errors import InvalidInputError
 from tests.unit.capture.sample_inputs import Json, entity, envelope, notification

@@ -46,9 +46,9 @@ def test_another_reader_sees_what_was_committed(tmp_path: Path) -> None:
     assert sorted(state.files) == [f"file-{n}" for n in range(4)]
     assert sorted(state.shards) == [f"shard-{n}" for n in range(4)]
     assert state.next_event_id == 40
-    found = state.file_of(25)
-    assert found is not None
-    assert found.path == "file-2"
+    file = state.file_of(25)
+    assert file is not None
+    assert file.path == "file-2"
     assert state.file_of(40) is None
 
 
@@ -155,8 +155,8 @@ def test_commit_times_strictly_increase_when_the_clock_is_set_back(tmp_path: Pat
 
 def test_the_next_event_id_never_goes_down(tmp_path: Path) -> None:
     catalog = open_catalog(tmp_path)
-    found = [catalog.commit([add(str(n))], next_event_id=n).next_event_id for n in (5, 3, 0, 9)]
-    assert found == [transaction.next_event_id for transaction in catalog.timeline()] == [5, 5, 5, 9]
+    next_ids = [catalog.commit([add(str(n))], next_event_id=n).next_event_id for n in (5, 3, 0, 9)]
+    assert next_ids == [transaction.next_event_id for transaction in catalog.timeline()] == [5, 5, 5, 9]
     catalog.checkpoint()
     assert open_catalog(tmp_path).load().next_event_id == 9
 

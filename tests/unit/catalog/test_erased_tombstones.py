@@ -47,9 +47,9 @@ def test_exactly_the_erased_numbers_are_found(parts: list[set[int]], others: set
 
 
 def test_neighbouring_numbers_are_one_run() -> None:
-    [found] = keys({1, 2, 3, 7})
-    assert (list(found.firsts), list(found.counts)) == ([1, 7], [3, 1])
-    [merged] = merged_remnant([AddTombstone(erased=[found]), AddTombstone(erased=keys({4, 5, 6}))], 1).erased
+    [key] = keys({1, 2, 3, 7})
+    assert (list(key.firsts), list(key.counts)) == ([1, 7], [3, 1])
+    [merged] = merged_remnant([AddTombstone(erased=[key]), AddTombstone(erased=keys({4, 5, 6}))], 1).erased
     assert (list(merged.firsts), list(merged.counts)) == ([1], [7])
 
 

@@ -1,4 +1,4 @@
-"""What the catalog takes from Parquet footers: by range reads, typed, with blooms."""
+"""Parquet footers in the catalog: read by ranges, typed, with blooms."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def test_bounds_are_those_of_the_values_whatever_the_raw_ones_look_like() -> Non
 def test_the_footer_is_kept_and_says_the_same() -> None:
     data = parquet()
     file, _ = described(data)
-    kept = stored_footer(file)
-    assert kept is not None
-    assert kept.equals(pq.read_metadata(io.BytesIO(data)))
+    footer = stored_footer(file)
+    assert footer is not None
+    assert footer.equals(pq.read_metadata(io.BytesIO(data)))
     assert len(file.footer) < file.footer_bytes
     assert stored_footer(AddFile()) is None
 

@@ -17,17 +17,17 @@ CHANGES = st.lists(
 def test_a_layered_map_is_a_dict_at_every_step(steps: list[dict[str, int | Removed]]) -> None:
     small, persistent_map._LAYER_MIN = persistent_map._LAYER_MIN, 2  # so that layers are merged often
     try:
-        found: PersistentMap[int] = PersistentMap({"a": 1, "z": 2})
+        layered: PersistentMap[int] = PersistentMap({"a": 1, "z": 2})
         model: dict[str, int] = {"a": 1, "z": 2}
         history = []
         for changes in steps:
-            found = found.changed(changes)
+            layered = layered.changed(changes)
             for key, value in changes.items():
                 if isinstance(value, Removed):
                     model.pop(key, None)
                 else:
                     model[key] = value
-            history.append((found, dict(model)))
+            history.append((layered, dict(model)))
         for then, expected in history:
             assert dict(then) == expected
             assert then == expected
@@ -46,18 +46,18 @@ def test_a_file_is_found_by_each_id_in_its_range_and_by_no_other(ranges: set[tup
     files = [_file(first, first + more) for first, more in sorted(ranges)]
     old, new = files[: len(files) - fresh], files[max(0, len(files) - fresh) :]
     base = FileMap.undecoded([file.path for file in old], [file.SerializeToString() for file in old])
-    found = base.changed({file.path: file for file in new})
+    changed = base.changed({file.path: file for file in new})
     for event_id in range(75):
         holding = {file.path for file in files if file.first_event_id <= event_id <= file.last_event_id}
-        one = found.file_of(event_id)
+        one = changed.file_of(event_id)
         assert (one is None) == (not holding)
         assert one is None or one.path in holding
-    gone = found.changed({file.path: REMOVED for file in files})
+    gone = changed.changed({file.path: REMOVED for file in files})
     assert all(gone.file_of(event_id) is None for event_id in range(75))
 
 
 def test_a_commit_copies_the_change_and_not_the_catalog() -> None:
-    found = FileMap.undecoded([str(n) for n in range(10_000)], [b""] * 10_000)
-    later = found.changed({"new": AddFile(path="new")})
-    assert later._base is found._base
+    files = FileMap.undecoded([str(n) for n in range(10_000)], [b""] * 10_000)
+    later = files.changed({"new": AddFile(path="new")})
+    assert later._base is files._base
     assert len(later._layer) == 1

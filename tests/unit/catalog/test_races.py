@@ -1,4 +1,4 @@
-"""What a process does that was stopped while others went on: harmless. A hint is a hint; no repair takes from it."""
+"""A process that was stopped while others went on does no harm: a hint is a hint; no repair takes from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from custody.catalog import catalog as log_module
 from custody.catalog.catalog import put_object
 from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
-from custody.catalog.state import CatalogState
+from custody.catalog.state import CatalogState, FencedError
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
 from custody.store import LocalStore, ObjectInfo
@@ -80,8 +80,8 @@ def test_a_checkpoint_that_is_written_late_leaves_nothing_and_no_older_hint(tmp_
     assert hint is not None
     assert hint.revision == max(item.revision for item in slow.objects.checkpoints())
     assert min(item.revision for item in slow.objects.list()) == expected[0].floor
-    found = verify(open_catalog(tmp_path), files=False)
-    assert (found.defects, found.notices) == ([], [])
+    report = verify(open_catalog(tmp_path), files=False)
+    assert (report.defects, report.notices) == ([], [])
 
 
 def test_a_hint_to_a_pruned_revision_is_passed_over_by_readers_writers_and_repairs(tmp_path: Path) -> None:
@@ -92,17 +92,17 @@ def test_a_hint_to_a_pruned_revision_is_passed_over_by_readers_writers_and_repai
     plan = plan_repair(open_catalog(tmp_path))
     assert (plan.is_needed, plan.good.revision) == (False, expected.revision)
     repair(open_catalog(tmp_path), CLOCK)
-    found = verify(open_catalog(tmp_path), files=False)
-    assert found.defects == []
-    assert any("the newest checkpoint is that of" in notice for notice in found.notices)
-    assert any("before the floor are still there" in notice for notice in found.notices)
+    report = verify(open_catalog(tmp_path), files=False)
+    assert report.defects == []
+    assert any("the newest checkpoint is that of" in notice for notice in report.notices)
+    assert any("before the floor are still there" in notice for notice in report.notices)
     after = open_catalog(tmp_path).commit([add("more")])
     assert after.revision == expected.revision + 1
     assert set(after.tombstones) == {STONE.id.hex()}
     open_catalog(tmp_path).checkpoint()
     prune(open_catalog(tmp_path), expected.floor)
-    found = verify(open_catalog(tmp_path), files=False)
-    assert (found.defects, found.notices) == ([], [])
+    report = verify(open_catalog(tmp_path), files=False)
+    assert (report.defects, report.notices) == ([], [])
 
 
 def test_an_old_hint_and_a_damaged_transaction_between_two_checkpoints_open_at_the_later_one(tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_a_hint_of_another_catalog_says_nothing(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other" / hint, tmp_path / "one" / hint)
     assert value(open_catalog(tmp_path / "one").load()) == expected
     assert plan_repair(open_catalog(tmp_path / "one")).is_needed is False
-    found = verify(open_catalog(tmp_path / "one"), files=False)
-    assert found.defects == []
-    assert any("it is of another catalog" in notice for notice in found.notices)
+    report = verify(open_catalog(tmp_path / "one"), files=False)
+    assert report.defects == []
+    assert any("it is of another catalog" in notice for notice in report.notices)
 
 
 @pytest.mark.parametrize("at", [2, 3])
@@ -214,7 +214,7 @@ def test_a_checkpoint_of_another_transaction_is_a_fork_for_readers_of_the_past_a
     assert len(caught.value.uuids) == 2
     with pytest.raises(ForkError, match=f"revision {at} forks"):
         catalog.chain.at(at)
-    assert any(found.part == "object" for found in verify(open_catalog(tmp_path), files=False).defects)
+    assert any(defect.part == "object" for defect in verify(open_catalog(tmp_path), files=False).defects)
     plan, state = repair(open_catalog(tmp_path), CLOCK)
     assert (len(plan.checkpoints), state.revision, "stolen" in state.files) == (1, 3, False)
     assert verify(open_catalog(tmp_path), files=False).defects == []
@@ -227,7 +227,7 @@ def test_verify_of_a_catalog_whose_checkpoint_at_the_floor_is_gone_names_it(tmp_
     objects.store.put(objects.key(late.revision, late.uuid, checkpoint=True), encode(checkpoint_message(late)))
     folder = tmp_path / "main/provenance/transactions" / f"{state.floor:020d}"
     shutil.rmtree(folder)
-    defects = [str(found) for found in verify(open_catalog(tmp_path), files=False).defects]
+    defects = [str(defect) for defect in verify(open_catalog(tmp_path), files=False).defects]
     assert any(str(folder) in text for text in defects)
 
 
@@ -277,8 +277,8 @@ def test_which_files_are_kept_is_told_beside_a_prune_too(tmp_path: Path) -> None
         return right(self, *args)
 
     with patch.object(Catalog, "timeline", timeline):
-        kept = kept_files(late)
-    assert set(open_catalog(tmp_path).load().files) <= kept
+        paths = kept_files(late)
+    assert set(open_catalog(tmp_path).load().files) <= paths
 
 
 def _log(number: int) -> str:
@@ -297,8 +297,8 @@ def test_a_file_that_is_listed_while_it_is_on_its_way_to_the_trash_is_put_back(t
     late = Catalog(Stopped(PosixFileSystem(), tmp_path), "main", "provenance", CLOCK)
     for number in (7, 8):
         late.objects.store.put(f"main/provenance/{_log(number)}", b"data")
-    made = collect_garbage(late, ManualClock(START_MS * 2), older_than_ms=0)
-    assert (made.moved, made.restored) == ([_log(8)], [_log(7)])
+    garbage = collect_garbage(late, ManualClock(START_MS * 2), older_than_ms=0)
+    assert (garbage.moved, garbage.restored) == ([_log(8)], [_log(7)])
     assert (tmp_path / "main/provenance" / _log(7)).read_bytes() == b"data"
 
 
@@ -313,8 +313,8 @@ def test_a_file_that_was_written_anew_since_it_was_seen_is_left_alone(tmp_path: 
 
     late = Catalog(Stopped(PosixFileSystem(), tmp_path), "main", "provenance", CLOCK)
     now = ManualClock(int(path.stat().st_mtime * 1000) + 1000)
-    made = collect_garbage(late, now, older_than_ms=3_600_000)
-    assert (made.moved, made.young) == ([], [_log(7)])
+    garbage = collect_garbage(late, now, older_than_ms=3_600_000)
+    assert (garbage.moved, garbage.young) == ([], [_log(7)])
 
 
 def test_a_file_that_is_written_anew_between_the_look_and_the_move_is_put_back(tmp_path: Path) -> None:
@@ -330,8 +330,8 @@ def test_a_file_that_is_written_anew_between_the_look_and_the_move_is_put_back(t
     late.objects.store.put(f"main/provenance/{_log(7)}", b"old")
     written = path.stat().st_mtime
     os.utime(path, (written - 7200, written - 7200))
-    made = collect_garbage(late, ManualClock(int(written * 1000)), older_than_ms=3_600_000)
-    assert (made.moved, made.young, path.read_bytes()) == ([], [_log(7)], b"new")
+    garbage = collect_garbage(late, ManualClock(int(written * 1000)), older_than_ms=3_600_000)
+    assert (garbage.moved, garbage.young, path.read_bytes()) == ([], [_log(7)], b"new")
 
 
 def test_a_collection_can_be_limited_and_the_next_one_goes_on(tmp_path: Path) -> None:
@@ -339,11 +339,11 @@ def test_a_collection_can_be_limited_and_the_next_one_goes_on(tmp_path: Path) ->
     for number in range(5):
         catalog.objects.store.put(f"main/provenance/{_log(number)}", b"data")
     now = ManualClock(START_MS * 2)
-    made = [collect_garbage(open_catalog(tmp_path), now, older_than_ms=0, limit=2) for _ in range(3)]
-    assert [(len(each.moved), each.left) for each in made] == [(2, 3), (2, 1), (1, 0)]
+    reports = [collect_garbage(open_catalog(tmp_path), now, older_than_ms=0, limit=2) for _ in range(3)]
+    assert [(len(each.moved), each.left) for each in reports] == [(2, 3), (2, 1), (1, 0)]
     later = ManualClock(START_MS * 3)
-    made = [collect_garbage(open_catalog(tmp_path), later, older_than_ms=0, limit=3) for _ in range(2)]
-    assert [len(each.deleted) for each in made] == [3, 2]
+    reports = [collect_garbage(open_catalog(tmp_path), later, older_than_ms=0, limit=3) for _ in range(2)]
+    assert [len(each.deleted) for each in reports] == [3, 2]
 
 
 def test_a_foreign_transaction_does_not_disturb_time_travel(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_a_folder_with_the_name_of_a_transaction_is_none(tmp_path: Path, revisio
     for name in (uuid4(), "00000000-0000-0000-0000-000000000000"):
         (folder / f"{name}.txn").mkdir(parents=True)
     assert value(open_catalog(tmp_path).load()) == expected
-    assert any(found.part == "object" for found in verify(open_catalog(tmp_path), files=False).defects)
+    assert any(defect.part == "object" for defect in verify(open_catalog(tmp_path), files=False).defects)
     assert plan_repair(open_catalog(tmp_path)).is_needed is False
     assert open_catalog(tmp_path).revision_at(START_MS + 3) == 3
     state = open_catalog(tmp_path).commit([add("more", 99)])
@@ -395,3 +395,42 @@ def test_a_catalog_that_is_damaged_in_a_transaction_stays_damaged_for_who_has_it
     transactions(tmp_path)[2].write_bytes(b"damaged")
     with pytest.raises(CorruptionError):
         catalog.load()
+
+
+def _stopped_before_its_put(go_on: Callable[[], object]) -> Callable[..., bool]:
+    """`put_object` for a process that is stopped before its first put, while others go on."""
+    left = [go_on]
+
+    def put(store: LocalStore, key: str, data: bytes) -> bool:
+        while left:
+            with patch.object(log_module, "put_object", put_object):
+                left.pop()()
+        return put_object(store, key, data)
+
+    return put
+
+
+def test_two_processes_that_loaded_the_same_epoch_begin_two(tmp_path: Path) -> None:
+    build(tmp_path, 1)
+    slow, quick = open_catalog(tmp_path), open_catalog(tmp_path)
+    assert slow.load().epoch == quick.load().epoch == 0
+    with patch.object(log_module, "put_object", _stopped_before_its_put(quick.begin_epoch)):
+        assert slow.begin_epoch() == 2
+    assert (quick.epoch, slow.epoch) == (1, 2)
+    with pytest.raises(FencedError, match="epoch 2 was started by another process"):
+        quick.commit([add("quick")])
+    assert "slow" in slow.commit([add("slow")]).files
+    epochs = [transaction.epoch for transaction in open_catalog(tmp_path).timeline()]
+    assert epochs == [0, 1, 2, 2]
+
+
+def test_a_process_whose_takeover_failed_stays_refused(tmp_path: Path) -> None:
+    older, younger = build(tmp_path, 1), open_catalog(tmp_path)
+    assert (older.begin_epoch(), younger.begin_epoch()) == (1, 2)
+    with (
+        patch.object(log_module, "put_object", side_effect=StorageError("disk full")),
+        pytest.raises(StorageError, match="disk full"),
+    ):
+        older.begin_epoch()
+    with pytest.raises(FencedError, match="epoch 2 was started by another process"):
+        older.commit([add("older")])

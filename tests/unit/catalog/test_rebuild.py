@@ -29,8 +29,8 @@ CLOCK = ManualClock(1_772_409_600_000)
 def write(root: Path, first: int, count: int, revision: int | None = None, nodes: int = 1) -> str:
     """An event log whose footer says, or does not say, which transaction added it."""
     path = f"data/2026-03-01/events/{first:020d}.parquet"
-    made = [event(first + number, source_node=f"node-{number % nodes}") for number in range(count)]
-    table = pa.Table.from_batches([to_batch(made, first)])
+    events = [event(first + number, source_node=f"node-{number % nodes}") for number in range(count)]
+    table = pa.Table.from_batches([to_batch(events, first)])
     said: dict[str, object] = {
         "writer": "main",
         "database": "provenance",
@@ -38,8 +38,8 @@ def write(root: Path, first: int, count: int, revision: int | None = None, nodes
         "partition": "2026-03-01",
         "first_event_id": first,
         "last_event_id": first + count - 1,
-        "first_event_time_ms": made[0].event_time,
-        "last_event_time_ms": made[-1].event_time,
+        "first_event_time_ms": events[0].event_time,
+        "last_event_time_ms": events[-1].event_time,
         "schema_version": 1,
     }
     if revision is not None:
@@ -57,15 +57,15 @@ def opened(root: Path) -> Catalog:
 def test_history_comes_back_where_files_tell_it(tmp_path: Path) -> None:
     paths = [write(tmp_path, 10 * n, 5, revision) for n, revision in enumerate((2, 2, 5))]
     catalog = opened(tmp_path)
-    made = rebuild(catalog, CLOCK, scan_footers(catalog.objects))
-    found = opened(tmp_path)
-    assert made.revision == found.load().revision == 1
-    assert sorted(found.at(0).files) == paths[:2]
-    assert sorted(found.at(1).files) == paths
-    note = next(found.timeline()).actions[0].note
+    rebuilt = rebuild(catalog, CLOCK, scan_footers(catalog.objects))
+    again = opened(tmp_path)
+    assert rebuilt.revision == again.load().revision == 1
+    assert sorted(again.at(0).files) == paths[:2]
+    assert sorted(again.at(1).files) == paths
+    note = next(again.timeline()).actions[0].note
     assert list(note.lost_revisions) == [3, 4]
-    assert any("2 revisions between 2 and 5" in text for text in made.lost)
-    assert found.load().next_event_id == 25
+    assert any("2 revisions between 2 and 5" in text for text in rebuilt.lost)
+    assert again.load().next_event_id == 25
 
 
 def test_a_rebuild_reads_footers_and_no_events(tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_a_rebuild_reads_footers_and_no_events(tmp_path: Path) -> None:
     scanned = scan_footers(Catalog(store, "main", "provenance", CLOCK).objects)
     [file] = scanned.files
     assert (file.rows, file.first_event_id, file.last_event_id, file.sha256) == (50, 0, 49, b"")
-    assert [(found.node, found.first_ordinal, found.last_ordinal) for found in file.sources] == [("node-0", 0, 49)]
+    assert [(source.node, source.first_ordinal, source.last_ordinal) for source in file.sources] == [("node-0", 0, 49)]
 
 
 def test_events_are_read_where_a_block_holds_several_nodes(tmp_path: Path) -> None:
     write(tmp_path, 0, 9, nodes=3)
     [file] = scan_footers(opened(tmp_path).objects).files
-    found = [(source.node, source.first_ordinal, source.last_ordinal) for source in file.sources]
-    assert found == [("node-0", 0, 6), ("node-1", 1, 7), ("node-2", 2, 8)]
+    ranges = [(source.node, source.first_ordinal, source.last_ordinal) for source in file.sources]
+    assert ranges == [("node-0", 0, 6), ("node-1", 1, 7), ("node-2", 2, 8)]
 
 
 def test_what_cannot_be_read_or_is_held_twice_is_left_out_and_said(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_an_old_catalog_is_moved_aside_and_not_deleted(tmp_path: Path) -> None:
     rebuild(first, CLOCK, scan_footers(first.objects))
     old = opened(tmp_path).load()
     again = opened(tmp_path)
-    made = rebuild(again, CLOCK, scan_footers(again.objects))
+    rebuilt = rebuild(again, CLOCK, scan_footers(again.objects))
     assert opened(tmp_path).load().catalog_id != old.catalog_id
-    aside = [key for key in LocalStore(PosixFileSystem(), tmp_path).keys(made.set_aside) if key.endswith(".txn")]
+    aside = [key for key in LocalStore(PosixFileSystem(), tmp_path).keys(rebuilt.set_aside) if key.endswith(".txn")]
     assert len(aside) == 1
     # Nothing of the old catalog is left where a reader looks.
     assert verify(opened(tmp_path)).defects == []
@@ -170,7 +170,7 @@ def test_what_was_forgotten_held_or_expired_is_taken_over_from_what_can_be_read(
         again = Repository.open(opened.settings.root)
         after = again.workspace().catalog.load()
         assert (after.tombstones, after.holds, after.marks) == (before.tombstones, before.holds, before.marks)
-        assert [found.event_id for found in again.events()] == [2], "neither the forgotten one nor the expired one"
+        assert [stored.event_id for stored in again.events()] == [2], "neither the forgotten one nor the expired one"
         shutil.rmtree(folder)
 
 
@@ -192,5 +192,5 @@ def test_a_checkpoint_makes_up_for_what_cannot_be_read_before_it(repository: Rep
     catalog.write_checkpoint()
     for path in repository.workspace().paths.transactions.rglob("*.txn"):
         path.write_bytes(b"broken")
-    found = salvage(catalog.objects)
-    assert (found.counts()["holds"], found.lost) == (1, None)
+    salvaged = salvage(catalog.objects)
+    assert (salvaged.counts()["holds"], salvaged.lost) == (1, None)

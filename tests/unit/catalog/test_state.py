@@ -43,12 +43,12 @@ def test_holds_and_marks_are_in_the_state_with_and_without_a_checkpoint(tmp_path
     catalog.commit([Action(remove_mark=RemoveMark(id=bytes([1]) * 16)), mark(3)])
     for _ in range(2):
         state = open_catalog(tmp_path).load()
-        assert {name: found.condition.event_ids for name, found in state.holds.items()} == {"two": [2]}
+        assert {name: held.condition.event_ids for name, held in state.holds.items()} == {"two": [2]}
         assert sorted(state.marks) == ["02" * 16, "03" * 16]
         assert live_groups(state) == {6, 7}
         catalog.checkpoint()
-    found = verify(open_catalog(tmp_path), files=False)
-    assert (found.defects, found.checkpoints) == ([], 1)
+    report = verify(open_catalog(tmp_path), files=False)
+    assert (report.defects, report.checkpoints) == ([], 1)
 
 
 def test_what_did_not_know_a_hold_does_not_apply(tmp_path: Path) -> None:

@@ -63,19 +63,19 @@ class CatalogMachine(RuleBasedStateMachine):
     def cut_the_front(self, data: Any) -> None:
         if self.history and not self.damaged:
             before = data.draw(st.integers(self.floor, len(self.history) - 1))
-            made = prune(self.handles[0], before)
-            assert self.floor <= made.floor <= before
-            if made.floor > self.floor:
-                self.floor = made.floor
+            pruned = prune(self.handles[0], before)
+            assert self.floor <= pruned.floor <= before
+            if pruned.floor > self.floor:
+                self.floor = pruned.floor
                 self.history.append(self.history[-1])
                 self.times.append(self.handles[0].load().commit_time_ms)
 
     @rule()
     def lose_the_newest_checkpoint(self) -> None:
         """Only while every transaction is kept: otherwise it may be the one to start from."""
-        found = self.opened().objects.checkpoints()
-        if found and self.floor == 0:
-            self.opened().objects.store.put(found[0].key, b"damaged")
+        checkpoints = self.opened().objects.checkpoints()
+        if checkpoints and self.floor == 0:
+            self.opened().objects.store.put(checkpoints[0].key, b"damaged")
             self.damaged = True
 
     @invariant()

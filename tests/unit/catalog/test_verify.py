@@ -122,8 +122,8 @@ def test_an_unknown_writer_feature_stops_a_writer_and_no_reader(tmp_path: Path) 
 def test_a_field_of_the_future_does_not_stop_a_reader(tmp_path: Path) -> None:
     path = tmp_path / "x.txn"
     message = Transaction(revision=7).SerializeToString() + b"\xf2\x7d\x03new"
-    found = Transaction.FromString(message)
-    assert decode(encode(found), path).revision == 7
+    transaction = Transaction.FromString(message)
+    assert decode(encode(transaction), path).revision == 7
 
 
 def test_the_format_s_numbers_stand() -> None:

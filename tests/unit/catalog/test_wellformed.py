@@ -199,18 +199,18 @@ def _objects() -> dict[str, tuple[str, Transaction]]:
     state, store = catalog.load(), catalog.objects.store
     key = catalog.objects.key(state.revision, state.uuid)
     hint = catalog.objects.hint
-    made = {
+    objects = {
         "transaction": (key, decode(store.get(key), key)),
         "checkpoint": (key.replace(".txn", ".ckpt"), checkpoint_message(state)),
         "hint": (hint, decode(store.get(hint), hint)),
     }
-    checkpoint = made["checkpoint"][1]
+    checkpoint = objects["checkpoint"][1]
     for number, (where, file) in enumerate(_changed(AddFile.FromString(checkpoint.live_files[0]))):
         copy = Transaction()
         copy.CopyFrom(checkpoint)
         copy.live_files[0] = file.SerializeToString()
-        made[f"file {number} {where}"] = made["checkpoint"][0], copy
-    return made
+        objects[f"file {number} {where}"] = objects["checkpoint"][0], copy
+    return objects
 
 
 def _cases() -> Iterator[tuple[str, str, Transaction]]:

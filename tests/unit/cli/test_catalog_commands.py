@@ -99,11 +99,11 @@ def test_checkpoints_prune_and_garbage_from_the_command_line(root: Path) -> None
     assert "kept" in plan["reason"]
     stray = root / "store/main/provenance/data/2026-03-01/events/00000000000000000099.parquet"
     stray.write_bytes(b"leftover")
-    found = document(root, "catalog", "gc", "--older-than", "0ms", "--yes")
-    assert found["moved"] == ["data/2026-03-01/events/00000000000000000099.parquet"]
+    report = document(root, "catalog", "gc", "--older-than", "0ms", "--yes")
+    assert report["moved"] == ["data/2026-03-01/events/00000000000000000099.parquet"]
     assert not stray.exists()
-    found = document(root, "catalog", "gc", "--keep-trash", "0ms", "--yes")
-    assert (found["moved"], len(found["deleted"])) == ([], 1)
+    report = document(root, "catalog", "gc", "--keep-trash", "0ms", "--yes")
+    assert (report["moved"], len(report["deleted"])) == ([], 1)
     assert document(root, "verify")[0]["defects"] == []
 
 
@@ -111,15 +111,15 @@ def test_verify_names_file_and_place_of_a_damaged_block(root: Path) -> None:
     log = root / "store/main/provenance/data/2026-03-02/events/00000000000000000003.parquet"
     good = log.read_bytes()
     log.write_bytes(flipped(good, 8 * good.index(b"6f1c2d3e")))
-    [found] = document(root, "verify", code=20)
-    assert [(Path(defect["file"]), defect["offset"]) for defect in found["defects"]] == [(log, 4)]
-    assert found["defects"][0]["message"].startswith(f"{log} @4: block 0 is damaged")
-    assert (found["defects"][0]["first_event_id"], found["defects"][0]["events"]) == (3, 2)
+    [report] = document(root, "verify", code=20)
+    assert [(Path(defect["file"]), defect["offset"]) for defect in report["defects"]] == [(log, 4)]
+    assert report["defects"][0]["message"].startswith(f"{log} @4: block 0 is damaged")
+    assert (report["defects"][0]["first_event_id"], report["defects"][0]["events"]) == (3, 2)
     assert "log-damaged" in run(root, "verify").stdout
     assert document(root, "catalog", "verify")[0]["defects"] == []  # the chain itself is whole
     log.unlink()
-    [found] = document(root, "verify", code=20)
-    assert "there is no such object" in found["defects"][0]["message"]
+    [report] = document(root, "verify", code=20)
+    assert "there is no such object" in report["defects"][0]["message"]
 
 
 def test_a_changed_table_of_contents_and_a_changed_footer_are_found(root: Path) -> None:
@@ -127,32 +127,32 @@ def test_a_changed_table_of_contents_and_a_changed_footer_are_found(root: Path) 
     toc.write_bytes(flipped(toc.read_bytes(), 100))
     log = root / "store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet"
     log.write_bytes(log.read_bytes()[:-1])
-    [found] = document(root, "verify", code=20)
-    assert {Path(defect["file"]) for defect in found["defects"]} == {toc, log}
+    [report] = document(root, "verify", code=20)
+    assert {Path(defect["file"]) for defect in report["defects"]} == {toc, log}
 
 
 def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_path: Path) -> None:
     key, head = tmp_path / "auditor.pem", tmp_path / "head.json"
-    made = run(root, "attest", "--new-key", key)
-    public = json.loads(made.stdout)["public_key"]
-    assert public in made.stderr
-    head.write_text(made.stdout)
+    result = run(root, "attest", "--new-key", key)
+    public = json.loads(result.stdout)["public_key"]
+    assert public in result.stderr
+    head.write_text(result.stdout)
     assert document(root, "verify", "--against", head, "--key", public)[0]["attested_revision"] == 1
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert run(root, "attest", "--new-key", key).exit_code == 11  # a key is never overwritten
     assert run(root, "attest").exit_code == 2
     assert run(root, "attest", "--new-key", tmp_path / "a", "--key", key).exit_code == 2
     assert run(root, "attest", "--key", key, "--out", head).exit_code == 0
-    [found] = document(root, "verify", "--against", head, "--key", public)
-    assert (found["attested_revision"], found["defects"], len(found["proven"])) == (1, [], 1)
+    [report] = document(root, "verify", "--against", head, "--key", public)
+    assert (report["attested_revision"], report["defects"], len(report["proven"])) == (1, [], 1)
     assert run(root, "verify", "--against", head, "--key", "00" * 32).exit_code == 20
     for path in transactions(root)[1].parent.iterdir():
         path.unlink()
     (root / "store/main/provenance/transactions/newest-checkpoint").unlink()
     assert document(root, "catalog", "verify")[0]["defects"] == []
-    [found] = document(root, "verify", "--against", head, code=20)
-    assert "revision 1 was attested, the newest is 0" in found["defects"][0]["message"]
-    assert found["proven"] == []
+    [report] = document(root, "verify", "--against", head, code=20)
+    assert "revision 1 was attested, the newest is 0" in report["defects"][0]["message"]
+    assert report["proven"] == []
 
 
 def test_where_nothing_can_be_attested_no_key_is_made(tmp_path: Path) -> None:
@@ -168,9 +168,9 @@ def test_a_repository_goes_on_after_its_catalog_was_lost_and_rebuilt(root: Path)
     assert (refused.exit_code, "--accept-loss" in refused.output) == (15, True), (
         "no copy of what was forgotten is there"
     )
-    made = document(root, "catalog", "rebuild", "--hashes", "--yes", "--accept-loss")
-    assert (made["files"], made["events"], made["skipped"], made["set_aside"]) == (2, 5, [], "")
-    assert any("removals" in text for text in made["lost"])
+    report = document(root, "catalog", "rebuild", "--hashes", "--yes", "--accept-loss")
+    assert (report["files"], report["events"], report["skipped"], report["set_aside"]) == (2, 5, [], "")
+    assert any("removals" in text for text in report["lost"])
     assert json.loads(run(root, "search", "*", "--json").stdout.splitlines()[0]) == before
     assert document(root, "verify")[0]["defects"] == []
 
@@ -226,8 +226,8 @@ def test_a_wipe_says_what_goes_and_needs_the_name_of_the_catalog(root: Path) -> 
 def test_a_dump_tells_the_length_of_footers_unless_it_is_asked_for_them(root: Path) -> None:
     short, whole = run(root, "catalog", "dump").stdout, run(root, "catalog", "dump", "--footers").stdout
     assert len(short) < len(whole) / 2
-    found = [json.loads(line) for line in short.splitlines()]
-    actions = [action for item in found for action in item["message"].get("actions", [])]
+    objects = [json.loads(line) for line in short.splitlines()]
+    actions = [action for item in objects for action in item["message"].get("actions", [])]
     files = [action["add_file"] for action in actions if "add_file" in action]
-    files += [file for item in found for file in item["message"].get("live_files", [])]
+    files += [file for item in objects for file in item["message"].get("live_files", [])]
     assert [file["footer"].endswith(" bytes") for file in files if "footer" in file] == [True, True]

@@ -132,8 +132,8 @@ def test_only_some_of_very_many_problems_are_shown(new: Path, tmp_path: Path) ->
 
 
 def test_status_is_the_repository_s(root: Path, live: Repository) -> None:
-    [found] = lines(run(root, "status", "--json"))
-    assert found["quarantined"] == 0
+    [row] = lines(run(root, "status", "--json"))
+    assert row["quarantined"] == 0
     [writer] = json.loads(run(root, "status", "--json").stdout)["writers"]
     assert writer["events_live"] == 600
     assert "600" in run(root, "status").stdout
@@ -153,10 +153,10 @@ def test_a_new_repository_misses_nothing(new: Path, repository: Repository) -> N
 
 def test_search_prints_what_the_repository_finds(root: Path, live: Repository) -> None:
     wanted = live.search("event_type:SEND", limit=5, offset=2)
-    [found] = lines(run(root, "search", "event_type:SEND", "-n", 5, "--offset", 2, "--json"))
-    assert found["total"] == wanted.total
-    assert isinstance(found["events"], list)
-    assert [item["event"]["event_id"] for item in found["events"]] == [s.event.event_id for s in wanted.events]
+    [row] = lines(run(root, "search", "event_type:SEND", "-n", 5, "--offset", 2, "--json"))
+    assert row["total"] == wanted.total
+    assert isinstance(row["events"], list)
+    assert [item["event"]["event_id"] for item in row["events"]] == [s.event.event_id for s in wanted.events]
     table = run(root, "search", "event_type:SEND", "-n", 5).stdout
     assert f"{wanted.total} events" in table
     assert table.count("SEND") == 5
@@ -164,15 +164,15 @@ def test_search_prints_what_the_repository_finds(root: Path, live: Repository) -
 
 def test_search_finds_what_was_live_earlier(root: Path, live: Repository) -> None:
     first = next(live.timeline())
-    found = json.loads(run(root, "search", "--as-of", 0, "-n", 10_000, "--json").stdout)
-    assert found["total"] == sum(action.add_file.rows for action in first.actions)
-    assert found["total"] == len(found["events"])
+    document = json.loads(run(root, "search", "--as-of", 0, "-n", 10_000, "--json").stdout)
+    assert document["total"] == sum(action.add_file.rows for action in first.actions)
+    assert document["total"] == len(document["events"])
     again = run(root, "search", "--as-of", "tomorrow", "--writer", "main", "-n", 10_000, "--json")
     assert lines(again)[0]["total"] == live.search("", as_of=live.workspace().catalog.load().revision).total
     [none] = lines(run(root, "search", "--as-of", "1999-12-31", "--json"))
     assert (none["total"], none["events"]) == (0, [])
     facets = run(root, "search", "--as-of", 0, "--facet", "event_type", "--json")
-    assert sum(json.loads(facets.stdout)["event_type"].values()) == found["total"]
+    assert sum(json.loads(facets.stdout)["event_type"].values()) == document["total"]
 
 
 def test_search_facets_and_lineage_tell_programs_what_cannot_be_read(new: Path, repository: Repository) -> None:
@@ -181,17 +181,17 @@ def test_search_facets_and_lineage_tell_programs_what_cannot_be_read(new: Path, 
         run_steps(repository.settings)
     newest = max(new.rglob("*.parquet"), key=lambda path: path.name)
     newest.write_bytes(flipped(newest.read_bytes(), 8 * 100))
-    found = json.loads(run(new, "search", "-n", 4, "--json").stdout)
-    assert ([item["event"]["event_id"] for item in found["events"]], found["total"]) == ([9, 8, 7, 6], 20)
-    assert found["lost"] == 10
-    assert [newest.name in notice for notice in found["notices"]] == [True]
-    rest = json.loads(run(new, "search", "-n", 10, "--cursor", found["cursor"], "--json").stdout)
+    document = json.loads(run(new, "search", "-n", 4, "--json").stdout)
+    assert ([item["event"]["event_id"] for item in document["events"]], document["total"]) == ([9, 8, 7, 6], 20)
+    assert document["lost"] == 10
+    assert [newest.name in notice for notice in document["notices"]] == [True]
+    rest = json.loads(run(new, "search", "-n", 10, "--cursor", document["cursor"], "--json").stdout)
     assert [item["event"]["event_id"] for item in rest["events"]] == [5, 4, 3, 2, 1, 0]
     assert (rest["lost"], rest["notices"], rest["cursor"]) == (0, [], None)
     talk = run(new, "search", "-n", 4).stderr
     assert newest.name in talk
     assert "10 of the 20 events cannot be read" in talk
-    assert f"--cursor {found['cursor']}" in talk
+    assert f"--cursor {document['cursor']}" in talk
     facets = json.loads(run(new, "search", "--facet", "event_type", "--json").stdout)
     assert facets["event_type"] == {"create": 10}
     assert [newest.name in notice for notice in facets["notices"]] == [True]
@@ -202,9 +202,11 @@ def test_search_facets_and_lineage_tell_programs_what_cannot_be_read(new: Path, 
 
 
 def test_explain_tells_shards_and_blocks(root: Path, live: Repository) -> None:
-    told = json.loads(run(root, "search", "event_type:SEND", "-n", 1, "--explain", "--json").stdout)["explain"]["main"]
-    assert set(told) == {"shards", "pruned", "searched", "counted", "scanned", "old", "blocks", "seconds"}
-    assert told["blocks"] == 1
+    document = json.loads(run(root, "search", "event_type:SEND", "-n", 1, "--explain", "--json").stdout)["explain"][
+        "main"
+    ]
+    assert set(document) == {"shards", "pruned", "searched", "counted", "scanned", "old", "blocks", "seconds"}
+    assert document["blocks"] == 1
     assert "blocks" in run(root, "search", "--explain").stdout
 
 
@@ -217,8 +219,8 @@ def test_search_finds_what_was_acknowledged_a_moment_ago(new: Path, repository: 
 
 def test_an_event_is_printed_in_full(root: Path, live: Repository) -> None:
     wanted = next(item for item in live.events(count=600) if item.event_type == "JOIN")
-    [found] = lines(run(root, "event", wanted.event_id, "--json"))
-    assert found["parent_uuids"] == list(wanted.parent_uuids)
+    [row] = lines(run(root, "event", wanted.event_id, "--json"))
+    assert row["parent_uuids"] == list(wanted.parent_uuids)
     [nifi] = lines(run(root, "event", wanted.event_id, "--nifi"))
     assert nifi == event_to_json(wanted)
     table = run(root, "event", wanted.event_id).stdout
@@ -229,8 +231,8 @@ def test_an_event_is_printed_in_full(root: Path, live: Repository) -> None:
 
 def test_events_are_one_line_each(root: Path, live: Repository) -> None:
     wanted = list(live.events(100, 30))
-    found = lines(run(root, "events", "--from", 100, "--count", 30, "--json"))
-    assert [item["event_id"] for item in found] == [item.event_id for item in wanted]
+    rows = lines(run(root, "events", "--from", 100, "--count", 30, "--json"))
+    assert [item["event_id"] for item in rows] == [item.event_id for item in wanted]
     assert lines(run(root, "events", "--from", 100, "-n", 30, "--nifi")) == [event_to_json(item) for item in wanted]
     assert wanted[0].flowfile_uuid in run(root, "events", "--from", 100, "-n", 1).stdout
 
@@ -239,10 +241,10 @@ def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> N
     join = next(item for item in live.events(count=600) if item.event_type == "JOIN")
     wanted = live.lineage([join.flowfile_uuid])
     for what in (join.flowfile_uuid, join.event_id):
-        [found] = lines(run(root, "lineage", what, "--json"))
-        assert isinstance(found["nodes"], list)
-        assert {node["uuid"] for node in found["nodes"]} == set(wanted.nodes)
-        assert (found["events"], found["is_complete"]) == (wanted.events, True)
+        [row] = lines(run(root, "lineage", what, "--json"))
+        assert isinstance(row["nodes"], list)
+        assert {node["uuid"] for node in row["nodes"]} == set(wanted.nodes)
+        assert (row["events"], row["is_complete"]) == (wanted.events, True)
     tree = run(root, "lineage", join.event_id, "--all").stdout
     assert all(uuid in tree for uuid in wanted.nodes)
     assert "← asked for" in tree
@@ -250,18 +252,20 @@ def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> N
 
 
 def test_a_long_lineage_is_cut_to_a_screen_that_shows_what_was_asked_for(root: Path, live: Repository) -> None:
-    longest = max(live.events(count=600), key=lambda item: len(live.lineage([item.flowfile_uuid]).nodes))
-    found = live.lineage([longest.flowfile_uuid])
+    first = {item.flowfile_uuid: item for item in reversed(list(live.events(count=600)))}
+    lineages = {flowfile: live.lineage([flowfile]) for flowfile in first}
+    longest = max(first.values(), key=lambda item: len(lineages[item.flowfile_uuid].nodes))
+    graph = lineages[longest.flowfile_uuid]
     whole = run(root, "lineage", longest.event_id, "--all").stdout.splitlines()
     assert len(whole) > 60
-    for asked in found.nodes:
+    for asked in graph.nodes:
         result = run(root, "lineage", asked)
         assert len(result.stdout.splitlines()) == 42
         assert "← asked for" in result.stdout
         last = result.stdout.splitlines()[-1]
         assert f"… {len(whole) - 41} more lines; --all prints them" in last
-    assert f"{found.events} events of {len(found.nodes)} FlowFiles, " in whole[0]
-    few = min(live.events(count=600), key=lambda item: live.lineage([item.flowfile_uuid]).events)
+    assert f"{graph.events} events of {len(graph.nodes)} FlowFiles, " in whole[0]
+    few = min(first.values(), key=lambda item: lineages[item.flowfile_uuid].events)
     assert "more lines" not in run(root, "lineage", few.event_id).stdout
 
 

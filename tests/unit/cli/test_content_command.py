@@ -74,7 +74,7 @@ def test_clean_lists_what_no_event_speaks_of_and_deletes_it_when_asked(tmp_path:
     root = tmp_path / "repository"
     at = Repository.create(root)
     with at.writer() as writer:
-        kept = writer.append_with_content([event(0)], b"kept")
+        stored = writer.append_with_content([event(0)], b"kept")
         unused = at.content(writer.content.put(b"x" * (2 << 20)).claim).path
     assert run(root, "clean", "--json")[1].startswith(b'{"claims":[],')
     os.utime(unused, (1, 1))
@@ -84,7 +84,7 @@ def test_clean_lists_what_no_event_speaks_of_and_deletes_it_when_asked(tmp_path:
     assert "would be deleted" in said
     assert run(root, "clean", "--yes")[0] == 0
     assert not unused.exists()
-    assert at.content(at.get(kept.start)).read() == b"kept"
+    assert at.content(at.get(stored.start)).read() == b"kept"
 
 
 def on_terminal(repository: Path, *arguments: str) -> tuple[int, bytes]:

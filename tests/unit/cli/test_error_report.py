@@ -1,4 +1,4 @@
-"""How commands end: with one line or one JSON object, and the exit code that scripts expect of a program."""
+"""The end of a command: one line or one JSON object, and the exit code that scripts expect of a program."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def run(*arguments: object) -> Result:
 
 
 def failure(result: Result) -> dict[str, object]:
-    found: dict[str, object] = json.loads(result.stderr.splitlines()[-1])
-    assert found["exit_code"] == result.exit_code
+    document: dict[str, object] = json.loads(result.stderr.splitlines()[-1])
+    assert document["exit_code"] == result.exit_code
     assert result.stdout == ""
-    return found
+    return document
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,22 @@ def test_with_json_an_error_is_an_object_on_stderr(
     live: Repository, arguments: tuple[object, ...], error: type[NotFoundError]
 ) -> None:
     plain = run("-r", live.settings.root, *arguments)
-    found = failure(run("-r", live.settings.root, *arguments, "--json"))
-    assert (found["type"], found["kind"], found["exit_code"]) == (error.__name__, error.kind, error.exit_code)
-    assert f"custody: {found['message']}" == plain.stderr.rstrip("\n")
-    assert found["hint"]
+    document = failure(run("-r", live.settings.root, *arguments, "--json"))
+    assert (document["type"], document["kind"], document["exit_code"]) == (error.__name__, error.kind, error.exit_code)
+    assert f"custody: {document['message']}" == plain.stderr.rstrip("\n")
+    assert document["hint"]
 
 
 def test_with_json_a_query_s_error_says_where(live: Repository) -> None:
-    found = failure(run("-r", live.settings.root, "search", "event_type:SEND AND", "--json"))
-    assert (found["query"], found["column"]) == ("event_type:SEND AND", 20)
-    assert "AND stands between" in str(found["hint"])
+    error = failure(run("-r", live.settings.root, "search", "event_type:SEND AND", "--json"))
+    assert (error["query"], error["column"]) == ("event_type:SEND AND", 20)
+    assert "AND stands between" in str(error["hint"])
 
 
 def test_with_json_wrong_usage_is_an_object_too(live: Repository) -> None:
-    found = failure(run("-r", live.settings.root, "search", "--json", "-n", "x"))
-    assert (found["type"], found["kind"], found["exit_code"]) == ("BadParameter", "usage", 2)
-    assert found["hint"] == "Try 'cli search --help' for help."
+    error = failure(run("-r", live.settings.root, "search", "--json", "-n", "x"))
+    assert (error["type"], error["kind"], error["exit_code"]) == ("BadParameter", "usage", 2)
+    assert error["hint"] == "Try 'cli search --help' for help."
     assert failure(run("search", "--json", "--nonsense"))["kind"] == "usage"
     # Behind -- it is a text to look for, and no option.
     assert run("search", "-n", "x", "--", "--json").stderr.startswith("Usage: ")
@@ -126,10 +126,12 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(live: Repository, option
 
 @pytest.mark.parametrize("options", [["--json"], []])
 def test_a_reader_of_little_that_goes_away_is_noticed_too(live: Repository, options: list[str]) -> None:
-    script = '"$@" | true; echo "${PIPESTATUS[0]}"'
-    shell = ["bash", "-c", script, "bash", *CUSTODY, "-r", str(live.settings.root), "event", "1", *options]
-    found = subprocess.run(shell, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert (found.stdout, found.stderr) == ("141\n", "")
+    reader, writer = os.pipe()
+    os.close(reader)  # before the command starts: one that is only about to go could still take what little there is
+    command = [*CUSTODY, "-r", str(live.settings.root), "event", "1", *options]
+    with open(writer, "wb") as output:
+        process = subprocess.run(command, env=ENVIRONMENT, stdout=output, stderr=subprocess.PIPE, check=False)
+    assert (process.returncode, process.stderr) == (141, b"")
 
 
 def test_a_terminal_shows_the_place_of_a_mistake(live: Repository) -> None:
@@ -159,5 +161,5 @@ def test_the_repository_may_be_named_behind_the_command(live: Repository, tmp_pa
 
 def test_a_lock_that_another_holds_is_an_object_with_a_hint(repository: Repository) -> None:
     with repository.writer():
-        found = failure(run("-r", repository.settings.root, "quarantine", "resubmit", "0" * 16, "--json"))
-    assert (found["type"], found["hint"]) == ("LockedError", LockedError.hint)
+        error = failure(run("-r", repository.settings.root, "quarantine", "resubmit", "0" * 16, "--json"))
+    assert (error["type"], error["hint"]) == ("LockedError", LockedError.hint)

@@ -33,11 +33,11 @@ NEW = event(
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = Repository.create(tmp_path_factory.mktemp("evil") / "repository [red]")
-    append(made, [NEW])
-    run_steps(made.settings)
-    (made.settings.root / "evil.json").write_bytes(json.dumps([{EVIL: 1}, EVIL]).encode())
-    return made.settings.root
+    created = Repository.create(tmp_path_factory.mktemp("evil") / "repository [red]")
+    append(created, [NEW])
+    run_steps(created.settings)
+    (created.settings.root / "evil.json").write_bytes(json.dumps([{EVIL: 1}, EVIL]).encode())
+    return created.settings.root
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_no_control_character_of_the_data_is_printed(root: Path, arguments: tupl
 
 
 def test_json_gives_the_data_back_as_they_are(root: Path) -> None:
-    found = json.loads(CliRunner().invoke(cli, ["-r", str(root), "event", "0", "--json"]).stdout)
-    assert found["details"] == EVIL
-    assert found["updated_attributes"][EVIL] == EVIL
+    document = json.loads(CliRunner().invoke(cli, ["-r", str(root), "event", "0", "--json"]).stdout)
+    assert document["details"] == EVIL
+    assert document["updated_attributes"][EVIL] == EVIL
 
 
 def test_text_is_no_markup(root: Path) -> None:

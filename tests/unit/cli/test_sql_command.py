@@ -41,9 +41,9 @@ def run(root: Path, *arguments: str) -> Result:
 
 
 def test_rows_are_json_lines_with_their_nested_values(root: Path) -> None:
-    found = run(root, "--json", "select event_id, event_time, updated_attributes, parent_uuids from events order by 1")
-    assert found.exit_code == 0
-    rows = [json.loads(line) for line in found.stdout.splitlines()]
+    result = run(root, "--json", "select event_id, event_time, updated_attributes, parent_uuids from events order by 1")
+    assert result.exit_code == 0
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["event_id"] for row in rows] == list(range(61))
     assert [row["updated_attributes"] for row in rows[:60]] == [item.updated_attributes for item in EVENTS]
     assert [row["parent_uuids"] for row in rows[:60]] == [list(item.parent_uuids) for item in EVENTS]
@@ -52,24 +52,24 @@ def test_rows_are_json_lines_with_their_nested_values(root: Path) -> None:
 
 
 def test_rows_are_csv_that_is_read_back(root: Path) -> None:
-    found = run(root, "--csv", "select event_id, details, component_name from events order by 1")
-    rows = list(csv.DictReader(io.StringIO(found.stdout)))
+    result = run(root, "--csv", "select event_id, details, component_name from events order by 1")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert [row["details"] for row in rows[:60]] == [item.details or "" for item in EVENTS]
     assert rows[60]["details"] == '\x1b[31mred\x07, quoted " and\nbroken'
 
 
 def test_rows_are_a_table_without_control_characters(root: Path) -> None:
-    found = run(root, "select event_id, details from events where event_id = 60")
-    assert "event_id" in found.stdout
-    assert "\N{REPLACEMENT CHARACTER}[31mred" in found.stdout
-    assert "\x1b" not in found.stdout
-    assert "\x07" not in found.stdout
+    result = run(root, "select event_id, details from events where event_id = 60")
+    assert "event_id" in result.stdout
+    assert "\N{REPLACEMENT CHARACTER}[31mred" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "\x07" not in result.stdout
 
 
 def test_a_limit_cuts_and_says_so_aside(root: Path) -> None:
-    found = run(root, "--csv", "-n", "3", "select event_id from events order by 1")
-    assert found.stdout == "event_id\n0\n1\n2\n"
-    assert "more rows than 3" in found.stderr
+    result = run(root, "--csv", "-n", "3", "select event_id from events order by 1")
+    assert result.stdout == "event_id\n0\n1\n2\n"
+    assert "more rows than 3" in result.stderr
     exact = run(root, "--csv", "-n", "61", "select event_id from events")
     assert len(exact.stdout.splitlines()) == 62
     assert exact.stderr == ""
@@ -94,10 +94,10 @@ def test_numbers_times_and_other_values_are_printed_in_json(root: Path) -> None:
     ],
 )
 def test_an_error_ends_with_its_code(root: Path, arguments: list[str], code: int, said: str) -> None:
-    found = run(root, *arguments)
-    assert found.exit_code == code
-    assert said in found.stderr
-    assert found.stdout == ""
+    result = run(root, *arguments)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert result.stdout == ""
 
 
 def test_damage_is_an_error_unless_it_is_left_out_and_events_say_it_too(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_damage_is_an_error_unless_it_is_left_out_and_events_say_it_too(tmp_path
 
 def test_every_kind_of_value_is_printed(root: Path) -> None:
     for options in (["--json"], ["--csv"], []):
-        found = run(root, *options, "select * from test_all_types()")
-        assert (found.exit_code, found.stderr) == (0, "")
+        result = run(root, *options, "select * from test_all_types()")
+        assert (result.exit_code, result.stderr) == (0, "")
     lines = [json.loads(line) for line in run(root, "--json", "select * from test_all_types()").stdout.splitlines()]
     assert len(lines) == 3
     assert lines[0]["date"] == "-5877641-06-25"
@@ -133,12 +133,12 @@ def test_every_kind_of_value_is_printed(root: Path) -> None:
 
 def test_an_error_is_one_line_that_names_no_inside(root: Path) -> None:
     for text in ("select no_such from events", "select *\nfrom events\nwhere", "from stored", "from evens"):
-        found = run(root, text)
-        assert found.exit_code == InvalidInputError.exit_code
-        assert found.stderr.count("\n") == 1
-        assert "\N{REPLACEMENT CHARACTER}" not in found.stderr
-        assert "__duckdb" not in found.stderr
-        assert "scan" not in found.stderr
+        result = run(root, text)
+        assert result.exit_code == InvalidInputError.exit_code
+        assert result.stderr.count("\n") == 1
+        assert "\N{REPLACEMENT CHARACTER}" not in result.stderr
+        assert "__duckdb" not in result.stderr
+        assert "scan" not in result.stderr
     assert "The tables are events, logs and transactions." in run(root, "from evens").stderr
 
 
@@ -168,7 +168,7 @@ def test_a_transaction_that_is_known_to_be_lost_is_left_out_and_named(tmp_path: 
     asked = ("--csv", "select revision from transactions")
     assert run(tmp_path / "r", *asked).exit_code == CorruptionError.exit_code
     CliRunner().invoke(cli, ["-r", str(tmp_path / "r"), "repair", "--yes"])
-    found = run(tmp_path / "r", *asked)
-    assert (found.exit_code, found.stdout) == (0, "revision\n0\n2\n3\n")
-    assert f"{path} " in found.stderr
-    assert "revision 1 is lost" in found.stderr
+    result = run(tmp_path / "r", *asked)
+    assert (result.exit_code, result.stdout) == (0, "revision\n0\n2\n3\n")
+    assert f"{path} " in result.stderr
+    assert "revision 1 is lost" in result.stderr

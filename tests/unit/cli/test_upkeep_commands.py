@@ -40,19 +40,19 @@ def document(sample: Sample, *arguments: str, code: int = 0) -> Any:
 
 @pytest.mark.parametrize("level", [[], ["--quick"], ["--deep"]])
 def test_a_whole_repository_is_clean_at_each_level(sample: Sample, level: list[str]) -> None:
-    [found] = document(sample, "verify", *level)
-    assert (found["defects"], found["notices"], found["known_losses"], found["orphans"]) == ([], [], [], [])
-    assert (found["writer"], found["files"], found["revisions"]) == ("main", 4, 4)
+    [report] = document(sample, "verify", *level)
+    assert (report["defects"], report["notices"], report["known_losses"], report["orphans"]) == ([], [], [], [])
+    assert (report["writer"], report["files"], report["revisions"]) == ("main", 4, 4)
     printed = run(sample, "verify", *level).stdout
     assert "main" in printed
     assert printed.splitlines()[-1].endswith(": nothing wrong")
-    assert " pieces, " in printed.splitlines()[-1]
+    assert " check units, " in printed.splitlines()[-1]
 
 
 def test_a_new_repository_has_nothing_to_look_at_and_prints_no_empty_table(tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, ["init", str(tmp_path / "new")]).exit_code == 0
     for arguments, said in (
-        ([], "nothing to look at yet: nothing wrong\n"),
+        ([], "nothing to check yet: nothing wrong\n"),
         (["--orphans"], "nothing belongs to nothing\n"),
     ):
         result = CliRunner().invoke(cli, ["-r", str(tmp_path / "new"), "verify", *arguments])
@@ -65,8 +65,8 @@ def test_both_levels_at_once_are_refused(sample: Sample) -> None:
 
 def test_a_defect_says_how_many_events_it_costs_and_what_mends_it(sample: Sample) -> None:
     flip(sample.logs()[1], 2000)
-    [found] = document(sample, "verify", code=20)
-    [defect] = found["defects"]
+    [report] = document(sample, "verify", code=20)
+    [defect] = report["defects"]
     assert (defect["kind"], defect["severity"], defect["events"]) == ("log-damaged", "damage", 21)
     assert (defect["first_event_id"], defect["last_event_id"]) == (30, 50)
     assert "custody repair" in defect["repair"]
@@ -90,8 +90,8 @@ def test_orphans_are_listed_with_their_sizes_and_who_removes_them(sample: Sample
     attempt = sample.root / STORE / "staging/building-0"
     attempt.mkdir()
     (attempt / "unit").write_bytes(bytes(10))
-    [found] = document(sample, "verify", "--orphans")
-    shown = {(item["kind"], item["size_bytes"], item["repair"]) for item in found["orphans"]}
+    [report] = document(sample, "verify", "--orphans")
+    shown = {(item["kind"], item["size_bytes"], item["repair"]) for item in report["orphans"]}
     assert shown == {("temporary", 1000, "custody recover"), ("attempt", 10, "custody recover")}
     assert "1000 B" in run(sample, "verify", "--orphans").stdout
 
@@ -117,8 +117,8 @@ def test_repair_prints_first_and_acts_only_when_asked(sample: Sample) -> None:
 
 def test_what_is_lost_is_given_up_only_when_that_is_accepted(sample: Sample) -> None:
     sample.logs()[0].unlink()
-    kept = document(sample, "repair", "--yes", code=20)
-    assert [(item["what"], item["accept_loss"], item["outcome"]) for item in kept["actions"]] == [
+    report = document(sample, "repair", "--yes", code=20)
+    assert [(item["what"], item["accept_loss"], item["outcome"]) for item in report["actions"]] == [
         ("give-up-log", True, None)
     ]
     assert "needs --accept-loss" in run(sample, "repair", "--yes", code=20).stdout
@@ -129,8 +129,8 @@ def test_an_action_that_fails_is_said_and_ends_with_1(sample: Sample) -> None:
     shutil.copy(sample.logs()[0].with_suffix(".toc"), sample.logs()[1].with_suffix(".toc"))
     with sample.repository().writer():  # who lives holds the lock
         flip(sample.root / "disk1/main/STATE", 40)
-        found = document(sample, "repair", "--yes", code=1)
-    errors = {item["what"]: item["error"] for item in found["actions"]}
+        report = document(sample, "repair", "--yes", code=1)
+    errors = {item["what"]: item["error"] for item in report["actions"]}
     assert errors["rewrite-toc"] is None
     assert "lock" in errors["restore-state"].lower() or "held" in errors["restore-state"].lower()
 
@@ -140,9 +140,9 @@ def test_the_scrub_and_what_it_knows(sample: Sample) -> None:
     assert document(sample, "status")["scrub"] is None
     run(sample, "scrub", "--bytes", "1")
     flip(sample.logs()[1], 2000)
-    found = document(sample, "scrub", "--all", code=20)
-    assert [item["kind"] for item in found["findings"]] == ["log-damaged"]
-    assert document(sample, "verify", "--last", code=20)["findings"] == found["findings"]
+    report = document(sample, "scrub", "--all", code=20)
+    assert [item["kind"] for item in report["findings"]] == ["log-damaged"]
+    assert document(sample, "verify", "--last", code=20)["findings"] == report["findings"]
     status = document(sample, "status")["scrub"]
     assert (status["damaged"], status["is_behind"], status["round"]) == (1, False, 1)
     assert "last scrub" in run(sample, "status").stdout

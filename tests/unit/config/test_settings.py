@@ -258,10 +258,10 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("CUSTODY__QUERY__RESULTS_DEFAULT", "7")
     monkeypatch.setenv("CUSTODY__REPOSITORY__CONTAINERS", '["x", "y"]')
     monkeypatch.setenv("CUSTODY__EVENTLOG__COMPRESSION_LEVEL", "")
-    found = load(tmp_path, text)
-    assert (found.query.results_default, found.query.lineage_events_max) == (7, 6)
-    assert found.containers == (tmp_path / "x", tmp_path / "y")
-    assert found.eventlog.compression_level is None
+    settings = load(tmp_path, text)
+    assert (settings.query.results_default, settings.query.lineage_events_max) == (7, 6)
+    assert settings.containers == (tmp_path / "x", tmp_path / "y")
+    assert settings.eventlog.compression_level is None
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def test_a_bad_value_of_the_environment_is_an_error_that_names_the_environment(
 
 
 def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
-    found = load(tmp_path, "")
-    assert found.model_dump() == defaults().model_dump()
-    assert found.containers == (tmp_path / "containers/1",)
-    assert (found.store, found.quarantine, found.runs) == tuple(
+    settings = load(tmp_path, "")
+    assert settings.model_dump() == defaults().model_dump()
+    assert settings.containers == (tmp_path / "containers/1",)
+    assert (settings.store, settings.quarantine, settings.runs) == tuple(
         tmp_path / name for name in ("store", "quarantine", "runs")
     )
 
@@ -304,16 +304,16 @@ def test_the_file_of_a_new_repository_says_every_setting_with_its_default(tmp_pa
 
 
 def test_paths_are_taken_from_the_repository_s_folder_unless_they_are_absolute(tmp_path: Path) -> None:
-    found = load(tmp_path, '[repository]\ncontainers = ["/disk1", "two"]\nstore = "/store"\n')
-    assert found.containers == (Path("/disk1"), tmp_path / "two")
-    assert found.store == Path("/store")
+    settings = load(tmp_path, '[repository]\ncontainers = ["/disk1", "two"]\nstore = "/store"\n')
+    assert settings.containers == (Path("/disk1"), tmp_path / "two")
+    assert settings.store == Path("/store")
     assert load(tmp_path, '[repository]\nstore = "file:///a%20disk"\n').store == Path("/a disk")
 
 
 def test_event_logs_need_a_folder_so_far(tmp_path: Path) -> None:
-    found = load(tmp_path, '[repository]\nstore = "s3://bucket/prefix"\n')
+    settings = load(tmp_path, '[repository]\nstore = "s3://bucket/prefix"\n')
     with pytest.raises(ConfigurationError, match="event logs can only be written to a folder"):
-        _ = found.store
+        _ = settings.store
     with pytest.raises(ConfigurationError, match="expected a folder of this machine"):
         _ = load(tmp_path, '[repository]\nstore = "file://elsewhere/disk"\n').store
 
@@ -321,19 +321,19 @@ def test_event_logs_need_a_folder_so_far(tmp_path: Path) -> None:
 def test_settings_travel_to_a_worker_whatever_its_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = load(tmp_path, '[query]\nresults_default = 5\n[index]\nattributes = ["a"]\n')
-    text = found.to_json()
+    settings = load(tmp_path, '[query]\nresults_default = 5\n[index]\nattributes = ["a"]\n')
+    text = settings.to_json()
     (tmp_path / SETTINGS_FILE).unlink()
     monkeypatch.setenv("CUSTODY__QUERY__RESULTS_DEFAULT", "7")
-    assert Settings.from_json(text) == found
+    assert Settings.from_json(text) == settings
     assert Settings.from_json(text).root == tmp_path
 
 
 def test_slots_are_the_writer_and_its_numbered_names(tmp_path: Path) -> None:
     assert load(tmp_path, "").repository.slots == ("main",)
-    found = load(tmp_path, '[repository]\nwriter = "node-7"\nwriter_slots = 3\n')
-    assert found.repository.slots == ("node-7", "node-7-2", "node-7-3")
-    assert found.model_dump()["repository"]["writer_slots"] == 3
+    settings = load(tmp_path, '[repository]\nwriter = "node-7"\nwriter_slots = 3\n')
+    assert settings.repository.slots == ("node-7", "node-7-2", "node-7-3")
+    assert settings.model_dump()["repository"]["writer_slots"] == 3
 
 
 @pytest.mark.parametrize(
@@ -352,9 +352,9 @@ def test_the_name_of_every_slot_has_to_be_a_name(tmp_path: Path, characters: int
 
 
 def test_settings_do_not_change(tmp_path: Path) -> None:
-    found = load(tmp_path, "")
+    settings = load(tmp_path, "")
     with pytest.raises(ValueError, match="frozen"):
-        found.query.results_default = 1  # type: ignore[misc]
+        settings.query.results_default = 1  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -369,18 +369,18 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_shows_no_secret(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / SETTINGS_FILE).write_text(f"[ngsi]\n{text}\n")
-    with pytest.raises(ConfigurationError, match=says) as found:
+    with pytest.raises(ConfigurationError, match=says) as raised:
         load_settings(tmp_path)
-    shown = "".join(traceback.format_exception(found.value))
+    shown = "".join(traceback.format_exception(raised.value))
     assert "hush" not in shown
 
 
 def test_settings_are_shown_without_their_secrets(tmp_path: Path) -> None:
     secrets = 'krb5_password = "hush"\noauth2_token = "hush"\nhdfs_password = "hush"\n'
     (tmp_path / SETTINGS_FILE).write_text(f"[ngsi]\n{secrets}")
-    made = load_settings(tmp_path)
-    assert made.ngsi.krb5_password == "hush"  # noqa: S105
-    assert "hush" not in f"{made!r} {made}"
+    settings = load_settings(tmp_path)
+    assert settings.ngsi.krb5_password == "hush"  # noqa: S105
+    assert "hush" not in f"{settings!r} {settings}"
 
 
 def test_where_no_repository_is_needed_the_environment_alone_counts(

@@ -60,9 +60,9 @@ def test_the_receiver_and_the_judge_agree_on_every_shipped_case() -> None:
     groups: dict[Accepts, list[tuple[Case, NgsiSection]]] = {}
     refused_at_start = 0
     for case in shipped_cases():
-        found = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
-        if isinstance(found, Parameters):
-            groups.setdefault(Accepts.of(found.values), []).append((case, found.values))
+        names = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
+        if isinstance(names, Parameters):
+            groups.setdefault(Accepts.of(names.values), []).append((case, names.values))
         else:
             refused_at_start += 1
     memory = MemoryFileSystem()

@@ -22,7 +22,7 @@ SHIPPED = shipped_cases()
 
 
 def test_the_shipped_cases_come_out_as_they_say() -> None:
-    failed = [(found.id, found.differences) for found in check_cases(SHIPPED) if not found.is_passed]
+    failed = [(outcome.id, outcome.differences) for outcome in check_cases(SHIPPED) if not outcome.is_passed]
     assert failed == []
     assert len(SHIPPED) >= 100
 
@@ -64,8 +64,8 @@ def test_each_expectation_of_each_shipped_case_can_fail() -> None:
 def test_where_nothing_is_expected_something_is_noticed() -> None:
     stored = run(next(case for case in SHIPPED if case.id == "REQ-01"))
     assert list(differences({"files": []}, stored))
-    made = run(next(case for case in SHIPPED if case.id == "HIV-01"))
-    assert list(differences({"hive": []}, made))
+    result = run(next(case for case in SHIPPED if case.id == "HIV-01"))
+    assert list(differences({"hive": []}, result))
 
 
 def test_every_parameter_is_in_a_shipped_case() -> None:
@@ -227,19 +227,19 @@ def test_defaults_are_merged_key_by_key_and_null_takes_one_away() -> None:
 
 def test_numbers_of_a_case_keep_their_digits() -> None:
     data = b'[{"id": "a", "expect": {}, "body": {"n": 1.10, "m": 12345678901234567890123}}]'
-    [made] = read_cases(data, "mine.json")
-    assert made.bytes_of(made.sent[0]) == b'{"n": 1.10, "m": 12345678901234567890123}'
+    [parsed] = read_cases(data, "mine.json")
+    assert parsed.bytes_of(parsed.sent[0]) == b'{"n": 1.10, "m": 12345678901234567890123}'
 
 
 def test_what_describes_a_case_is_passed_over_and_counted() -> None:
     told = {"source": {"page": 7}, "note": "by hand", "problem": "none", "ignored": ["x"], "tags": [1]}
     event = {"body": {"data": []}, "comment": "twice"}
-    made = case(**told, events=[event, event])
-    assert made.ignored == ("ignored", "note", "problem", "source", "tags", "comment of events")
-    assert made.problem == ""
+    judged = case(**told, events=[event, event])
+    assert judged.ignored == ("ignored", "note", "problem", "source", "tags", "comment of events")
+    assert judged.problem == ""
     document = {"version": 2, "cases": [json.loads(json.dumps({"id": "one", "expect": {}, "author": "x"}))]}
-    [found] = read_cases(json.dumps(document).encode(), "mine.json")
-    assert found.ignored == ("version of the file", "author")
+    [parsed] = read_cases(json.dumps(document).encode(), "mine.json")
+    assert parsed.ignored == ("version of the file", "author")
 
 
 @pytest.mark.parametrize("name", ["header", "expects", "bodyraw", "configs", "grouping_rule"])

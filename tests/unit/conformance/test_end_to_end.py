@@ -75,9 +75,14 @@ def test_who_logs_in_at_a_base_is_said_by_settings() -> None:
         hdfs_host="elsewhere",
     )
     told = FsUri.parse("webhdfs://nn1/x").settings(access)
-    made = NgsiSection.model_validate(told)
-    assert (made.krb5_auth, made.krb5_user, made.krb5_password, made.backend_timeout) == (True, "clerk", "hush", 7)
-    assert (made.hdfs_host, made.hdfs_username) == ("nn1", None)
+    section = NgsiSection.model_validate(told)
+    assert (section.krb5_auth, section.krb5_user, section.krb5_password, section.backend_timeout) == (
+        True,
+        "clerk",
+        "hush",
+        7,
+    )
+    assert (section.hdfs_host, section.hdfs_username) == ("nn1", None)
     assert FsUri.parse("file:///x").settings(access).keys() == {"backend", "backend_folder"}
 
 

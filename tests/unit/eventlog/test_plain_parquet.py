@@ -12,6 +12,7 @@ import pytest
 
 from custody.eventlog import LogOptions, log_metadata, write_log
 from custody.model import EVENT_SCHEMA, to_batch, to_events
+from custody.spark.environment import QUICK_START_FLAGS
 from custody.vfs import PosixFileSystem
 from tests.support import numbered, sample
 
@@ -59,7 +60,9 @@ def test_pandas_reads_it(path: Path) -> None:
 def test_spark_reads_it(path: Path) -> None:
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    # One file is read: the optimizing compiler would not pay for itself.
+    spark = builder.config("spark.driver.extraJavaOptions", " ".join(QUICK_START_FLAGS)).getOrCreate()
     try:
         frame = spark.read.parquet(str(path))
         assert frame.columns == EVENT_SCHEMA.names

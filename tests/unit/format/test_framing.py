@@ -34,8 +34,8 @@ Found = tuple[int, int, bytes] | Gap
 
 
 def read(data: bytes, start: int = len(PREAMBLE)) -> list[Found]:
-    found = frames(data, start)
-    return [(item.offset, item.kind, bytes(item.payload)) if isinstance(item, Frame) else item for item in found]
+    pieces = frames(data, start)
+    return [(item.offset, item.kind, bytes(item.payload)) if isinstance(item, Frame) else item for item in pieces]
 
 
 def intact(*numbers: int) -> list[Found]:
@@ -45,9 +45,9 @@ def intact(*numbers: int) -> list[Found]:
 @given(st.lists(RECORD), st.binary(max_size=9))
 def test_records_read_back_as_they_were_written(records: list[tuple[int, bytes]], before: bytes) -> None:
     data = before + b"".join(frame(kind, payload) for kind, payload in records)
-    found = read(data, len(before))
-    assert [item[1:] for item in found if not isinstance(item, Gap)] == records
-    assert not any(isinstance(item, Gap) for item in found)
+    pieces = read(data, len(before))
+    assert [item[1:] for item in pieces if not isinstance(item, Gap)] == records
+    assert not any(isinstance(item, Gap) for item in pieces)
 
 
 @given(st.lists(RECORD, min_size=1))
@@ -106,9 +106,9 @@ def test_a_whole_record_is_found_however_far_behind_the_damage_it_lies() -> None
 @given(st.binary(max_size=300) | st.binary(max_size=40).map(lambda data: MARK + data))
 def test_bytes_that_are_no_record_never_become_one(garbage: bytes) -> None:
     data = DATA + garbage
-    found = read(data)
-    assert found[:3] == intact(0, 1, 2)
-    for item in found[3:]:
+    pieces = read(data)
+    assert pieces[:3] == intact(0, 1, 2)
+    for item in pieces[3:]:
         if not isinstance(item, Gap):
             offset, kind, payload = item
             assert data[offset:].startswith((frame(kind, payload), PART_MARK + frame(kind, payload)[4:]))
@@ -171,14 +171,14 @@ def test_a_write_that_lost_sectors_may_be_damage_and_is_never_called_so(sector: 
         data = bytearray(whole)
         for at in range(max(lost, len(before)), min(lost + sector, len(whole))):
             data[at] = 0
-        found = judge_tail(bytes(data), len(before))
-        assert found == Tail(len(before), len(whole), is_certain=False), lost
+        judgement = judge_tail(bytes(data), len(before))
+        assert judgement == Tail(len(before), len(whole), is_certain=False), lost
 
 
 @given(st.binary(min_size=HEAD_BYTES, max_size=600))
 def test_bytes_that_are_no_beginning_of_a_record_are_never_called_certain(garbage: bytes) -> None:
-    found = judge_tail(DATA + b"\1" + garbage, len(DATA))
-    assert found == Tail(len(DATA), len(DATA) + 1 + len(garbage), is_certain=False)
+    judgement = judge_tail(DATA + b"\1" + garbage, len(DATA))
+    assert judgement == Tail(len(DATA), len(DATA) + 1 + len(garbage), is_certain=False)
 
 
 def test_what_was_never_written_is_a_torn_write() -> None:

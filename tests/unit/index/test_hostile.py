@@ -26,7 +26,7 @@ from custody.index.safe_pickle import NotPlainDataError, plain_data
 from custody.index.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.query import Scan, parse_query
-from custody.query.tokenizer import QUERY_CHARACTERS_MAX
+from custody.query.parser import QUERY_CHARACTERS_MAX
 from custody.vfs import PosixFileSystem
 from tests.support import event, python, sample
 from tests.unit.index.test_shard import table_of

@@ -254,7 +254,7 @@ def test_a_warned_event_is_stored_and_its_piece_kept_until_it_is_looked_at(
     [report] = ingest(repository, write(tmp_path / "a.json", document("SEND", eventType="TELEPORT")))
     assert (report.stored, report.warned, report.rejected) == (1, 1, 0)
     [entry] = repository.quarantine.entries()
-    assert entry.kept
+    assert entry.is_stored
     with repository.ingest() as work:
         assert work.resubmit(entry.key).repeated == 1
     assert list(repository.quarantine.entries()) == []

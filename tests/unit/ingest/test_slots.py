@@ -45,9 +45,9 @@ def test_when_all_are_taken_the_error_names_the_setting(repository: Repository) 
         with pytest.raises(LockedError, match=r"all 2 writer slots, 'main' to 'main-2'.*repository\.writer_slots") as e:
             opened.append([event()])
         assert e.value.exit_code == 14
-        found = opened.status()
-        assert (found.slots, found.slots_taken) == (2, 2)
-        assert [item.is_held for item in found.writers] == [True, True]
+        status = opened.status()
+        assert (status.slots, status.slots_taken) == (2, 2)
+        assert [item.is_held for item in status.writers] == [True, True]
     assert opened.status().slots_taken == 0
 
 

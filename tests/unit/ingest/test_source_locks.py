@@ -130,6 +130,7 @@ def test_an_event_of_another_slot_is_a_repetition_or_a_contradiction(
         report = first.file(same, node=ONE)
         assert (report.writer, report.stored) == ("main", 1)
         if live:
+            assert isinstance(first._writer, SlotWriter)
             first._writer.seal()
             run_steps(opened.settings)
         report = second.file(same, node=ONE)
@@ -201,8 +202,8 @@ def test_events_that_another_process_stored_survive_power_loss(tmp_path: Path, m
         unsynced.append([stored])
         assert work.file(same, node=ONE).repeated == 1
         after = Repository(settings, fs.crashed(mode, 1), ManualClock(1_772_409_600_000))
-    found = unnumbered(item.event for item in after.search("event_type:SEND").events)
-    assert found == [stored]
+    events = unnumbered(item.event for item in after.search("event_type:SEND").events)
+    assert events == [stored]
     unsynced.close()
 
 
@@ -211,5 +212,5 @@ def _read(path: Path) -> list[Event]:
     limits = CaptureLimits(event_bytes_max=1 << 20, file_bytes_max=1 << 30)
     context = Context(ONE, received_ms=int(path.stat().st_mtime * 1000))
     with path.open("rb", buffering=0) as stream:
-        found = list(read_stream(stream, limits, format=Format.NIFI, context=context))
-    return [item.event for item in found if isinstance(item, Accepted)]
+        items = list(read_stream(stream, limits, format=Format.NIFI, context=context))
+    return [item.event for item in items if isinstance(item, Accepted)]

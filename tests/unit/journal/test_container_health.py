@@ -37,12 +37,12 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def append_until_it_works(writer: JournalWriter, made: Event) -> int:
+def append_until_it_works(writer: JournalWriter, appended: Event) -> int:
     """Try again, as a producer does whose disk is full; return the id."""
     deadline = time.monotonic() + 20
     while True:
         try:
-            return writer.append([made]).start
+            return writer.append([appended]).start
         except StorageError:
             assert time.monotonic() < deadline, "waited in vain"
             time.sleep(0.02)
@@ -74,13 +74,13 @@ def test_the_only_disk_refuses_and_takes_events_again_when_there_is_room(
     refused = 0
     with open_writer(roots[:1], fs, sync=policy, sync_interval_ms=20) as writer:
         for turn in range(6):
-            made = event(turn)
+            appended = event(turn)
             try:
-                told[writer.append([made]).start] = made
+                told[writer.append([appended]).start] = appended
             except StorageError as error:
                 assert error.errno == number
                 refused += 1
-                told[append_until_it_works(writer, made)] = made
+                told[append_until_it_works(writer, appended)] = appended
         until(lambda: not writer.failed_containers)
         # Sealed by the living writer, not left to the next start. Without a sync at each append the seal is the first.
         with suppress(StorageError):
@@ -239,18 +239,18 @@ def test_a_real_disk_that_is_full_is_used_again_when_room_was_made(small_disk: P
         number = 0
         with pytest.raises(StorageError) as caught:
             while True:
-                made = event(number, details="x" * 20_000)
-                told[writer.append([made]).start] = made
+                appended = event(number, details="x" * 20_000)
+                told[writer.append([appended]).start] = appended
                 number += 1
         assert caught.value.errno == errno.ENOSPC
         assert disk_status(PosixFileSystem(), root).state == "full"
         ballast.unlink()
-        made = event(number + 1)
-        told[append_until_it_works(writer, made)] = made
+        appended = event(number + 1)
+        told[append_until_it_works(writer, appended)] = appended
         assert disk_status(PosixFileSystem(), root).state in ("ok", "full")
-    found = {item.event_id: item for item in stored([root])}
+    by_id = {item.event_id: item for item in stored([root])}
     assert len(told) > 50
-    assert {number: found[number].flowfile_uuid for number in told} == {n: e.flowfile_uuid for n, e in told.items()}
+    assert {number: by_id[number].flowfile_uuid for number in told} == {n: e.flowfile_uuid for n, e in told.items()}
 
 
 def test_a_real_disk_that_is_mounted_read_only_is_left_out_until_it_is_writable(

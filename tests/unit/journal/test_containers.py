@@ -34,10 +34,10 @@ def expect_kept(containers: list[Path], told: dict[int, Event], tried: list[Even
     with open_writer(containers):
         pass
     assert all(group.is_sealed for group in groups(PosixFileSystem(), containers, "main"))
-    found = stored(containers)
-    ids = [item.event_id for item in found]
+    events = stored(containers)
+    ids = [item.event_id for item in events]
     assert ids == sorted(set(ids))
-    by_id = {item.event_id: item.flowfile_uuid for item in found}
+    by_id = {item.event_id: item.flowfile_uuid for item in events}
     assert {number: by_id.get(number) for number in told} == {n: item.flowfile_uuid for n, item in told.items()}
     assert set(by_id.values()) <= {item.flowfile_uuid for item in tried}
 
@@ -74,15 +74,15 @@ def test_a_container_that_fails_is_taken_out_and_the_others_carry_on(
             for number in range(40):
                 if thread == 0 and number == 10:
                     fs.broken_operations, fs.broken = operations, [containers[failing]]
-                made = event(thread * 1000 + number)
-                tried.append(made)
+                appended = event(thread * 1000 + number)
+                tried.append(appended)
                 try:
-                    ids = writer.append([made])
+                    ids = writer.append([appended])
                 except StorageError as error:
                     failures.append(error)
                 else:
                     with guard:
-                        told[ids.start] = made
+                        told[ids.start] = appended
 
         in_threads(6, work)
         for _ in range(len(containers)):  # each new group begins at another container
@@ -187,8 +187,8 @@ def test_a_journal_that_cannot_be_sealed_is_left_to_recovery(containers: list[Pa
 
         def work(thread: int) -> None:
             for number in range(5):
-                made = event(thread * 10 + number)
-                told[writer.append([made]).start] = made
+                appended = event(thread * 10 + number)
+                told[writer.append([appended]).start] = appended
 
         in_threads(4, work)
         fs.broken, fs.broken_operations = [roots[1]], ("rename",)

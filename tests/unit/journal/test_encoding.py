@@ -67,12 +67,12 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 def records_of(events: list[Event], first_event_id: int) -> list[EventRecord]:
     """What one append writes, as a reader finds it."""
-    found = []
+    records = []
     for data in PreparedEvents(events).records(first_event_id):
         [item] = frames(data)
         assert isinstance(item, Frame)
-        found.append(EventRecord.of(item, Path("journal"), 0, JOURNAL_SCHEMA))
-    return found
+        records.append(EventRecord.of(item, Path("journal"), 0, JOURNAL_SCHEMA))
+    return records
 
 
 def as_rows(events: list[Event], first_event_id: int) -> pa.Table:
@@ -237,9 +237,9 @@ def test_columns_lie_at_even_addresses_wherever_a_record_begins(padding: int) ->
     events = [event(number) for number in range(100)]
     whole = b"".join(PreparedEvents(events).records(0))
     data = memoryview(bytes(padding) + whole)[padding:]
-    [found] = frames(data)
-    assert isinstance(found, Frame)
-    table = decode([EventRecord.of(found, Path("j"), 0, JOURNAL_SCHEMA)])
+    [record] = frames(data)
+    assert isinstance(record, Frame)
+    table = decode([EventRecord.of(record, Path("j"), 0, JOURNAL_SCHEMA)])
     addresses = [
         part.address
         for column in table.columns

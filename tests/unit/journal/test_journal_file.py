@@ -157,9 +157,9 @@ def test_every_cut_of_a_sealed_journal_names_what_is_missing(laid: Laid) -> None
     for length in range(len(laid.data)):
         journal = JournalFile(SEALED, laid.data[:length])
         whole = [piece for piece in laid.pieces if piece.end <= length]
-        kept = whole[-1].end if whole else 0
+        intact = whole[-1].end if whole else 0
         head = next((piece for piece in whole if piece.length == HEAD_BYTES and not piece.events), None)
-        gaps = [(kept, length - kept)] if length > kept else []
+        gaps = [(intact, length - intact)] if length > intact else []
         if head is not None and length < laid.last.start and whole[-1].start < laid.last.start:
             # The head of a record with parts promises more than there is.
             rest = gaps if whole[-1] != head else [(head.start, length - head.start)]
@@ -180,13 +180,13 @@ def test_every_cut_of_an_open_journal_is_a_torn_tail_once_its_head_is_whole(laid
             assert journal.damage, length
             assert journal.torn is None
             continue
-        kept = _last_synced(laid, alone, length)
+        intact = _last_synced(laid, alone, length)
         assert damage_in(journal) == [], length
         torn = (journal.torn.offset, journal.torn.lost_bytes) if journal.torn else (length, 0)
-        assert torn == (kept, length - kept), length
-        assert journal.intact_bytes == kept
+        assert torn == (intact, length - intact), length
+        assert journal.intact_bytes == intact
         assert [record.first_event_id for record in journal.records] == [
-            piece.events[0].event_id for piece in alone if piece.events and piece.end <= kept
+            piece.events[0].event_id for piece in alone if piece.events and piece.end <= intact
         ]
 
 

@@ -32,13 +32,13 @@ def open_writer(containers: Sequence[Path], fs: FileSystem | None = None) -> Jou
 def stored(containers: Sequence[Path]) -> list[Event]:
     """Every event on disk, by id."""
     fs = PosixFileSystem()
-    found = [
+    events = [
         item
         for group in groups(fs, containers, "main")
         for path in (*group.sealed, *group.open)
         for item in to_events(JournalFile.read(fs, path).table())
     ]
-    return sorted(found, key=lambda item: item.event_id)
+    return sorted(events, key=lambda item: item.event_id)
 
 
 def test_acknowledged_events_are_read_back_before_the_journal_is_sealed(tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_ids_go_up_by_one_over_seals_and_reopening(repository: Repository) -> No
             writer.seal()
             given += writer.append([event(start + 4 + n) for n in range(6)])
     assert given == list(range(30))
-    found = list(repository.events())
-    assert [item.event_id for item in found] == given
-    assert unnumbered(found) == [event(n) for n in range(30)]
+    events = list(repository.events())
+    assert [item.event_id for item in events] == given
+    assert unnumbered(events) == [event(n) for n in range(30)]
 
 
 def test_ids_never_go_down(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_groups_go_round_the_containers_and_none_is_missed(tmp_path: Path) -> No
         for number in range(5):
             writer.append([event(number)])
             writer.seal()
-    found = groups(PosixFileSystem(), containers, "main")
-    assert [group.first_event_id for group in found] == [0, 1, 2, 3, 4]
-    assert {path.parents[2].name for group in found for path in group.sealed} == {"disk1", "disk2"}
+    pending = groups(PosixFileSystem(), containers, "main")
+    assert [group.first_event_id for group in pending] == [0, 1, 2, 3, 4]
+    assert {path.parents[2].name for group in pending for path in group.sealed} == {"disk1", "disk2"}
     assert writers(PosixFileSystem(), containers) == ["main"]
     assert stored(containers) == numbered([event(n) for n in range(5)])
 
@@ -179,12 +179,12 @@ def test_a_writer_that_failed_at_any_operation_is_poisoned_and_loses_nothing(tmp
             acknowledged, tried = [], []  # the writer could not even be opened
         failures += 1
         with open_writer([folder]) as writer:
-            found = stored([folder])
-            ids = [item.event_id for item in found]
-            assert ids == list(range(len(found)))
-            assert unnumbered(found)[: len(acknowledged)] == acknowledged, fs.operations
-            assert unnumbered(found) == tried[: len(found)], fs.operations
-            writer.begin(len(found))
+            events = stored([folder])
+            ids = [item.event_id for item in events]
+            assert ids == list(range(len(events)))
+            assert unnumbered(events)[: len(acknowledged)] == acknowledged, fs.operations
+            assert unnumbered(events) == tried[: len(events)], fs.operations
+            writer.begin(len(events))
             writer.append([event(99)])
         assert unnumbered(stored([folder]))[-1] == event(99)
     assert failures > 8

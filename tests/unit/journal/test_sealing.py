@@ -34,8 +34,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def frames_of(path: Path, data: bytes | None = None) -> list[Frame]:
-    found = list(frames(path.read_bytes() if data is None else data, 8))
-    return [item for item in found if isinstance(item, Frame)]
+    items = list(frames(path.read_bytes() if data is None else data, 8))
+    return [item for item in items if isinstance(item, Frame)]
 
 
 def seal(repository: Repository) -> list[SealedJournal]:
@@ -94,9 +94,9 @@ def test_a_changed_byte_of_the_last_record_is_damage_and_no_torn_write(repositor
     start = frames_of(path)[-1].offset
     data[place if place < 0 else start + place] ^= 4
     path.write_bytes(data)
-    found = repository.events()
-    assert unnumbered(found) == [event(0), event(1)]
-    assert [f"{path} @{start}: expected whole records" in text for text in found.notices] == [True]
+    events = repository.events()
+    assert unnumbered(events) == [event(0), event(1)]
+    assert [f"{path} @{start}: expected whole records" in text for text in events.notices] == [True]
     assert repository.search("").notices
     first = append(repository, [event(3)])
     assert first.start >= RESERVED_IDS, "its id was told"

@@ -33,9 +33,9 @@ class Acknowledged:
 
     def expect_stored(self, folder: Path) -> None:
         """All that was acknowledged is there once, under its id, and nothing else."""
-        found = stored([folder])
-        assert [item.event_id for item in found] == list(range(len(self.events)))
-        assert unnumbered(found) == [self.events[number] for number in range(len(found))]
+        events = stored([folder])
+        assert [item.event_id for item in events] == list(range(len(self.events)))
+        assert unnumbered(events) == [self.events[number] for number in range(len(events))]
 
 
 def open_writer(
@@ -119,10 +119,10 @@ def test_sixteen_threads_fill_at_most_the_journals_of_the_settings(tmp_path: Pat
 
 
 def expect_groups_in_order(folder: Path, at_least: int) -> None:
-    found = stored_by_group([folder])
-    assert len(found) >= at_least
+    by_group = stored_by_group([folder])
+    assert len(by_group) >= at_least
     names = [group.first_event_id for group in groups(PosixFileSystem(), [folder], "main")]
-    for first, events, following in zip(names, found, [*names[1:], 1 << 62], strict=True):
+    for first, events, following in zip(names, by_group, [*names[1:], 1 << 62], strict=True):
         assert first <= events[0].event_id
         assert events[-1].event_id < following
 
@@ -143,8 +143,8 @@ def test_sealing_by_age_stops_nobody_and_loses_nothing(tmp_path: Path) -> None:
         def work(thread: int) -> None:
             number = 0
             while ages.is_alive():
-                made = [event(thread * 100_000 + number)]
-                told.add(writer.append(made), made)
+                events = [event(thread * 100_000 + number)]
+                told.add(writer.append(events), events)
                 number += 1
 
         in_threads(8, work)
@@ -229,8 +229,8 @@ def test_closing_while_others_append_keeps_what_they_were_told(tmp_path: Path, d
         number = 0
         with pytest.raises(ClosedError, match="is closed"):
             while True:
-                made = [event(thread * 100_000 + number)]
-                told.add(writer.append(made), made)
+                events = [event(thread * 100_000 + number)]
+                told.add(writer.append(events), events)
                 number += 1
 
     in_threads(8, work)
@@ -263,7 +263,7 @@ def test_appends_wait_while_too_much_waits_and_go_on_after_the_rollover(tmp_path
         for thread in waiting:
             thread.join(10)
         assert time.monotonic() - started < 5
-        assert sorted(found.start for found in ids) == [1, 2, 3]
+        assert sorted(ids_of_one.start for ids_of_one in ids) == [1, 2, 3]
     assert [item.event_id for item in stored([tmp_path])] == [1, 2, 3]
 
 

@@ -46,8 +46,8 @@ def drop(repository: Repository, moment: datetime, count: int, part: int) -> lis
 
 
 def contents(repository: Repository) -> list[tuple[object, ...]]:
-    found = [event for name in repository.workspaces() for event in repository.events(0, 10_000, name.writer)]
-    return sorted((event.source_node, event.source_ordinal, event.event_type, event.event_time) for event in found)
+    events = [event for name in repository.workspaces() for event in repository.events(0, 10_000, name.writer)]
+    return sorted((event.source_node, event.source_ordinal, event.event_type, event.event_time) for event in events)
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -58,9 +58,9 @@ def test_the_folders_of_an_interval_are_those_of_all_its_minutes(template: str, 
     moments = [begun, *(begun + timedelta(minutes=number) for number in range(minutes))]
     last = interval.end - timedelta(microseconds=1)
     expected = {moment.strftime(template) for moment in [*moments, *([last] if minutes else [])]}
-    found = folders_of(Path(template), interval)
-    assert {str(folder) for folder in found} == expected
-    assert len(found) == len(expected)
+    folders = folders_of(Path(template), interval)
+    assert {str(folder) for folder in folders} == expected
+    assert len(folders) == len(expected)
 
 
 def test_a_folder_without_a_date_belongs_to_every_interval() -> None:
@@ -134,8 +134,8 @@ def test_a_file_that_came_late_is_found_by_a_later_run(tmp_path: Path) -> None:
     repository = landing(tmp_path / "repository")
     [late] = drop(repository, NOON, 10, 1)
     [next_one] = drop(repository, NOON + HOUR, 10, 2)
-    found = waiting_files(repository, Interval(NOON + HOUR, NOON + 2 * HOUR))
-    assert [file.path for file in found] == [late, next_one]
+    waiting = waiting_files(repository, Interval(NOON + HOUR, NOON + 2 * HOUR))
+    assert [file.path for file in waiting] == [late, next_one]
     assert waiting_files(repository, Interval(NOON + 3 * HOUR, NOON + 4 * HOUR)) == []
 
 

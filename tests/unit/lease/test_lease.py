@@ -214,10 +214,10 @@ def _other_version() -> bytes:
     ],
 )
 def test_an_attempt_s_name_says_its_task_and_its_number(name: str, task: str | None, number: int) -> None:
-    found = Attempt.parse(name)
-    assert found.number == number
-    assert found.task == (task or name.rpartition("/")[0])
-    assert Attempt.parse(str(found)) == found
+    attempt = Attempt.parse(name)
+    assert attempt.number == number
+    assert attempt.task == (task or name.rpartition("/")[0])
+    assert Attempt.parse(str(attempt)) == attempt
 
 
 @pytest.mark.parametrize("effect", ["rename", "link", "remove", "remove_directory", "cut"])

@@ -23,12 +23,12 @@ class Store:
     def lookup(self, uuids: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
         self.asked += uuids
         wanted = set(uuids)
-        found = [
+        events = [
             (writer, item)
             for writer, item in self.events
             if wanted & {item.flowfile_uuid, *item.parent_uuids, *item.child_uuids}
         ]
-        return found[::-1][:events_max]
+        return events[::-1][:events_max]
 
 
 def family(edges: list[tuple[str, str]], writer: str = "main") -> Store:

@@ -17,9 +17,9 @@ from custody_local.sqlite import CONNECT_ARGUMENTS
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with closing(sqlite3.connect(tmp_path / "airflow.db")) as made:
-        made.execute("PRAGMA journal_mode=WAL")
-        made.execute("CREATE TABLE runs (name TEXT)")
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE runs (name TEXT)")
     return tmp_path / "airflow.db"
 
 

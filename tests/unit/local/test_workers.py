@@ -1,4 +1,4 @@
-"""When the queue of a LocalExecutor stands still; tests/airflow/test_kills.py lets a real one lose its lock."""
+"""A LocalExecutor's queue that stands still; tests/airflow/test_kills.py lets a real one lose its lock."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def worker(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
 
 def this_process() -> ProcessId:
     """The scheduler: the worker is a child of it."""
-    found = identify(os.getpid())
-    assert found is not None
-    return found
+    process = identify(os.getpid())
+    assert process is not None
+    return process
 
 
 @pytest.mark.parametrize(

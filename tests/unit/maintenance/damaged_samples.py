@@ -113,9 +113,9 @@ class Sample:
         return {item.event_id: item.flowfile_uuid for item in self.repository().events(0, 10_000)}
 
     def glob(self, pattern: str) -> list[Path]:
-        found = sorted(self.root.glob(pattern))
-        assert found, pattern
-        return found
+        paths = sorted(self.root.glob(pattern))
+        assert paths, pattern
+        return paths
 
     def logs(self) -> list[Path]:
         """The swept logs: nothing else holds their events."""
@@ -123,8 +123,8 @@ class Sample:
 
     def claim(self) -> Path:
         """The one file of contents."""
-        [found] = self.glob("store/main/content/*/*/*")
-        return found
+        [path] = self.glob("store/main/content/*/*/*")
+        return path
 
     def transactions(self) -> list[Path]:
         return self.glob(str(STORE / "transactions/*/*.txn"))

@@ -124,11 +124,11 @@ def looked_at(sample: Sample, path: Path) -> list[Finding]:
     if piece is None:
         return list(orphans([sample.workspace()], settings, fs))
     workspace = None if not piece.writer else Workspace(settings, piece.writer, fs, ManualClock(NOW_MS))
-    found = run_check(workspace, piece, settings, fs, Level.DEFAULT)
-    if piece.kind == "content" and not found:
+    findings = run_check(workspace, piece, settings, fs, Level.DEFAULT)
+    if piece.kind == "content" and not findings:
         # What lies behind the last content is damage only where an event speaks of it.
-        found = run_check(workspace, CheckUnit("claims", piece.writer), settings, fs, Level.DEFAULT)
-    return found
+        findings = run_check(workspace, CheckUnit("claims", piece.writer), settings, fs, Level.DEFAULT)
+    return findings
 
 
 def piece_of(sample: Sample, path: Path) -> CheckUnit | None:

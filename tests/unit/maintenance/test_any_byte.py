@@ -27,7 +27,7 @@ BLOCK_EVENTS_MAX = 20
 def places(sample: Sample) -> list[tuple[Path, int, int]]:
     """Return the files whose bytes count, and the first and last place in them that does."""
     heads = dict(_staged(sample))
-    found = []
+    offsets = []
     for path in sorted(sample.root.rglob("*")):
         if not path.is_file() or path.name.endswith(WITHOUT_MEANING):
             continue
@@ -35,8 +35,8 @@ def places(sample: Sample) -> list[tuple[Path, int, int]]:
         if path in heads:
             batches = heads[path].batches
             first, last = batches[0].offset, batches[-1].offset + batches[-1].length - 1
-        found.append((path, first, last))
-    return found
+        offsets.append((path, first, last))
+    return offsets
 
 
 def _staged(sample: Sample) -> list[tuple[Path, StagedLog]]:
@@ -62,10 +62,10 @@ def test_a_changed_byte_is_found_and_its_file_is_named(place: Sample, data: st.D
     good = path.read_bytes()
     flip(path, offset, mask)
     try:
-        found = place.verify().findings
+        findings = place.verify().findings
     finally:
         path.write_bytes(good)
-    shown = [item.message + item.path for item in found]
+    shown = [item.message + item.path for item in findings]
     assert any(path.name in text or path.parent.name in text for text in shown), (path, offset, mask, shown)
 
 

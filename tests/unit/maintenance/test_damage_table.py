@@ -40,10 +40,10 @@ class Case:
 def _block(sample: Sample, number: int = 0) -> tuple[Path, int]:
     """A log and the place of a byte in the middle of one of its blocks."""
     log = sample.logs()[1]
-    found = sample.workspace().catalog.load().files[str(log.relative_to(sample.root / STORE))]
+    file = sample.workspace().catalog.load().files[str(log.relative_to(sample.root / STORE))]
     from custody.maintenance.rewriting import open_event_log
 
-    block = open_event_log(sample.workspace(), found).toc.blocks[number]
+    block = open_event_log(sample.workspace(), file).toc.blocks[number]
     return log, int(block["offset"]) + int(block["length"]) // 2
 
 
@@ -276,7 +276,7 @@ CASES: dict[str, Case] = {
 
 
 def _kinds(sample: Sample, level: Level) -> set[str]:
-    return {found.kind for found in sample.verify(level).findings}
+    return {finding.kind for finding in sample.verify(level).findings}
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -292,9 +292,9 @@ def test_the_row(name: str, sample: Sample) -> None:
     for level in LEVELS:
         assert (case.kind in _kinds(sample, level)) == (LEVELS.index(level) >= LEVELS.index(case.level)), level
     if case.accept_loss:
-        kept = sample.repair()
+        repaired = sample.repair()
         assert case.kind in _kinds(sample, Level.DEFAULT), "without being asked nothing is given up"
-        assert any(action.accept_loss and action.outcome is None for action in kept.actions)
+        assert any(action.accept_loss and action.outcome is None for action in repaired.actions)
     sample.repair(accept_loss=case.accept_loss)
     again = sample.repair(accept_loss=case.accept_loss)
     assert not [action for action in again.actions if action.outcome], "a second repair has nothing to do"

@@ -56,29 +56,29 @@ def test_children_and_changed_contents_are_read_and_verify_finds_nothing(reposit
 @pytest.fixture(params=["journal", "log"])
 def inherited(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
     """A repository as older releases left it: a child states its parent's digest, a part that of the whole."""
-    made = Repository.create(tmp_path / "repository")
-    with made.writer() as writer:
+    created = Repository.create(tmp_path / "repository")
+    with created.writer() as writer:
         parent, child = writer.content.put(b"parent's content"), writer.content.put(b"child's")
         part = StoredContent(msgspec.structs.replace(parent.claim, offset=(parent.claim.offset or 0) + 2, size=3), "")
         writer.append([told(0, parent, parent.sha256), told(1, child, parent.sha256), told(2, part, parent.sha256)])
         later = {"previous_content_claim": child.claim, "previous_attributes": {DIGEST_ATTRIBUTE: parent.sha256}}
         writer.append([event(3, **later), event(4, **later)])
     if request.param == "log":
-        run_steps(made.settings)
-    return made
+        run_steps(created.settings)
+    return created
 
 
 def test_an_inherited_digest_is_named_with_event_and_content_and_costs_nothing(inherited: Repository) -> None:
     wrong = hashlib.sha256(b"parent's content").hexdigest()
     right = hashlib.sha256(b"child's").hexdigest()
-    found = sorted(findings(inherited), key=lambda item: item.first_event_id or 0)
-    assert [(item.kind, item.severity, item.first_event_id) for item in found] == [
+    named = sorted(findings(inherited), key=lambda item: item.first_event_id or 0)
+    assert [(item.kind, item.severity, item.first_event_id) for item in named] == [
         ("content-inherited", "notice", 1),
         ("content-inherited", "notice", 2),
     ]
     content = inherited.content(inherited.get(1))
-    assert f"{content.path} @{content.claim.offset}: event 1 and 2 more of writer 'main'" in found[0].message
-    assert f"SHA-256 {wrong}, the 7 bytes there have {right}. It took over its parent's digest." in found[0].message
+    assert f"{content.path} @{content.claim.offset}: event 1 and 2 more of writer 'main'" in named[0].message
+    assert f"SHA-256 {wrong}, the 7 bytes there have {right}. It took over its parent's digest." in named[0].message
     assert findings(inherited, Level.DEFAULT) == []
     assert content.read() == b"child's"
     assert inherited.content(inherited.get(2)).read() == b"ren"
@@ -100,9 +100,9 @@ def test_an_exchanged_content_is_damage(repository: Repository) -> None:
         writer.append([told(1, stored, stored.sha256), told(2, stored, "0" * 64, **captured)])
         other = writer.content.put(b"of another event")
         writer.append([told(3, other, "0" * 64)])
-    found = findings(repository)
+    named = findings(repository)
     # Event 3 states what a captured event states of another content: it could be inherited; event 2 could not.
-    assert {(item.kind, item.first_event_id) for item in found} == {
+    assert {(item.kind, item.first_event_id) for item in named} == {
         ("content-exchanged", 0),
         ("content-exchanged", 2),
         ("content-inherited", 3),

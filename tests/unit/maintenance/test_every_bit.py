@@ -33,16 +33,16 @@ def every(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Sample:
 
 def files(sample: Sample) -> dict[str, list[Path]]:
     """The files whose bytes count, by kind, the smallest of a kind first."""
-    found: dict[str, list[Path]] = {}
+    paths_by_kind: dict[str, list[Path]] = {}
     for path in sorted(sample.root.rglob("*")):
         if path.is_file() and has_meaning(path):
-            found.setdefault(kind_of(sample.root, path), []).append(path)
-    return {kind: sorted(paths, key=lambda path: path.stat().st_size) for kind, paths in sorted(found.items())}
+            paths_by_kind.setdefault(kind_of(sample.root, path), []).append(path)
+    return {kind: sorted(paths, key=lambda path: path.stat().st_size) for kind, paths in sorted(paths_by_kind.items())}
 
 
-def names(found: list[Finding], path: Path) -> bool:
+def names(findings: list[Finding], path: Path) -> bool:
     """Whether a finding names a file, or the folder that it is a part of."""
-    texts = [item.message + item.path for item in found]
+    texts = [item.message + item.path for item in findings]
     return any(path.name in text or path.parent.name in text for text in texts)
 
 
@@ -61,10 +61,10 @@ def silent(sample: Sample, path: Path, bits: Iterator[int]) -> tuple[int, list[i
 
 
 def test_the_repository_has_a_file_of_every_kind_and_nothing_is_wrong_with_it(every: Sample) -> None:
-    found = files(every)
-    assert len(found) >= KINDS_MIN, sorted(found)
+    paths_by_kind = files(every)
+    assert len(paths_by_kind) >= KINDS_MIN, sorted(paths_by_kind)
     assert not [item for item in every.verify().findings if item.severity == "damage"]
-    for paths in found.values():
+    for paths in paths_by_kind.values():
         assert not damages(looked_at(every, paths[0])), paths[0]
         assert piece_of(every, paths[0]) is not None, paths[0]
 

@@ -1,4 +1,4 @@
-"""What was forgotten or expired stays so, whatever is damaged and however it is mended: it is kept twice."""
+"""Forgotten and expired events stay gone, whatever is damaged and however it is mended: each is recorded twice."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def test_a_damaged_copy_is_found_and_written_anew(forgot: Sample, how: str) -> N
         first.unlink()
     else:
         first.write_bytes(second.read_bytes())
-    [found] = forgot.damage()
-    assert found.kind == ("forgotten-missing" if how == "remove" else "forgotten-damaged")
+    [finding] = forgot.damage()
+    assert finding.kind == ("forgotten-missing" if how == "remove" else "forgotten-damaged")
     before = forgot.answered()
     forgot.repair()
     assert not forgot.damage()
     assert forgot.answered() == before
-    kept = [path.read_bytes() for path in forgot.root.glob(str(STORE / "transactions-damaged-*/forgotten/*"))]
-    assert len(kept) == (how != "remove")
+    aside = [path.read_bytes() for path in forgot.root.glob(str(STORE / "transactions-damaged-*/forgotten/*"))]
+    assert len(aside) == (how != "remove")
     assert first.read_bytes() == good or forgot.workspace().catalog.load().revision > 0
 
 
@@ -118,9 +118,11 @@ def test_without_copies_a_repair_that_may_give_out_more_is_refused_until_it_is_a
 def test_a_repository_of_an_older_release_gets_its_copies_with_the_next_checkpoint(forgot: Sample) -> None:
     before = forgot.answered()
     shutil.rmtree(forgot.root / COPIES)
-    found = forgot.verify().findings
-    assert not damages(found)
-    assert "the next checkpoint writes it" in " ".join(item.message for item in found if item.kind == "catalog-notice")
+    findings = forgot.verify().findings
+    assert not damages(findings)
+    assert "the next checkpoint writes it" in " ".join(
+        item.message for item in findings if item.kind == "catalog-notice"
+    )
     forgot.workspace().catalog.write_checkpoint()
     assert len(forgot.glob(str(COPIES / "*.kept"))) == 1
     forgot.repository().forget(EventSelection(event_ids=(50,)), "asked for")

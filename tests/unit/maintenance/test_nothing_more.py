@@ -71,13 +71,15 @@ DAMAGES: dict[str, Callable[[bytes, Random, bytes | None], bytes | None]] = {
 
 def representatives(sample: Sample) -> dict[str, list[Path]]:
     """Of each kind of file the first and the last, and all transactions and second copies."""
-    found: dict[str, list[Path]] = {}
+    paths_by_kind: dict[str, list[Path]] = {}
     for path in sorted(sample.root.rglob("*")):
         if path.is_file() and has_meaning(path):
-            found.setdefault(kind_of(sample.root, path), []).append(path)
-    some: dict[str, list[Path]] = {kind: list(dict.fromkeys([paths[0], paths[-1]])) for kind, paths in found.items()}
+            paths_by_kind.setdefault(kind_of(sample.root, path), []).append(path)
+    some: dict[str, list[Path]] = {
+        kind: list(dict.fromkeys([paths[0], paths[-1]])) for kind, paths in paths_by_kind.items()
+    }
     for kind in (".txn", ".ckpt", ".kept", ".journal"):
-        some[kind] = found[kind]
+        some[kind] = paths_by_kind[kind]
     return some
 
 
@@ -88,11 +90,11 @@ def check(sample: Sample, folder: Path, path: Path, damage: str, seed: int) -> N
     copy = Sample(folder)
     allowed, live = copy.answered(), live_groups(copy.workspace().catalog.load())
     older = sample.root.with_name("before") / inner
-    made = DAMAGES[damage](path.read_bytes(), random, older.read_bytes() if older.is_file() else None)
-    if made is None:
+    damaged_bytes = DAMAGES[damage](path.read_bytes(), random, older.read_bytes() if older.is_file() else None)
+    if damaged_bytes is None:
         (folder / inner).unlink()
     else:
-        (folder / inner).write_bytes(made)
+        (folder / inner).write_bytes(damaged_bytes)
     damaged = files_below(folder)
     with suppress(CustodyError), rollover_lease(copy.workspace(), Attempt.new("test")) as fenced:
         recover(fenced)  # refused where the catalog cannot be read

@@ -1,4 +1,4 @@
-"""What a repair must not do, and what holds after it; the table of damage is tested by its rows elsewhere."""
+"""Limits of a repair, and the state after it; the table of damage is tested by its rows elsewhere."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_a_shard_that_answers_otherwise_than_its_logs_is_found_by_comparing(samp
     shutil.rmtree(workspace.shard_path(shard))
     build_shard(PosixFileSystem(), workspace.shard_path(shard), _table(events), workspace.settings.index.attributes)
     assert not sample.damage()
-    [found] = sample.damage(Level.DEEP)
-    assert (found.kind, "event_type" in found.message) == ("shard-different", True)
+    [finding] = sample.damage(Level.DEEP)
+    assert (finding.kind, "event_type" in finding.message) == ("shard-different", True)
     sample.repair(level=Level.DEEP)
     assert not sample.damage(Level.DEEP)
 
@@ -88,11 +88,11 @@ def test_a_known_loss_outlives_checkpoints_and_pruning(sample: Sample) -> None:
     catalog = sample.workspace().catalog
     plan = prune(catalog, catalog.load().revision)
     assert plan.floor > 0
-    found = sample.verify().findings
-    assert [(item.kind, item.first_event_id, item.last_event_id) for item in found if item.severity == "loss"] == [
+    findings = sample.verify().findings
+    assert [(item.kind, item.first_event_id, item.last_event_id) for item in findings if item.severity == "loss"] == [
         ("known-loss", 0, 29)
     ]
-    assert not damages(found)
+    assert not damages(findings)
 
 
 def test_journals_of_a_lost_log_that_come_back_are_rolled_over_again(sample: Sample, whole: Path) -> None:
@@ -135,5 +135,5 @@ def test_ids_without_known_ones() -> None:
 
 
 def test_a_kind_of_a_newer_custody_is_shown_all_the_same() -> None:
-    found = Finding(kind="of-tomorrow", path="p", message="m")
-    assert found.document()["severity"] == FINDING_KINDS["unreadable"].severity == "damage"
+    finding = Finding(kind="of-tomorrow", path="p", message="m")
+    assert finding.document()["severity"] == FINDING_KINDS["unreadable"].severity == "damage"

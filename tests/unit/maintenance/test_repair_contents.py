@@ -18,13 +18,13 @@ BODIES = (b"one" * 50, b"two" * 50, b"three" * 50)
 
 @pytest.fixture(params=["journal", "log"])
 def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
-    made = Repository.create(tmp_path / "repository")
-    with made.writer() as writer:
+    created = Repository.create(tmp_path / "repository")
+    with created.writer() as writer:
         for number, body in enumerate(BODIES):
             writer.append_with_content([event(number)], body)
     if request.param == "log":
-        run_steps(made.settings)
-    return made
+        run_steps(created.settings)
+    return created
 
 
 def claim_of(repository: Repository) -> tuple[Path, str]:

@@ -93,10 +93,10 @@ def test_what_is_found_is_kept_until_a_later_round_finds_it_no_more(sample: Samp
     flip(log, 2000)
     former = scrub_once(settings, FS, clock, whole=True).former
     assert former is not None
-    [found] = damages(former.findings)
-    assert (found.kind, found.path) == ("log-damaged", str(log))
+    [finding] = damages(former.findings)
+    assert (finding.kind, finding.path) == ("log-damaged", str(log))
     log.write_bytes(good)
-    assert damages(read_scrub(settings, FS).findings) == [found]
+    assert damages(read_scrub(settings, FS).findings) == [finding]
     assert not damages(scrub_once(settings, FS, clock, whole=True).findings)
 
 
@@ -141,9 +141,9 @@ def test_a_damaged_file_of_the_scrub_is_told_and_begins_a_new_round(sample: Samp
 
 def test_the_file_does_not_grow_without_bounds() -> None:
     finding = Finding(kind="log-missing", path="a", message="b")
-    made = ScrubRound().with_found((), [finding] * (FINDINGS_MAX + 7))
-    assert (len(made.findings), made.left_out) == (FINDINGS_MAX, 7)
-    scrub = ScrubState(current=made, after="x", last_run_ms=3)
+    scrub_round = ScrubRound().with_found((), [finding] * (FINDINGS_MAX + 7))
+    assert (len(scrub_round.findings), scrub_round.left_out) == (FINDINGS_MAX, 7)
+    scrub = ScrubState(current=scrub_round, after="x", last_run_ms=3)
     assert decode_scrub(encode_scrub(scrub), "here") == scrub
 
 

@@ -15,7 +15,7 @@ from custody.eventlog.hashing_file import HashingSink
 from custody.eventlog.toc import GuardedSink
 from custody.journal import JournalFile
 from custody.journal import journal_file as journal_file
-from custody.model import EVENT_SCHEMA, Event, schema_of, to_batch, to_events, to_present, versions
+from custody.model import EVENT_SCHEMA, Event, columns, schema_of, to_batch, to_events, to_present
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, numbered, run_steps
@@ -28,7 +28,7 @@ OLD_SCHEMA = pa.schema([field for field in EVENT_SCHEMA if field.name not in LAC
 
 @pytest.fixture
 def version_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(versions.SCHEMAS, 0, OLD_SCHEMA)
+    monkeypatch.setitem(columns.SCHEMAS, 0, OLD_SCHEMA)
 
 
 def old(events: list[Event]) -> list[Event]:

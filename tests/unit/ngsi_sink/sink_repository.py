@@ -16,10 +16,9 @@ from custody.lease import Attempt
 from custody.model import Event
 from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.batch_file import WRITER, FileAppend
 from custody.ngsi_sink.opening import OpenSink, open_sink, open_target
 from custody.ngsi_sink.run import SinkReport
-from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.target import Target
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem

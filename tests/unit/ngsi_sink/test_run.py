@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.ngsi_sink.retry import retry_waits_ms
 from custody.ngsi_sink.run import cut_batches
+from custody.ngsi_sink.target import retry_waits_ms
 
 TIMES = st.lists(st.integers(0, 100), max_size=30).map(sorted)
 

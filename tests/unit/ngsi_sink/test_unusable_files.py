@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.errors import StorageError
+from custody.ngsi_sink.batch_file import WRITER
 from custody.ngsi_sink.opening import resubmit_entry
-from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem

@@ -44,8 +44,8 @@ def test_a_piece_comes_out_as_it_went_in(quarantine: Quarantine) -> None:
     assert quarantine.get(entry.key) == entry
     assert list(quarantine.entries()) == [entry]
     assert (entry.size_bytes, entry.index, entry.offset, entry.file) == (len(RAW), 3, 120, "/landing/a.json")
-    assert not entry.kept
-    assert add(quarantine, severity="warning", code="unknown-type").kept
+    assert not entry.is_stored
+    assert add(quarantine, severity="warning", code="unknown-type").is_stored
 
 
 def test_the_same_piece_twice_is_one_entry_that_stays_as_it_was(quarantine: Quarantine) -> None:

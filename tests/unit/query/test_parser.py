@@ -18,9 +18,8 @@ from custody.errors import InvalidInputError
 from custody.model import Event, EventType
 from custody.query import QueryError, field_help, parse_query, structured_query
 from custody.query.conditions import CONDITIONS_MAX, PATTERNS_MAX
-from custody.query.parser import parse_tree
+from custody.query.parser import DEPTH_MAX, parse_tree
 from custody.query.syntax_tree import And, Everything, Exists, Node, Not, Or, Pattern, TextValue, ValueRange, printed
-from custody.query.tokenizer import DEPTH_MAX
 from custody.repository import Repository
 from tests.support import append, event
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from custody.errors import FormatVersionError
-from custody.model import EVENT_SCHEMA, Event, to_events, versions
+from custody.model import EVENT_SCHEMA, Event, columns, to_events
 from custody.repository import Repository
 from tests.support import append, numbered, run_steps
 from tests.unit.model.test_versions import EVENTS, OLD_SCHEMA, old, write_version
@@ -17,7 +17,7 @@ from tests.unit.model.test_versions import EVENTS, OLD_SCHEMA, old, write_versio
 @pytest.fixture
 def mixed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """Events 0 to 5 in a log of version 0, 6 to 11 in a log of version 1, 12 to 17 in a journal."""
-    monkeypatch.setitem(versions.SCHEMAS, 0, OLD_SCHEMA)
+    monkeypatch.setitem(columns.SCHEMAS, 0, OLD_SCHEMA)
     append(repository, EVENTS)
     run_steps(repository.settings)
     [path] = repository.settings.store.rglob("*.parquet")
@@ -81,6 +81,6 @@ def test_damage_is_left_out_of_an_old_log_too(mixed: Repository) -> None:
 
 
 def test_a_version_that_nobody_knows_is_refused(mixed: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(versions.SCHEMAS, 0)
+    monkeypatch.delitem(columns.SCHEMAS, 0)
     with pytest.raises(FormatVersionError, match="expected events of schema version 1, got 0"):
         ask(Repository.open(mixed.settings.root), "select 1")

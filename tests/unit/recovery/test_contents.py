@@ -1,4 +1,4 @@
-"""What a crash leaves in a content repository: temporary files go after an hour, everything else stays."""
+"""A content repository after a crash: temporary files go after an hour, everything else stays."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_a_temporary_file_goes_when_it_is_an_hour_old_and_contents_stay(tmp_path
         partial.write_bytes(b"half a head")
     os.utime(old, (1, 1))
     before = files_below(path.parent)
-    found = [item for item in find_leftovers(repository.workspace()) if "content" in item.path]
-    assert [(item.path, item.action) for item in found] == [(str(old), "remove")]
+    leftovers = [item for item in find_leftovers(repository.workspace()) if "content" in item.path]
+    assert [(item.path, item.action) for item in leftovers] == [(str(old), "remove")]
     del before[str(old.relative_to(path.parent))]
     repository.recover()
     assert files_below(path.parent) == before

@@ -120,7 +120,7 @@ def test_unfinished_and_half_removed_things_go(repository: Repository) -> None:
     [log] = home.rglob("*.parquet")
     index = repository.settings.containers[0] / "main" / "index"
     old = 1_700_000_000
-    made = [
+    paths = [
         home / "staging/building-00000000000000000005-0123/x.arrow",
         home / "staging/removing-00000000000000000005-0123/x.arrow",
         index / "building-1772409600000-00000000000000000099-0123/x",
@@ -136,14 +136,14 @@ def test_unfinished_and_half_removed_things_go(repository: Repository) -> None:
         repository.settings.runs / "some-run/compress.json.0123.partial",
         repository.settings.landed / "ab/abcdef.json.0123.partial",
     ]
-    for path in made:
+    for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")
         os.utime(path, (old, old))
     before = files(repository)
     repository.recover()
     gone = {path for path in before if path not in files(repository)}
-    assert gone == set(made)
+    assert gone == set(paths)
     assert unnumbered(repository.events()) == [event(0)]
 
 

@@ -40,8 +40,8 @@ def with_writers(repository: Repository, events: dict[str, list[Event]]) -> Repo
 
 
 def page(repository: Repository, limit: int, offset: int, text: str = "") -> list[tuple[str, int]]:
-    found = repository.search(text, limit=limit, offset=offset)
-    return [(stored.writer, stored.event.event_id) for stored in found.events]
+    result = repository.search(text, limit=limit, offset=offset)
+    return [(stored.writer, stored.event.event_id) for stored in result.events]
 
 
 def test_a_created_repository_can_be_opened(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_a_total_counts_all_whatever_the_page_shows(mixed: Repository) -> None:
     run_steps(mixed.settings)
     wanted = [item.event_id for item in numbered(EVENTS) if item.event_type == "DROP"][::-1]
     for limit, offset in [(5, 0), (5, 5), (1000, 0), (1, len(wanted) - 1), (5, len(wanted)), (5, 10_000)]:
-        found = mixed.search("event_type:DROP", limit=limit, offset=offset)
-        assert found.total == len(wanted)
-        assert [item.event.event_id for item in found.events] == wanted[offset : offset + limit]
+        result = mixed.search("event_type:DROP", limit=limit, offset=offset)
+        assert result.total == len(wanted)
+        assert [item.event.event_id for item in result.events] == wanted[offset : offset + limit]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50])
@@ -124,8 +124,8 @@ def test_one_search_covers_all_writers_and_keeps_their_ids_apart(repository: Rep
 
 def test_events_of_several_writers_are_merged_by_their_time(repository: Repository) -> None:
     opened = with_writers(repository, {"one": [event(n) for n in (1, 4, 5)], "two": [event(n) for n in (2, 3, 6)]})
-    found = [stored.event.source_ordinal for stored in opened.search("").events]
-    assert found == [6, 5, 4, 3, 2, 1]
+    ordinals = [stored.event.source_ordinal for stored in opened.search("").events]
+    assert ordinals == [6, 5, 4, 3, 2, 1]
 
 
 def test_a_live_log_that_is_lost_is_damage_and_not_an_empty_answer(mixed: Repository, tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_a_live_log_that_is_lost_is_damage_and_not_an_empty_answer(mixed: Reposi
         [notice] = notices
         assert log.name in notice
         assert "events 60 to 99 are lost" in notice
-    found = mixed.get_many([0, 59, 150])
-    assert found == [numbered(EVENTS)[n] for n in (0, 59, 150)]
-    assert found.notices == ()
+    events = mixed.get_many([0, 59, 150])
+    assert events == [numbered(EVENTS)[n] for n in (0, 59, 150)]
+    assert events.notices == ()
 
 
 def test_a_lost_shard_is_named_and_its_logs_answer(mixed: Repository) -> None:
@@ -155,9 +155,9 @@ def test_a_lost_shard_is_named_and_its_logs_answer(mixed: Repository) -> None:
     shard = max((mixed.settings.containers[0] / "main/index").iterdir())
     shard.rename(shard.with_name("elsewhere"))
     assert mixed.search("event_type:SEND") == before  # open already
-    found = Repository.open(mixed.settings.root).search("event_type:SEND")
-    assert (found.total, found.events) == (before.total, before.events)
-    [notice] = found.notices
+    result = Repository.open(mixed.settings.root).search("event_type:SEND")
+    assert (result.total, result.events) == (before.total, before.events)
+    [notice] = result.notices
     assert "40 events were searched without an index" in notice
     assert shard.name in notice
 
@@ -172,11 +172,11 @@ def test_lineage_is_whole_or_says_that_it_was_cut(live: Repository) -> None:
         if wider <= connected:
             break
         connected |= wider
-    found = live.lineage([join.flowfile_uuid])
-    assert found.is_complete
-    assert found.events == len(related) > 10
-    assert set(found.nodes) == connected
-    assert sorted(item.event_id for node in found.nodes.values() for item in node.events) == sorted(
+    graph = live.lineage([join.flowfile_uuid])
+    assert graph.is_complete
+    assert graph.events == len(related) > 10
+    assert set(graph.nodes) == connected
+    assert sorted(item.event_id for node in graph.nodes.values() for item in node.events) == sorted(
         item.event_id for item in related
     )
 
@@ -193,21 +193,21 @@ def test_lineage_of_an_unknown_flowfile_is_not_found(live: Repository) -> None:
 
 
 def test_lineage_goes_over_the_writers_of_a_cluster(repository: Repository) -> None:
-    made = event(0, flowfile_uuid="parent")
+    parent = event(0, flowfile_uuid="parent")
     fork = event(1, event_type="FORK", flowfile_uuid="parent", parent_uuids=("parent",), child_uuids=("child",))
     dropped = event(2, event_type="DROP", flowfile_uuid="child")
-    opened = with_writers(repository, {"one": [made, fork], "two": [dropped]})
-    found = opened.lineage(["child"])
-    assert {uuid: node.writers for uuid, node in found.nodes.items()} == {"parent": ("one", "one"), "child": ("two",)}
-    assert found.events == 3
+    opened = with_writers(repository, {"one": [parent, fork], "two": [dropped]})
+    graph = opened.lineage(["child"])
+    assert {uuid: node.writers for uuid, node in graph.nodes.items()} == {"parent": ("one", "one"), "child": ("two",)}
+    assert graph.events == 3
     tree = CliRunner().invoke(cli, ["--repository", str(opened.settings.root), "lineage", "child"]).stdout
     assert "event 1 of one" in tree
     assert "event 0 of two" in tree
 
 
 def test_the_status_agrees_with_the_disk(mixed: Repository) -> None:
-    found = mixed.status()
-    [writer] = found.writers
+    status = mixed.status()
+    [writer] = status.writers
     assert (writer.writer, writer.database) == ("main", "provenance")
     assert (writer.events_live, writer.events_waiting, writer.next_event_id) == (100, 100, 200)
     assert (writer.logs, writer.shards, writer.revision) == (2, 2, 1)
@@ -215,13 +215,13 @@ def test_the_status_agrees_with_the_disk(mixed: Repository) -> None:
     assert writer.log_bytes == sum(path.stat().st_size for path in mixed.settings.store.rglob("*.parquet"))
     index = mixed.settings.containers[0] / "main/index"
     assert writer.shard_bytes == sum(path.stat().st_size for path in index.rglob("*") if path.is_file())
-    assert (found.pending.sealed_groups, found.quarantined) == (2, 0)
-    assert found.root == str(mixed.settings.root)
+    assert (status.pending.sealed_groups, status.quarantined) == (2, 0)
+    assert status.root == str(mixed.settings.root)
 
 
 def test_status_of_a_new_repository_is_empty(repository: Repository) -> None:
-    found = repository.status()
-    assert (found.writers, found.quarantined, found.pending.is_any) == ((), 0, False)
+    status = repository.status()
+    assert (status.writers, status.quarantined, status.pending.is_any) == ((), 0, False)
     append(repository, [event()])
     [writer] = repository.status().writers
     assert (writer.revision, writer.last_commit_ms, writer.events_waiting) == (-1, None, 1)

@@ -45,21 +45,21 @@ class Log:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Log]:
-    made = []
+    drawn = []
     for writer in ("one", "two"):
         for number in range(draw(st.integers(0, 6))):
             newest = draw(st.integers(0, 100)) * DAY_MS
             oldest = newest + draw(st.integers(0, 5)) * DAY_MS
             size = draw(st.sampled_from([1, 5_000, 100_000, 400_000]))
-            made.append(Log(writer, number, oldest, newest, size, draw(st.booleans()) and draw(st.booleans())))
-    return made
+            drawn.append(Log(writer, number, oldest, newest, size, draw(st.booleans()) and draw(st.booleans())))
+    return drawn
 
 
-def on_disk(found: list[Log]) -> MemoryFileSystem:
+def on_disk(planned: list[Log]) -> MemoryFileSystem:
     """A repository with these logs; their content is of no interest to a plan without rules."""
     fs = MemoryFileSystem()
     settings = Settings.model_validate({"root": ROOT})
-    for log in found:
+    for log in planned:
         workspace = Workspace(settings, log.writer, fs, ManualClock(NOW_MS))
         for path, size in ((log.path, log.size), (toc_path(log.path), 100)):
             fs.make_directory((workspace.paths.home / path).parent)
@@ -78,9 +78,9 @@ def on_disk(found: list[Log]) -> MemoryFileSystem:
     return fs
 
 
-def naive(found: list[Log], used: int, age_max_ms: int | None, percent: int) -> list[tuple[str, str, str]]:
+def naive(planned: list[Log], used: int, age_max_ms: int | None, percent: int) -> list[tuple[str, str, str]]:
     """Which logs go and why, log by log."""
-    free = [log for log in found if not log.is_held]
+    free = [log for log in planned if not log.is_held]
     gone = [log for log in free if age_max_ms is not None and NOW_MS - log.newest < cutoff_ms(NOW_MS, age_max_ms)]
     why = [(log.writer, log.path, "age") for log in gone]
 
@@ -89,7 +89,7 @@ def naive(found: list[Log], used: int, age_max_ms: int | None, percent: int) -> 
 
     if used <= LIMIT:
         return why
-    queues = {writer: [log for log in found if log.writer == writer and log not in gone] for writer in ("one", "two")}
+    queues = {writer: [log for log in planned if log.writer == writer and log not in gone] for writer in ("one", "two")}
     reached = {"one": -(1 << 63), "two": -(1 << 63)}
     while left() > LIMIT * percent // 100 and any(queues.values()):
         heads = [(max(reached[writer], NOW_MS - queue[0].oldest), writer) for writer, queue in queues.items() if queue]
@@ -102,8 +102,8 @@ def naive(found: list[Log], used: int, age_max_ms: int | None, percent: int) -> 
     return why
 
 
-def plan_of(fs: MemoryFileSystem, found: list[Log], settings: Settings) -> RetentionPlan:
-    held = {(log.writer, log.path) for log in found if log.is_held}
+def plan_of(fs: MemoryFileSystem, planned: list[Log], settings: Settings) -> RetentionPlan:
+    held = {(log.writer, log.path) for log in planned if log.is_held}
 
     def holders(self: ExpiryCandidates, file: AddFile) -> tuple[str, ...]:
         # The logs have no events that a hold could mean; tests/behaviour holds real ones.

@@ -41,27 +41,27 @@ def table_of(events: list[Event]) -> pa.Table:
     return pa.Table.from_batches([to_batch(events, 0)])
 
 
-def too_old(found: Event, age_max: int | None, rules: list[KeepRule]) -> bool:
+def too_old(stored: Event, age_max: int | None, rules: list[KeepRule]) -> bool:
     """What the documentation says, of one event."""
     own = [
         rule.keep_ms
         for rule in rules
-        if rule.event_type in (None, found.event_type)
-        and all(found.updated_attributes.get(name) == value for name, value in rule.attributes)
+        if rule.event_type in (None, stored.event_type)
+        and all(stored.updated_attributes.get(name) == value for name, value in rule.attributes)
     ]
     keep = max(own) if own else age_max
-    return keep is not None and found.event_time < cutoff_ms(NOW_MS, keep)
+    return keep is not None and stored.event_time < cutoff_ms(NOW_MS, keep)
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=30), st.none() | SPANS, st.lists(RULES, max_size=3))
 def test_the_columns_answer_as_the_rules_say(events: list[Event], age_max: int | None, rules: list[KeepRule]) -> None:
     keeping = AgePolicy(NOW_MS, age_max, rules)
-    expected = [too_old(found, age_max, rules) for found in events]
+    expected = [too_old(stored, age_max, rules) for stored in events]
     assert matching_rows(keeping.expired, table_of(events)).to_pylist() == expected
-    for found, is_old in zip(events, expected, strict=True):
-        if keeping.surely_ms is not None and found.event_time < keeping.surely_ms:
+    for stored, is_old in zip(events, expected, strict=True):
+        if keeping.surely_ms is not None and stored.event_time < keeping.surely_ms:
             assert is_old
-        if keeping.possibly_ms is None or found.event_time >= keeping.possibly_ms:
+        if keeping.possibly_ms is None or stored.event_time >= keeping.possibly_ms:
             assert not is_old
 
 

@@ -36,12 +36,12 @@ def changed(repository: Repository, **index: object) -> Repository:
 @pytest.fixture
 def narrow(tmp_path: Path) -> Repository:
     """Three live shards that know hardly any field, and events that wait in a journal."""
-    found = changed(Repository.create(tmp_path / "demo"), fields=["flowfile_uuid"])
+    repository = changed(Repository.create(tmp_path / "demo"), fields=["flowfile_uuid"])
     for start in range(0, ROLLED, 100):
-        append(found, EVENTS[start : start + 100])
-        run_steps(found.settings)
-    append(found, EVENTS[ROLLED:])
-    return found
+        append(repository, EVENTS[start : start + 100])
+        run_steps(repository.settings)
+    append(repository, EVENTS[ROLLED:])
+    return repository
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +58,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
 
 
 def answers(repository: Repository) -> list[list[int]]:
-    found = [repository.search(text) for text in QUESTIONS]
-    assert [result.total for result in found] == [len(result.events) for result in found]
-    return [[stored.event.event_id for stored in result.events] for result in found]
+    results = [repository.search(text) for text in QUESTIONS]
+    assert [result.total for result in results] == [len(result.events) for result in results]
+    return [[stored.event.event_id for stored in result.events] for result in results]
 
 
 def old(repository: Repository, text: str = "event_type:ROUTE") -> int:

@@ -80,7 +80,7 @@ def test_merging_any_journals_gives_their_events_by_id_whatever_the_cuts(
 
 @pytest.mark.parametrize("chunk", [1, 50_000, 1 << 25])
 def test_the_cuts_and_the_logs_do_not_depend_on_the_chunks(tmp_path: Path, chunk: int) -> None:
-    made = []
+    logs = []
     for size in (chunk, 1 << 20):
         fs, chosen = MemoryFileSystem(), settings(60_000)
         write_journals(fs, chosen, [ALL], group_events=170, batch_events=13, journals=3)
@@ -88,9 +88,9 @@ def test_the_cuts_and_the_logs_do_not_depend_on_the_chunks(tmp_path: Path, chunk
             roll_over(fs, chosen)
         for unit in STEPS["compress"].units(chosen, fs):
             STEPS["compress"].run(Workspace(chosen, unit.writer, fs), unit)
-        made.append({path: data for path, data in fs.files().items() if path.suffix in (".parquet", ".toc")})
-    assert made[0] == made[1]
-    assert len(made[0]) > 6
+        logs.append({path: data for path, data in fs.files().items() if path.suffix in (".parquet", ".toc")})
+    assert logs[0] == logs[1]
+    assert len(logs[0]) > 6
 
 
 def test_a_published_unit_fixes_the_choice_of_groups(repository: Repository) -> None:

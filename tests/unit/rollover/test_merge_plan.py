@@ -32,7 +32,7 @@ def test_no_unit_reaches_over_a_group_that_is_live_or_open() -> None:
 
 def test_no_unit_reaches_over_a_group_that_is_done_and_swept() -> None:
     groups = [Group("main", first, (Path(f"{first}.sealed"),), ()) for first in (0, 7, 20, 30)]
-    units = plan_units(groups, lambda _: 1, 10, done={3, 4, 7, 35})
+    units = plan_units(groups, lambda _: 1, 10, finished={3, 4, 7, 35})
     firsts = [[group.first_event_id for group in unit] for unit in units]
     assert firsts == [[0], [7, 20, 30]]
 

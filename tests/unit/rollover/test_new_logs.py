@@ -59,12 +59,12 @@ def test_a_compaction_and_a_checkpoint_make_no_news_and_hide_none(repository: Re
     repository.compact()
     repository.workspace().catalog.checkpoint()
     assert len(repository.workspace().catalog.load().files) == 1
-    found = told(repository, first)
-    assert found is not None
-    assert (found.files, found.events) == (1, 4)
+    news = told(repository, first)
+    assert news is not None
+    assert (news.files, news.events) == (1, 4)
     later = repository.workspace().catalog.load().revision
-    assert found.revisions == {"main": later}
-    assert told(repository, found) is None
+    assert news.revisions == {"main": later}
+    assert told(repository, news) is None
 
 
 def test_everything_live_is_announced_where_the_past_was_pruned(repository: Repository) -> None:
@@ -74,16 +74,16 @@ def test_everything_live_is_announced_where_the_past_was_pruned(repository: Repo
     catalog = repository.workspace().catalog
     prune(catalog, catalog.load().revision)
     assert catalog.load().floor > 1
-    found = new_logs_since(repository.settings, {"main": 0})
-    assert found is not None
-    assert (found.files, found.events) == (6, 12)
+    news = new_logs_since(repository.settings, {"main": 0})
+    assert news is not None
+    assert (news.files, news.events) == (6, 12)
 
 
 def test_a_catalog_that_is_shorter_than_it_was_is_announced_as_a_whole(repository: Repository) -> None:
     live(repository, 0, 2)
-    found = new_logs_since(repository.settings, {"main": 1000, "gone": 5})
-    assert found is not None
-    assert found.events == 2
+    news = new_logs_since(repository.settings, {"main": 1000, "gone": 5})
+    assert news is not None
+    assert news.events == 2
 
 
 def test_each_writer_has_revisions_of_its_own(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from tests.support import append, event, run_steps
 
 
 def counts(repository: Repository) -> tuple[int, int, int, int]:
-    found = pending(repository.settings)
-    return found.sealed_groups, found.abandoned_journals, found.live_journals, found.staged_units
+    waiting = pending(repository.settings)
+    return waiting.sealed_groups, waiting.abandoned_journals, waiting.live_journals, waiting.staged_units
 
 
 def test_a_new_repository_waits_for_nothing(repository: Repository) -> None:

@@ -53,11 +53,11 @@ def waiting(tmp_path: Path, request: pytest.FixtureRequest) -> Repository:
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
     """What a repository answers whose groups went through without a stop."""
-    made = Repository.create(tmp_path_factory.mktemp("whole") / "repository")
+    created = Repository.create(tmp_path_factory.mktemp("whole") / "repository")
     for part in (EVENTS[:50], EVENTS[50:80], EVENTS[80:]):
-        append(made, part)
-    run_steps(made.settings)
-    return answers(made)
+        append(created, part)
+    run_steps(created.settings)
+    return answers(created)
 
 
 def test_a_pass_makes_every_event_live_and_leaves_nothing_to_do(waiting: Repository, expected: list[list[int]]) -> None:

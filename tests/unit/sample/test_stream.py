@@ -133,9 +133,9 @@ def test_without_nulls_only_the_nulls_are_missing() -> None:
     for event in with_nulls:
         updates = event["updatedAttributes"]
         assert isinstance(updates, dict)
-        kept = {name: value for name, value in updates.items() if value is not None}
-        removals += len(updates) - len(kept)
-        event["updatedAttributes"] = kept
+        without_nulls = {name: value for name, value in updates.items() if value is not None}
+        removals += len(updates) - len(without_nulls)
+        event["updatedAttributes"] = without_nulls
     bare = [{k: v for k, v in event.items() if v is not None} for event in with_nulls]
     assert removals > 0
     assert bare == list(sample_events(SampleOptions()))

@@ -1,4 +1,4 @@
-"""Which Java is taken, and that the packaged one works the way Spark calls it."""
+"""The choice of Java, and that the packaged one works the way Spark calls it."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_a_stand_in_for_java_is_asked_for_its_home(tmp_path: Path, packaged: Jav
     stand_in.parent.mkdir()
     stand_in.write_text(f'#!/bin/bash\nexec "{packaged.executable}" "$@"\n')
     stand_in.chmod(0o755)
-    found = find_java({"PATH": str(stand_in.parent)})
-    assert found.version == packaged.version
-    assert (found.home / "bin" / "java").is_file()
+    home = find_java({"PATH": str(stand_in.parent)})
+    assert home.version == packaged.version
+    assert (home.home / "bin" / "java").is_file()
 
 
 def test_java_8_on_path_is_too_old(tmp_path: Path) -> None:

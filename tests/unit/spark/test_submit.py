@@ -107,9 +107,9 @@ def test_archive_is_made_once_and_the_classes_come_from_it(tmp_path: Path) -> No
     path = make_archive()
     if path is None:
         pytest.skip("this Java cannot use an archive")
-    made = path.stat().st_mtime_ns
+    modified_ns = path.stat().st_mtime_ns
     assert make_archive() == path
-    assert path.stat().st_mtime_ns == made
+    assert path.stat().st_mtime_ns == modified_ns
     log = tmp_path / "classes"
     environ = dict(os.environ)
     job = tmp_path / "job.py"

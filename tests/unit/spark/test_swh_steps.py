@@ -42,8 +42,8 @@ def finished(settings: Settings, graph: Path, steps: tuple[str, ...] = STEPS) ->
     build = Build.begin(fs, database_folder(settings), "b", description)
     for step in steps:
         attempt = build.attempt(step)
-        made = write_database(attempt / "tables", Reference(GRAPH, "heads")) if step == STEPS[0] else {}
-        files = tuple(file for several in made.values() for file in several)
+        written = write_database(attempt / "tables", Reference(GRAPH, "heads")) if step == STEPS[0] else {}
+        files = tuple(file for several in written.values() for file in several)
         build.finish(attempt, StepOutput(step=step, files=files, kept={"roots": 3}, rounds=7, seconds=1.0))
     return build
 

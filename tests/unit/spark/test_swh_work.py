@@ -1,4 +1,4 @@
-"""What a step learns from the footers of files that Spark wrote, without a Spark job."""
+"""Facts that a step reads from the footers of Spark's files, without a Spark job."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def test_whatever_is_named_a_forgotten_event_is_not_given_out(
 
 
 def test_the_others_are_given_out(engine: duckdb.DuckDBPyConnection) -> None:
-    found = asked(engine, "select event_id from events order by 1").column(0).to_pylist()
-    assert found == [0, 2, 3, 5]
+    ids = asked(engine, "select event_id from events order by 1").column(0).to_pylist()
+    assert ids == [0, 2, 3, 5]
     assert asked(engine, "select count(*) from events").to_pylist() == [{"count_star()": 4}]
     assert asked(engine, "from events where event_id in (1, 4)").num_rows == 0

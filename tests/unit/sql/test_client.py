@@ -42,8 +42,8 @@ def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def batches(query: EngineQuery) -> Iterator[pa.RecordBatch]:
-    while found := query.next_batches():
-        yield from found
+    while batch := query.next_batches():
+        yield from batch
 
 
 def answer(text: str, limits: QueryLimits = LIMITS) -> pa.Table:
@@ -129,7 +129,7 @@ query.start(NOTHING)
 
 
 def spilling(aside: Path) -> bool:
-    return any(found.is_file() for found in aside.rglob("*"))
+    return any(path.is_file() for path in aside.rglob("*"))
 
 
 def test_nothing_is_left_when_the_client_is_killed(aside: Path) -> None:

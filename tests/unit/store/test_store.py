@@ -30,10 +30,10 @@ def test_an_object_is_what_was_put(store: ObjectStore) -> None:
     assert store.get_range("a/b", 2, 3) == b"234"
     assert store.get_range("a/b", -4, 4) == b"6789"
     assert store.get_range("a/b", -4, 2) == b"67"
-    found = store.head("a/b")
-    assert found is not None
-    assert (found.key, found.size_bytes) == ("a/b", 10)
-    assert found.modified_ms > 1_700_000_000_000
+    info = store.head("a/b")
+    assert info is not None
+    assert (info.key, info.size_bytes) == ("a/b", 10)
+    assert info.modified_ms > 1_700_000_000_000
     store.put("a/b", b"new")
     assert store.get("a/b") == b"new"
 

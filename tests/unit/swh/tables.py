@@ -1,4 +1,4 @@
-"""What tests of files of tables share: made-up rows as Spark would leave them, and a file of them."""
+"""Tables for tests: made-up rows as Spark would leave them, and a file of them."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def write(
     name: str = "00000",
     spec: TableSpec = SPEC,
 ) -> WrittenFile:
-    made = write_table_file(fs, spec, [source(folder, contents)], folder / f"{name}.parquet", group_rows=group_rows)
-    assert made is not None
-    return made
+    written = write_table_file(fs, spec, [source(folder, contents)], folder / f"{name}.parquet", group_rows=group_rows)
+    assert written is not None
+    return written

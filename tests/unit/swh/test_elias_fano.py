@@ -21,17 +21,17 @@ def numbers(values: set[int]) -> np.ndarray:
     asked=st.sets(KEY),
 )
 def test_a_set_holds_what_was_put_in_and_nothing_else(held: set[int], asked: set[int]) -> None:
-    made = EliasFano.of(numbers(held))
-    assert made.numbers().tolist() == sorted(held)
+    number_set = EliasFano.of(numbers(held))
+    assert number_set.numbers().tolist() == sorted(held)
     near = {max(number + step, 0) for number in held for step in (-1, 0, 1)}
     questions = numbers({number for number in asked | near if number < 1 << 63})
-    assert made.contains(questions).tolist() == [int(number) in held for number in questions]
-    assert [made.holds(int(number)) for number in questions] == [int(number) in held for number in questions]
-    assert made.is_sound
+    assert number_set.contains(questions).tolist() == [int(number) in held for number in questions]
+    assert [number_set.holds(int(number)) for number in questions] == [int(number) in held for number in questions]
+    assert number_set.is_sound
 
 
 @pytest.mark.parametrize(("count", "gap", "bits_max"), [(100_000, 10, 6.0), (100_000, 1000, 12.5), (100_000, 1, 2.1)])
 def test_it_takes_two_bits_a_number_and_those_of_the_gaps(count: int, gap: int, bits_max: float) -> None:
     chosen = np.unique(np.random.default_rng(5).integers(0, count * gap, count, dtype=np.uint64))
-    made = EliasFano.of(np.arange(count, dtype=np.uint64) if gap == 1 else chosen)
-    assert len(made.words) * 64 / made.count < bits_max
+    number_set = EliasFano.of(np.arange(count, dtype=np.uint64) if gap == 1 else chosen)
+    assert len(number_set.words) * 64 / number_set.count < bits_max

@@ -54,26 +54,26 @@ def project(tmp_path: Path) -> Path:
 
 
 def rows(graph: Path, table: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = pq.read_table(graph / f"{table}.parquet").to_pylist()
-    return found
+    records: list[dict[str, object]] = pq.read_table(graph / f"{table}.parquet").to_pylist()
+    return records
 
 
 def test_every_object_that_a_reference_leads_to_is_a_node_once(
     project: Path, tmp_path: Path, fs: PosixFileSystem
 ) -> None:
-    made = import_git(fs, project, tmp_path / "graph", origin="https://example.org/project")
+    imported = import_git(fs, project, tmp_path / "graph", origin="https://example.org/project")
     graph = open_graph(fs, tmp_path / "graph").folder
     kinds = {"blob": "cnt", "tree": "dir", "commit": "rev", "tag": "rel"}
     listed = git(project, "cat-file", "--batch-all-objects", "--batch-check").splitlines()
     expected = {(kinds[kind], digest) for digest, kind, _ in map(str.split, listed)}
     nodes = rows(graph, "nodes")
-    found = {(node["type"], bytes.hex(node["sha1_git"])) for node in nodes}  # type: ignore[arg-type]
-    extra = dict(found - expected)
-    assert found >= expected
+    objects = {(node["type"], bytes.hex(node["sha1_git"])) for node in nodes}  # type: ignore[arg-type]
+    extra = dict(objects - expected)
+    assert objects >= expected
     assert set(extra) == {"ori", "snp"}
     assert extra["ori"] == hashlib.sha1(b"https://example.org/project").hexdigest()  # noqa: S324
-    assert [node["id"] for node in nodes] == list(range(made.nodes))
-    assert made.absent == made.submodules == 0
+    assert [node["id"] for node in nodes] == list(range(imported.nodes))
+    assert imported.absent == imported.submodules == 0
 
 
 def test_edges_are_those_of_trees_commits_tags_and_branches(project: Path, tmp_path: Path, fs: PosixFileSystem) -> None:
@@ -114,8 +114,8 @@ def test_a_shallow_clone_is_a_graph_without_its_absent_commits(
     project: Path, tmp_path: Path, fs: PosixFileSystem
 ) -> None:
     git(tmp_path, "clone", "-q", "--depth", "1", "--branch", "main", project.as_uri(), "shallow")
-    made = import_git(fs, tmp_path / "shallow", tmp_path / "graph")
-    assert made.absent == 2
+    imported = import_git(fs, tmp_path / "shallow", tmp_path / "graph")
+    assert imported.absent == 2
     assert sum(node["type"] == "rev" for node in rows(tmp_path / "graph", "nodes")) == 1
 
 
@@ -128,7 +128,7 @@ def test_submodules_are_counted_and_left_out(project: Path, tmp_path: Path, fs: 
 
 def test_a_folder_that_is_there_is_left_as_it_is(project: Path, tmp_path: Path, fs: PosixFileSystem) -> None:
     (tmp_path / "graph").mkdir()
-    with pytest.raises(ConflictError, match="not there yet"):
+    with pytest.raises(ConflictError, match="does not exist yet"):
         import_git(fs, project, tmp_path / "graph")
     assert list((tmp_path / "graph").iterdir()) == []
 

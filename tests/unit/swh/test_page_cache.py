@@ -32,8 +32,8 @@ def test_it_gives_what_was_asked_for_and_holds_no_more_than_it_may(asked: list[i
         return page(number)
 
     for number in asked:
-        found = cache.get(number, partial(reading, number))
-        assert found.column(0)[0].as_py() == number
+        given_page = cache.get(number, partial(reading, number))
+        assert given_page.column(0)[0].as_py() == number
         assert cache.bytes <= room * SIZE
     if len(set(asked)) <= room:
         assert all(read[number] == min(times, 2) for number, times in Counter(asked).items())

@@ -29,11 +29,11 @@ CONTENTS = sorted([*range(0, 300, 3), *[150] * 40, 297, 297])
 def test_a_file_has_row_groups_of_one_size_statistics_page_indexes_and_checksums(
     tmp_path: Path, fs: PosixFileSystem
 ) -> None:
-    made = write(fs, tmp_path, CONTENTS)
-    path = tmp_path / made.name
+    written = write(fs, tmp_path, CONTENTS)
+    path = tmp_path / written.name
     file = pq.ParquetFile(path, page_checksum_verification=True)
     assert file.schema_arrow.names == SPEC.schema.names
-    assert file.read().num_rows == made.rows == len(CONTENTS)
+    assert file.read().num_rows == written.rows == len(CONTENTS)
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     assert {group.num_rows for group in groups[:-1]} == {8}
     key = groups[1].column(0)
@@ -41,10 +41,10 @@ def test_a_file_has_row_groups_of_one_size_statistics_page_indexes_and_checksums
     assert key.has_column_index and key.has_offset_index
     assert (key.statistics.min, key.statistics.max) == (CONTENTS[8], CONTENTS[15])
     assert [column.column_index for column in groups[0].sorting_columns] == [0, 2, 1]
-    assert made.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert written.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     index = path.with_suffix(INDEX_SUFFIX).read_bytes()
-    assert (made.index_bytes, made.index_sha256) == (len(index), hashlib.sha256(index).hexdigest())
-    assert (made.first_key, made.last_key) == (CONTENTS[0], CONTENTS[-1])
+    assert (written.index_bytes, written.index_sha256) == (len(index), hashlib.sha256(index).hexdigest())
+    assert (written.first_key, written.last_key) == (CONTENTS[0], CONTENTS[-1])
 
 
 def test_dates_are_seconds_and_ids_unsigned(tmp_path: Path, fs: PosixFileSystem) -> None:
@@ -82,10 +82,10 @@ def test_rows_are_found_by_key_as_a_scan_finds_them(
     table = IndexedTable(
         fs, SPEC, {folder / f"0000{number}.parquet": None for number in (1, 0)}, PageCache(cache_bytes)
     )
-    found = table.rows(np.array([*asked, *asked], np.uint64), ["revrel"])
-    assert found.schema.names == ["cnt", "revrel"]
-    assert found.column("cnt").to_pylist() == sorted(key for key in held.elements() if key in asked)
-    whole = found.column("revrel").to_pylist()
+    rows = table.rows(np.array([*asked, *asked], np.uint64), ["revrel"])
+    assert rows.schema.names == ["cnt", "revrel"]
+    assert rows.column("cnt").to_pylist() == sorted(key for key in held.elements() if key in asked)
+    whole = rows.column("revrel").to_pylist()
     for key in asked:
         alone = table.rows(np.array([key], np.uint64))
         assert alone.num_rows == held[key]
@@ -217,9 +217,9 @@ def test_every_cut_of_an_index_is_refused(tmp_path: Path, fs: PosixFileSystem) -
 
 
 def test_an_index_that_is_not_the_one_of_the_catalog_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
-    made = write(fs, tmp_path, CONTENTS)
-    path = tmp_path / made.name
-    listed = bytes.fromhex(made.sha256)
+    written = write(fs, tmp_path, CONTENTS)
+    path = tmp_path / written.name
+    listed = bytes.fromhex(written.sha256)
     assert IndexedTable(fs, SPEC, {path: listed}).rows(np.array([150], np.uint64)).num_rows == 41
     for one in (path, path.with_suffix(INDEX_SUFFIX)):
         one.unlink()

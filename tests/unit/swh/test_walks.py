@@ -93,38 +93,38 @@ class Folders:
 
 def built(folder: Path, graph: SmallGraph, node_filter: str) -> dict[str, set[Row]]:
     """Do the tasks of all steps in their order, as Spark would."""
-    made = Folders(folder, graph, Reference(graph, node_filter))
-    arrays, roots, released = made.at("arrays"), made.at("roots"), made.at("released")
-    dates, leaves, listed = made.at("dates"), made.at("leaves"), made.at("listed")
-    tasks.make_graph_arrays(made.at("edges"), roots, released, arrays, made.at("reachable"))
-    tasks.earliest_dates(arrays, roots, released, dates, made.at(EARLIEST))
-    tasks.latest_contents(arrays, dates, made.at("reachable") if node_filter == "heads" else None, leaves)
+    folders = Folders(folder, graph, Reference(graph, node_filter))
+    arrays, roots, released = folders.at("arrays"), folders.at("roots"), folders.at("released")
+    dates, leaves, listed = folders.at("dates"), folders.at("leaves"), folders.at("listed")
+    tasks.make_graph_arrays(folders.at("edges"), roots, released, arrays, folders.at("reachable"))
+    tasks.earliest_dates(arrays, roots, released, dates, folders.at(EARLIEST))
+    tasks.latest_contents(arrays, dates, folders.at("reachable") if node_filter == "heads" else None, leaves)
     parts = [(number, PARTS) for number in range(PARTS)]
     for part in parts:
-        tasks.part_of_frontier(arrays, roots, leaves, made.at("parts"), part)
-    tasks.whole_frontier(made.at("parts"), listed)
+        tasks.part_of_frontier(arrays, roots, leaves, folders.at("parts"), part)
+    tasks.whole_frontier(folders.at("parts"), listed)
     for part in parts:
-        tasks.directories_in_revisions(arrays, roots, leaves, listed, made.at(DIRECTORIES_IN_REVISIONS), 50, part)
-        tasks.contents_in_revisions(arrays, roots, released, listed, made.at(CONTENTS_IN_REVISIONS), 50, part)
-        tasks.contents_in_directories(arrays, listed, made.at(CONTENTS_IN_DIRECTORIES), 50, part)
-    tasks.make_history_arrays(made.at("history"), made.at("origins"), made.at("history-arrays"))
+        tasks.directories_in_revisions(arrays, roots, leaves, listed, folders.at(DIRECTORIES_IN_REVISIONS), 50, part)
+        tasks.contents_in_revisions(arrays, roots, released, listed, folders.at(CONTENTS_IN_REVISIONS), 50, part)
+        tasks.contents_in_directories(arrays, listed, folders.at(CONTENTS_IN_DIRECTORIES), 50, part)
+    tasks.make_history_arrays(folders.at("history"), folders.at("origins"), folders.at("history-arrays"))
     for part in parts:
-        tasks.revisions_in_origins(made.at("history-arrays"), roots, made.at(REVISIONS_IN_ORIGINS), 50, part)
-    nodes = rows(made.at("reachable"), "node") | {(root,) for root in Reference(graph, node_filter).roots()}
+        tasks.revisions_in_origins(folders.at("history-arrays"), roots, folders.at(REVISIONS_IN_ORIGINS), 50, part)
+    nodes = rows(folders.at("reachable"), "node") | {(root,) for root in Reference(graph, node_filter).roots()}
     return {
         "nodes": nodes | {(origin,) for origin in graph.of("ori")},
         "earliest": rows(dates, "node", "author_date"),
-        "earliest_revisions": table(made, EARLIEST, "node", "author_date", "revrel"),
+        "earliest_revisions": table(folders, EARLIEST, "node", "author_date", "revrel"),
         "max_leaf": rows(leaves, "dir", "max_leaf"),
         "frontier": rows(listed, "dir"),
         "d_in_r": table(
-            made,
+            folders,
             DIRECTORIES_IN_REVISIONS,
             *("dir", "dir_max_author_date", "revrel", "revrel_author_date", "path"),
         ),
-        "c_in_r": table(made, CONTENTS_IN_REVISIONS, "cnt", "revrel", "revrel_author_date", "path"),
-        "c_in_d": table(made, CONTENTS_IN_DIRECTORIES, "cnt", "dir", "path"),
-        "r_in_o": table(made, REVISIONS_IN_ORIGINS, "revrel", "ori"),
+        "c_in_r": table(folders, CONTENTS_IN_REVISIONS, "cnt", "revrel", "revrel_author_date", "path"),
+        "c_in_d": table(folders, CONTENTS_IN_DIRECTORIES, "cnt", "dir", "path"),
+        "r_in_o": table(folders, REVISIONS_IN_ORIGINS, "revrel", "ori"),
     }
 
 
@@ -246,7 +246,7 @@ def test_a_long_history_that_merges_gives_each_revision_its_origins(tmp_path: Pa
 
 
 def test_revisions_that_follow_each_other_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="expected histories without circles"):
+    with pytest.raises(InvalidInputError, match="expected histories without cycles"):
         make_history(np.array([9, 1, 2, 3]), np.array([5, 2, 3, 1]), np.array([9]))
 
 

@@ -83,7 +83,7 @@ def test_a_full_disk_is_taken_out_and_loses_no_acknowledged_event() -> None:
         fs.free()
         promises.append(writer, 1)
         assert len(writer.failed_containers) == 1
-    found = {item.event_id for item in repository(disk).events()}
-    assert found >= set(promises.acknowledged)
+    ids = {item.event_id for item in repository(disk).events()}
+    assert ids >= set(promises.acknowledged)
     with repository(disk).writer() as writer:
         promises.append(writer, 1)

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from custody.clock import Clock
+from custody.config import Settings
 from custody.errors import ClosedError, StorageError
 from custody.flow.content.claim_file import ClaimHeader, ContentRecord, Digest, ResourceClaim, StoredContent, head
 from custody.format.names import ContentPaths, claim_name, claim_section
@@ -42,6 +43,12 @@ class ContentOptions:
     """A resource claim of this size takes no more contents; a content that is larger gets one of its own."""
     is_synced: bool = True
     """False only where events may be lost by a power failure too."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> ContentOptions:
+        """Return the options that the settings ask for; a policy that may lose events may lose contents."""
+        content = settings.content
+        return cls(content.containers, content.claim_bytes, is_synced=settings.journal.sync != "never")
 
 
 class OpenClaim:

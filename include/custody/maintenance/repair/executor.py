@@ -122,8 +122,10 @@ def repair_repository(
         planned = result.actions
         # An action that failed is not tried again in the same repair, so that this ends.
         for _ in range(_ROUNDS_MAX):
-            known = {action.key for action in done}
-            todo = [action for action in planned if action.key not in known and (accept_loss or not action.accept_loss)]
+            done_keys = {action.key for action in done}
+            todo = [
+                action for action in planned if action.key not in done_keys and (accept_loss or not action.accept_loss)
+            ]
             if not todo:
                 break
             for action in todo:
@@ -133,8 +135,8 @@ def repair_repository(
                 result.report = str(_write_report(settings, fs, run_id, done, time.monotonic() - started))
             result.after = _verify(settings, fs, clock, level)
             planned = plan_actions(result.after, partial(_workspace, settings, fs, clock))
-        left = [action for action in planned if action.key not in {item.key for item in done}]
-        result.actions = [*done, *left]
+        not_done = [action for action in planned if action.key not in {item.key for item in done}]
+        result.actions = [*done, *not_done]
         return result
 
 
@@ -224,7 +226,7 @@ def _action(
 
 
 def _verify(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> list[Finding]:
-    workspaces = [Workspace(settings, item.writer, fs, clock) for item in Workspace.all(settings, fs)]
+    workspaces = Workspace.all(settings, fs, clock)
     return verify_repository(workspaces, settings, fs, level).findings
 
 

@@ -43,10 +43,10 @@ def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
     plan, state = repair(workspace.catalog, workspace.clock, containers, unpublished_logs(workspace))
     if not plan.is_needed:
         return "nothing is left to do"
-    kept = f"{len(plan.lost)} revisions lost, {len(plan.actions)} changes kept"
+    counts = f"{len(plan.lost)} revisions lost, {len(plan.actions)} changes kept"
     again = f", {len(plan.restored)} of them from their second copies" if plan.restored else ""
     more = f"; accepted: {'; '.join(plan.more)}" if plan.more else ""
-    return f"revision {state.revision}; {kept}{again}{more}"
+    return f"revision {state.revision}; {counts}{again}{more}"
 
 
 def plan_chain_repair(workspace: Workspace) -> RepairPlan:
@@ -69,8 +69,8 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
     state = catalog.settle()
     copies = SecondCopyStore(catalog.objects).read()
     # Looked up again: another process may have told the catalog since the plan.
-    left = [copies.by_id[name] for name in lost_copies(workspace, state, copies) if name in names]
-    again = restore_copies(Draft(state), left)
+    lost = [copies.by_id[name] for name in lost_copies(workspace, state, copies) if name in names]
+    again = restore_copies(Draft(state), lost)
     if again.more:
         raise ConflictError("; ".join(again.more))
     if not again.actions:
@@ -85,11 +85,11 @@ def write_copies(workspace: Workspace) -> str:
     catalog = workspace.catalog
     state, forgotten = catalog.settle(), SecondCopyStore(catalog.objects)
     copies = forgotten.read()
-    known = copied_entries(state)
+    copied = copied_entries(state)
     other = [
         copy.key
         for name, copy in copies.by_id.items()
-        if copy.action.HasField("add_tombstone") and name in known and copied_entry(copy.action) != known[name]
+        if copy.action.HasField("add_tombstone") and name in copied and copied_entry(copy.action) != copied[name]
     ]
     damaged = [*copies.unreadable, *other]
     target = f"{catalog.objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
@@ -130,12 +130,14 @@ def note_history(workspace: Workspace, revisions: list[int]) -> str:
     """Note in the catalog that old transactions are unreadable; their objects stay as they are."""
     named = ", ".join(map(str, revisions))
     note = Note(kind=Note.REPAIRED, text=f"the transactions {named} are damaged or missing", lost_revisions=revisions)
+    # Settled first, as whoever repairs may be the first to read what a process committed that died before it synced.
     workspace.catalog.settle()
     return f"revision {workspace.catalog.commit([CatalogAction(note=note)]).revision}"
 
 
 def write_new_checkpoint(workspace: Workspace) -> str:
     """Write a checkpoint of the newest revision, its table of statistics and the hint."""
+    # A checkpoint must not outlive the transaction that it stands for.
     workspace.catalog.settle()
     return workspace.catalog.write_checkpoint().key
 

@@ -83,12 +83,12 @@ def _vouchers(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
 
 
 def _speaks_of(claims: pa.ChunkedArray, resource: ResourceClaim) -> pa.ChunkedArray:
-    wanted = {
+    parts = {
         "container": f"{CLAIM_SCHEME}{resource.writer}/{resource.container}",
         "section": resource.section,
         "identifier": resource.identifier,
     }
-    masks = [pc.equal(pc.struct_field(claims, name), value) for name, value in wanted.items()]
+    masks = [pc.equal(pc.struct_field(claims, name), value) for name, value in parts.items()]
     return pc.fill_null(pc.and_(pc.and_(masks[0], masks[1]), masks[2]), False)
 
 

@@ -66,6 +66,8 @@ def rename_journal(workspace: Workspace, path: Path) -> str:
     if (journal.header.writer, journal.header.database) != (workspace.writer, workspace.database):
         raise ConflictError(f"{path}: is a journal of writer {journal.header.writer!r}. Move it to where it belongs.")
     first_event_id = journal.header.first_event_id
+    # Under the writer's lock: else a writer that starts could seal the journal, or take the number, between the look
+    # and the rename, which replaces what has the name.
     with workspace.fs.lock(lock_path(workspace.settings.containers, workspace.writer)):
         # The number must be free in both forms, open and sealed: sealing keeps it.
         number = name.number
@@ -89,8 +91,8 @@ def restore_state(workspace: Workspace, path: Path) -> str:
     with fs.lock(lock_path(roots, workspace.writer)):
         others = [ContainerPaths(root, workspace.writer).state for root in roots]
         states = [decode_state(fs.read(other), other) for other in others if other != path and fs.exists(other)]
-        known = {identity for state in states for identity in state.containers}
-        missing = sorted(known.difference(state.container for state in states))
+        identities = {identity for state in states for identity in state.containers}
+        missing = sorted(identities.difference(state.container for state in states))
         # One missing identity must be this container's; of several nobody can tell which one is.
         if len(missing) > 1:
             raise ConflictError(
@@ -117,14 +119,14 @@ def redo_unit(workspace: Workspace, first_group: int) -> str:
     """
     folder = workspace.paths.staged_unit(first_group)
     try:
-        wanted = set(workspace.manifest(first_group).groups)
+        first_ids = set(workspace.manifest(first_group).groups)
     except CustodyError:
         # The manifest is what is damaged: the folder's name still tells the first group.
-        wanted = {first_group}
+        first_ids = {first_group}
     there = {group.first_event_id for group in workspace.groups() if group.is_sealed}
     state = workspace.catalog.settle()
     # The staged unit is the last copy of a group that has neither journals nor live logs.
-    if not all(group in there or workspace.is_committed(state, group) for group in wanted):
+    if not all(group in there or workspace.is_committed(state, group) for group in first_ids):
         raise NotFoundError(f"{folder}: its journals are gone. Take what can be read of it by hand.")
     remove_folder(workspace, folder)
     return "removed; the rollover makes it again"

@@ -165,9 +165,9 @@ def _keep_block(workspace: Workspace, file: AddFile, log: EventLog, damage: Dama
     return int(block["rows"])
 
 
-def _expect(damage: Damage, known: dict[int | None, Damage]) -> None:
+def _expect(damage: Damage, damage_by_block: dict[int | None, Damage]) -> None:
     # The survey counted the losses: a block that broke since would be lost without being noted.
-    if damage.block not in known:
+    if damage.block not in damage_by_block:
         raise CorruptionError(f"{damage} It was whole a moment ago: look at the disk.")
 
 
@@ -218,15 +218,15 @@ def _path_of_staged(workspace: Workspace, file: AddFile) -> str | None:
 def _journals(workspace: Workspace, state: CatalogState, file: AddFile) -> list[Group]:
     """Return the groups of a log's unit when the journals of all of them are still on disk, else none."""
     # A unit is merged as a whole: without the journals of one of its groups other bytes would come out.
-    wanted = set(file.groups)
+    first_ids = set(file.groups)
     try:
         for transaction in workspace.catalog.timeline():
             added = [action.add_file for action in transaction.actions if action.HasField("add_file")]
             if any(item.path == file.path for item in added):
-                wanted.update(group for item in added for group in item.groups)
+                first_ids.update(group for item in added for group in item.groups)
     except CustodyError:
         for item in state.files.values():
-            if wanted.intersection(item.groups):
-                wanted.update(item.groups)
-    groups = [group for group in workspace.groups() if group.first_event_id in wanted and group.is_sealed]
-    return groups if wanted and {group.first_event_id for group in groups} == wanted else []
+            if first_ids.intersection(item.groups):
+                first_ids.update(item.groups)
+    groups = [group for group in workspace.groups() if group.first_event_id in first_ids and group.is_sealed]
+    return groups if first_ids and {group.first_event_id for group in groups} == first_ids else []

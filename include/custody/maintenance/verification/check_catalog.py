@@ -86,7 +86,7 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
     copies = forgotten.read()
     for key, text in sorted(copies.unreadable.items()):
         yield _copy_finding(workspace, "forgotten-damaged", key, text, key)
-    known = copied_entries(state)
+    entries = copied_entries(state)
     for name in sorted(copied_ids(state) - set(copies.by_id)):
         where = workspace.catalog.objects.store.locate(forgotten.prefix)
         # An unreadable copy may be the missing one: then its damage alone is reported.
@@ -95,7 +95,7 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
             text = f"{where}: expected a copy of {name}, which the catalog has; the next checkpoint writes it."
             yield _copy_finding(workspace, kind, forgotten.prefix, text, name)
     for name, copy in copies.by_id.items():
-        stone = known.get(name)
+        stone = entries.get(name)
         if stone is not None and copy.action.HasField("add_tombstone") and copied_entry(copy.action) != stone:
             text = f"{copy.key}: expected what the catalog says of the tombstone {name}, got something else."
             yield _copy_finding(workspace, "forgotten-damaged", copy.key, text, copy.key)
@@ -105,15 +105,15 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
 def lost_copies(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> list[str]:
     """Return the ids of copies of which no kept revision knows; none when the history cannot be read."""
     # Transactions before the floor are pruned: only a later copy can show that its transaction is lost.
-    left = {name for name, copy in copies.by_id.items() if copy.revision >= state.floor} - copied_ids(state)
-    if not left:
+    missing = {name for name, copy in copies.by_id.items() if copy.revision >= state.floor} - copied_ids(state)
+    if not missing:
         return []
     try:
         for transaction in workspace.catalog.timeline():
-            left.difference_update(ids_added_by(transaction.actions))
+            missing.difference_update(ids_added_by(transaction.actions))
     except CustodyError:
         return []
-    return sorted(left)
+    return sorted(missing)
 
 
 def _lost(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> Iterator[Finding]:

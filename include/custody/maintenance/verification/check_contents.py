@@ -53,9 +53,9 @@ class _Events(NamedTuple):
 def check_digests(workspace: Workspace) -> Iterator[Finding]:
     """Yield wrong statements of a writer's events; missing and damaged contents are reported by other checks."""
     contents = ContentReader(workspace.fs, workspace.settings.store)
-    said = _statements(workspace)
+    statements = _statements(workspace)
     wrong = []
-    for statement in sorted(said, key=_place):
+    for statement in sorted(statements, key=_place):
         try:
             content = contents.find(statement.claim)
             sha256 = _digest(content)
@@ -66,20 +66,20 @@ def check_digests(workspace: Workspace) -> Iterator[Finding]:
             wrong.append((statement, content, sha256))
     if wrong:
         # Only when something is wrong, as this reads the events of all writers.
-        others = _digests_of_others(workspace, said, {statement.sha256 for statement, _, _ in wrong})
+        others = _digests_of_others(workspace, statements, {statement.sha256 for statement, _, _ in wrong})
         for statement, content, sha256 in wrong:
             is_inherited = not statement.is_captured and others[statement.sha256] - {statement.claim}
             kind = "content-inherited" if is_inherited else "content-exchanged"
-            yield _digest_finding(workspace, kind, statement, said[statement], content, sha256)
+            yield _digest_finding(workspace, kind, statement, statements[statement], content, sha256)
 
 
 def _statements(workspace: Workspace) -> dict[_Statement, _Events]:
     statements: dict[_Statement, _Events] = {}
     for table in readable_tables(workspace, _COLUMNS):
-        for statement, said in _in_table(table):
-            former = statements.get(statement, _Events(0, said.first_event_id))
-            first = min(former.first_event_id, said.first_event_id)
-            statements[statement] = _Events(former.events + said.events, first)
+        for statement, events in _in_table(table):
+            former = statements.get(statement, _Events(0, events.first_event_id))
+            first = min(former.first_event_id, events.first_event_id)
+            statements[statement] = _Events(former.events + events.events, first)
     return statements
 
 
@@ -101,14 +101,14 @@ def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Events]]:
 
 
 def _digests_of_others(
-    workspace: Workspace, said: Iterable[_Statement], wanted: set[str]
+    workspace: Workspace, said: Iterable[_Statement], digests: set[str]
 ) -> dict[str, set[ContentClaim]]:
     """Return, by digest, the contents for which events of any writer state it."""
-    claims: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
+    claims: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in digests}
     others = [other for other in Workspace.all(workspace.settings, workspace.fs) if other.writer != workspace.writer]
     for statements in (said, *map(_statements, others)):
         for statement in statements:
-            if statement.sha256 in wanted:
+            if statement.sha256 in digests:
                 claims[statement.sha256].add(statement.claim)
     return claims
 
@@ -128,10 +128,10 @@ def _place(statement: _Statement) -> tuple[object, ...]:
 
 
 def _digest_finding(
-    workspace: Workspace, kind: str, statement: _Statement, said: _Events, content: Content, sha256: str
+    workspace: Workspace, kind: str, statement: _Statement, events: _Events, content: Content, sha256: str
 ) -> Finding:
-    offset, more = statement.claim.offset or 0, said.events - 1
-    who = f"event {said.first_event_id}" + (f" and {more} more" if more else "")
+    offset, more = statement.claim.offset or 0, events.events - 1
+    who = f"event {events.first_event_id}" + (f" and {more} more" if more else "")
     why = (
         "It took over its parent's digest"
         if kind == "content-inherited"
@@ -146,7 +146,7 @@ def _digest_finding(
             f"{statement.sha256}, the {content.size} bytes there have {sha256}. {why}."
         ),
         offset=offset,
-        first_event_id=said.first_event_id,
+        first_event_id=events.first_event_id,
         name=str(content.path.relative_to(workspace.settings.store)),
     )
 

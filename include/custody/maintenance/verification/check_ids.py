@@ -45,9 +45,11 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
         text = f"{where}: nothing holds the ids {first} to {last}: never told, erased long ago, or lost."
         yield Finding.of("ids-missing", where, text, writer=writer, events=last - first + 1, ids=(first, last))
     if len(gaps) > _REPORTED_MAX:
-        left = gaps[_REPORTED_MAX:]
-        text = f"{where}: nothing holds ids in {len(left)} more stretches, the last one up to {left[-1][1]}."
-        first, last = left[0][0], left[-1][1]
+        unreported = gaps[_REPORTED_MAX:]
+        text = (
+            f"{where}: nothing holds ids in {len(unreported)} more stretches, the last one up to {unreported[-1][1]}."
+        )
+        first, last = unreported[0][0], unreported[-1][1]
         yield Finding.of("ids-missing", where, text, writer=writer, events=last - first + 1, ids=(first, last))
     for path in sorted(state.files):
         file = state.files[path]
@@ -91,13 +93,13 @@ def lost_ranges(state: CatalogState) -> list[EventIdRange]:
     ]
 
 
-def subtract_ranges(ranges: Iterable[EventIdRange], known: Sequence[EventIdRange]) -> list[EventIdRange]:
+def subtract_ranges(ranges: Iterable[EventIdRange], subtracted: Sequence[EventIdRange]) -> list[EventIdRange]:
     """Return the parts of some runs that lie in none of the others."""
-    left = list(ranges)
-    for low, high in known:
-        parts = [((first, min(last, low - 1)), (max(first, high + 1), last)) for first, last in left]
-        left = [part for pair in parts for part in dict.fromkeys(pair) if part[0] <= part[1]]
-    return left
+    remaining = list(ranges)
+    for low, high in subtracted:
+        parts = [((first, min(last, low - 1)), (max(first, high + 1), last)) for first, last in remaining]
+        remaining = [part for pair in parts for part in dict.fromkeys(pair) if part[0] <= part[1]]
+    return remaining
 
 
 def _held(workspace: Workspace, state: CatalogState, level: Level) -> _Held:
@@ -118,8 +120,8 @@ def _held(workspace: Workspace, state: CatalogState, level: Level) -> _Held:
 def _ends(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
     """Return (first id, count) of a group from its end records; open journals are read."""
     ends = [read_end(workspace.fs, path) for path in group.sealed]
-    known = [(end.first_event_id, end.last_event_id) for end in ends if end is not None]
-    bounds = [(first, last) for first, last in known if first is not None and last is not None]
+    ranges = [(end.first_event_id, end.last_event_id) for end in ends if end is not None]
+    bounds = [(first, last) for first, last in ranges if first is not None and last is not None]
     if group.open or not bounds:
         return record_ranges(workspace, group)
     first = min(low for low, _ in bounds)

@@ -145,15 +145,15 @@ def _sealed(workspace: Workspace, path: Path, level: Level) -> Iterator[Finding]
 
 def _damage(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
     """Yield the damaged bytes; the end record tells how many events all of them held together."""
-    known = sum(record.count for record in journal.records)
-    lost = max(journal.end.events - known, 0) if journal.end is not None else 0
+    readable = sum(record.count for record in journal.records)
+    lost = max(journal.end.events - readable, 0) if journal.end is not None else 0
     for number, damage in enumerate(journal.damage):
         # The end record counts the whole file, so the loss cannot be divided: the first damage carries it.
         events = lost if number == 0 else 0
         yield _damaged_journal(workspace, journal.path, damage.offset, str(damage), events, damage.length)
     if not journal.damage:
-        if journal.end is not None and journal.end.events != known:
-            text = f"expected {journal.end.events} events, as its end record says, got {known}."
+        if journal.end is not None and journal.end.events != readable:
+            text = f"expected {journal.end.events} events, as its end record says, got {readable}."
             yield _damaged_journal(workspace, journal.path, None, text, lost)
         # The checksum of a record does not cover its mark: a changed one is looked for by itself.
         for offset in misplaced_parts(workspace.fs.read(journal.path), len(JOURNAL_PREAMBLE)):
@@ -166,9 +166,9 @@ def _header(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
     name, header = JournalName.parse(journal.path.name), journal.header
     if header is None or name is None:
         return
-    said = (header.writer, header.database, header.first_event_id)
-    if said != (workspace.writer, workspace.database, name.first_event_id):
-        text = f"{journal.path}: expected a journal of this writer and group, got writer, database and group {said}."
+    named = (header.writer, header.database, header.first_event_id)
+    if named != (workspace.writer, workspace.database, name.first_event_id):
+        text = f"{journal.path}: expected a journal of this writer and group, got writer, database and group {named}."
         name_of_group = str(header.first_event_id)
         yield Finding.of("journal-foreign", journal.path, text, writer=workspace.writer, name=name_of_group)
 

@@ -167,9 +167,9 @@ def _contradictions(file: AddFile, log: EventLog, damaged: list[Damage]) -> list
         last, rows = int(ids[-1]), rows + len(ids)
         bounds = pc.min_max(table.column("event_time").cast(pa.int64())).as_py()
         low, high = min(low, bounds["min"]), max(high, bounds["max"])
-    said = (file.rows, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-    if not damaged and (rows, last, low, high) != said:
-        wrong.append(f"expected rows, last id and times {said}, got {(rows, last, low, high)}.")
+    listed = (file.rows, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
+    if not damaged and (rows, last, low, high) != listed:
+        wrong.append(f"expected rows, last id and times {listed}, got {(rows, last, low, high)}.")
     return wrong
 
 

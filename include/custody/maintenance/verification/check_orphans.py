@@ -65,10 +65,10 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
     """Yield the orphans below one writer's folders."""
     try:
         state: CatalogState | None = workspace.catalog.load()
-        kept = kept_files(workspace.catalog)
+        expected = kept_files(workspace.catalog)
     except CustodyError:
         # Without the catalog nobody can tell orphans from live files: logs and shards are then left out.
-        state, kept = None, set()
+        state, expected = None, set()
     for container in workspace.settings.containers:
         yield from _container(workspace, ContainerPaths(container, workspace.writer), state)
     fs, home = workspace.fs, workspace.paths.home
@@ -78,7 +78,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
     yield from _content(workspace)
     for name in sorted({*fs.list(home)} - {FORGOTTEN, INCARNATIONS, LEASES}):
         if name == "data":
-            yield from _data(workspace, state, kept)
+            yield from _data(workspace, state, expected)
         elif name == "staging":
             yield from _staging(workspace)
         elif name == "transactions":
@@ -145,15 +145,15 @@ def _content(workspace: Workspace) -> Iterator[Finding]:
 
 def _in_shard(workspace: Workspace, folder: Path) -> Iterator[Finding]:
     try:
-        known = {MANIFEST, *(file.name for file in OpenShard(workspace.fs, folder).description.files)}
+        described = {MANIFEST, *(file.name for file in OpenShard(workspace.fs, folder).description.files)}
     except CustodyError:
         return
     for name in workspace.fs.list(folder):
-        if name not in known:
+        if name not in described:
             yield _orphan(workspace.fs, folder / name, _kind_of(name), workspace.writer)
 
 
-def _data(workspace: Workspace, state: CatalogState | None, kept: set[str]) -> Iterator[Finding]:
+def _data(workspace: Workspace, state: CatalogState | None, expected: set[str]) -> Iterator[Finding]:
     if state is None:
         return  # nobody knows what is live
     fs, home = workspace.fs, workspace.paths.home
@@ -161,7 +161,7 @@ def _data(workspace: Workspace, state: CatalogState | None, kept: set[str]) -> I
     coming = {path for files in _staged_files(workspace) for path in (files.relative_log, files.relative_toc)}
     for path in _files(fs, home / "data"):
         relative = str(path.relative_to(home))
-        if relative in kept or relative in coming:
+        if relative in expected or relative in coming:
             continue
         first = parse_event_log(relative)
         if first is None:
@@ -214,9 +214,9 @@ def _staging(workspace: Workspace) -> Iterator[Finding]:
         if first is None:
             yield _orphan(fs, folder / name, _kind_of(name), workspace.writer)
         elif first in manifests:
-            known = {UNIT_MANIFEST, *(staged_log(log.first_event_id) for log in manifests[first].logs)}
+            listed = {UNIT_MANIFEST, *(staged_log(log.first_event_id) for log in manifests[first].logs)}
             for inner in fs.list(folder / name):
-                if inner not in known:
+                if inner not in listed:
                     yield _orphan(fs, folder / name / inner, _kind_of(inner), workspace.writer)
 
 
@@ -225,8 +225,8 @@ def _transactions(workspace: Workspace) -> Iterator[Finding]:
     for path in _files(fs, folder):
         inner = path.parent != folder and path.parent.parent == folder and parse_revision(path.parent.name) is not None
         stem = path.name.removesuffix(".statistics.parquet")
-        known = parse_transaction(path.name) or (stem != path.name and parse_transaction(f"{stem}.ckpt"))
-        if not (inner and known) and not (path.parent == folder and path.name == HINT):
+        revision = parse_transaction(path.name) or (stem != path.name and parse_transaction(f"{stem}.ckpt"))
+        if not (inner and revision) and not (path.parent == folder and path.name == HINT):
             yield _orphan(fs, path, _kind_of(path.name), workspace.writer)
 
 

@@ -45,7 +45,7 @@ VerifyProgress = Callable[[str, int, int], None]
 
 
 class VerificationReport(msgspec.Struct, kw_only=True):
-    """The result of a walk; `pieces` and `bytes` count what was checked."""
+    """The result of a walk; `pieces` counts the check units that were checked, `bytes` their size."""
 
     level: Level
     findings: list[Finding] = msgspec.field(default_factory=list)

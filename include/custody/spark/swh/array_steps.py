@@ -42,17 +42,17 @@ def compute_earliest_timestamps(work: Work) -> None:
     runs = work.folder()
     direct = work.attempt / "kept" / "earliest_timestamps"
     task = partial(tasks.earliest_dates, _arrays(work), _roots(work), _released(work), direct, runs)
-    work.kept["earliest_timestamps"] = _alone(work, task)
+    work.rows_kept["earliest_timestamps"] = _alone(work, task)
     merge_runs(work, EARLIEST, runs)
 
 
 def list_max_leaf_timestamps(work: Work) -> None:
     """Find the latest of the earliest dates of the contents in each directory, at any depth."""
     heads = work.build.description.node_filter == "heads"
-    reachable = work.build.kept(NODES_STEP, "reachable") if heads else None
-    dates = work.build.kept(TIMESTAMPS_STEP, "earliest_timestamps")
+    reachable = work.build.intermediate(NODES_STEP, "reachable") if heads else None
+    dates = work.build.intermediate(TIMESTAMPS_STEP, "earliest_timestamps")
     target = work.attempt / "kept" / "max_leaf_timestamps"
-    work.kept["max_leaf_timestamps"] = _alone(
+    work.rows_kept["max_leaf_timestamps"] = _alone(
         work, partial(tasks.latest_contents, _arrays(work), dates, reachable, target)
     )
 
@@ -61,36 +61,36 @@ def compute_directory_frontier(work: Work) -> None:
     """Find the frontier: the topmost directories below a root that hold contents, all of them older than the root."""
     parts, target = work.folder(), work.attempt / "kept" / "directory_frontier"
     _each_part(work, partial(tasks.part_of_frontier, _arrays(work), _roots(work), _leaves(work), parts))
-    work.kept["directory_frontier"] = _alone(work, partial(tasks.whole_frontier, parts, target))
+    work.rows_kept["directory_frontier"] = _alone(work, partial(tasks.whole_frontier, parts, target))
 
 
 def list_frontier_directories_in_revisions(work: Work) -> None:
     """List the frontier directories of each dated root, as far as no other frontier directory lies above them."""
     runs = work.folder()
-    given = (_arrays(work), _roots(work), _leaves(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
-    _each_part(work, partial(tasks.directories_in_revisions, *given))
+    arguments = (_arrays(work), _roots(work), _leaves(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.directories_in_revisions, *arguments))
     merge_runs(work, DIRECTORIES_IN_REVISIONS, runs)
 
 
 def list_contents_in_revisions(work: Work) -> None:
     """List the contents of each dated root that are reached without a frontier directory."""
     runs = work.folder()
-    given = (_arrays(work), _roots(work), _released(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
-    _each_part(work, partial(tasks.contents_in_revisions, *given))
+    arguments = (_arrays(work), _roots(work), _released(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.contents_in_revisions, *arguments))
     merge_runs(work, CONTENTS_IN_REVISIONS, runs)
 
 
 def list_contents_in_frontier_directories(work: Work) -> None:
     """List all contents of each frontier directory, at any depth, also below other frontier directories."""
     runs = work.folder()
-    given = (_arrays(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
-    _each_part(work, partial(tasks.contents_in_directories, *given))
+    arguments = (_arrays(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.contents_in_directories, *arguments))
     merge_runs(work, CONTENTS_IN_DIRECTORIES, runs)
 
 
 def list_revisions_in_origins(work: Work) -> None:
     """List the origins that lead to each root, dated or not."""
-    history, origins = work.build.kept(NODES_STEP, "history"), work.build.kept(NODES_STEP, "origins")
+    history, origins = work.build.intermediate(NODES_STEP, "history"), work.build.intermediate(NODES_STEP, "origins")
     arrays, runs = work.folder(), work.folder()
     _alone(work, partial(tasks.make_history_arrays, history, origins, arrays))
     _each_part(work, partial(tasks.revisions_in_origins, arrays, _roots(work), runs, tasks.ROWS_OF_A_RUN))
@@ -98,23 +98,23 @@ def list_revisions_in_origins(work: Work) -> None:
 
 
 def _arrays(work: Work) -> Path:
-    return work.build.kept(NODES_STEP, ARRAYS)
+    return work.build.intermediate(NODES_STEP, ARRAYS)
 
 
 def _roots(work: Work) -> Path:
-    return work.build.kept(NODES_STEP, "roots")
+    return work.build.intermediate(NODES_STEP, "roots")
 
 
 def _released(work: Work) -> Path:
-    return work.build.kept(NODES_STEP, "release_contents")
+    return work.build.intermediate(NODES_STEP, "release_contents")
 
 
 def _leaves(work: Work) -> Path:
-    return work.build.kept(LEAVES_STEP, "max_leaf_timestamps")
+    return work.build.intermediate(LEAVES_STEP, "max_leaf_timestamps")
 
 
 def _frontier(work: Work) -> Path:
-    return work.build.kept(FRONTIER_STEP, "directory_frontier")
+    return work.build.intermediate(FRONTIER_STEP, "directory_frontier")
 
 
 def _alone(work: Work, task: Callable[[], int]) -> int:

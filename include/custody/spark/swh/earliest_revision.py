@@ -36,13 +36,13 @@ _TYPE, _HASH = 7, 11
 """Where the type and the hash begin in an identifier, from 1."""
 
 
-def find_earliest_revisions(rounds: Rounds, graph: Graph, asked: DataFrame) -> DataFrame:
+def find_earliest_revisions(rounds: Rounds, graph: Graph, identifiers: DataFrame) -> DataFrame:
     """Return (swhid, earliest_swhid, earliest_ts, rev_occurrences) of what is in a dated revision, once each.
 
     Args:
         rounds: where rounds are written.
         graph: with the column `committer_ts` (seconds since the epoch) in its timestamps.
-        asked: identifiers of contents and directories in the column `swhid`.
+        identifiers: those of contents and directories in the column `swhid`.
 
     Raises:
         InvalidInputError: the graph has no such dates, or an identifier has another form.
@@ -53,12 +53,12 @@ def find_earliest_revisions(rounds: Rounds, graph: Graph, asked: DataFrame) -> D
             f"graph {graph.folder}: timestamps: expected a column 'committer_ts' (int64, seconds since the epoch), "
             f"found {dates.columns}."
         )
-    _check(asked)
+    _check(identifiers)
     nodes = read_table(rounds.session, graph, "nodes").select(F.col("id").cast("bigint"), "type", "sha1_git")
     kind = F.expr(f"substring(swhid, {_TYPE}, 3)").alias("kind")
-    wanted = asked.distinct().select("swhid", kind, F.expr(f"unhex(substring(swhid, {_HASH}))").alias("hash"))
-    known = nodes.join(wanted, (F.col("sha1_git") == F.col("hash")) & (F.col("type") == F.col("kind")), "inner")
-    starts = rounds.checkpoint(known.select("swhid", F.col("id").alias("node")))
+    hashes = identifiers.distinct().select("swhid", kind, F.expr(f"unhex(substring(swhid, {_HASH}))").alias("hash"))
+    objects = nodes.join(hashes, (F.col("sha1_git") == F.col("hash")) & (F.col("type") == F.col("kind")), "inner")
+    starts = rounds.checkpoint(objects.select("swhid", F.col("id").alias("node")))
     edges = read_table(rounds.session, graph, "edges").where(F.col("dst_type").isin("cnt", "dir"))
     arcs = edges.select("src_type", F.col("src").cast("bigint"), F.col("dst").cast("bigint"))
     around = _above(rounds, starts.frame, arcs.where("src_type = 'dir'").select("src", "dst"))
@@ -67,8 +67,8 @@ def find_earliest_revisions(rounds: Rounds, graph: Graph, asked: DataFrame) -> D
     dated = dates.select(F.col("id").cast("bigint").alias("revision"), "committer_ts")
     # NULL for the date 0 as for none, and `min` passes over NULL: such a revision is counted and never the earliest.
     date = F.when(F.col("committer_ts") != 0, F.struct("committer_ts", "revision"))
-    found = held.join(dated, "revision", "left").groupBy("swhid")
-    best = found.agg(F.min(date).alias("best"), F.countDistinct("revision").alias("rev_occurrences"))
+    revisions = held.join(dated, "revision", "left").groupBy("swhid")
+    best = revisions.agg(F.min(date).alias("best"), F.countDistinct("revision").alias("rev_occurrences"))
     best = best.where("best is not null").select("swhid", "best.committer_ts", "best.revision", "rev_occurrences")
     named = nodes.where("type = 'rev'").select(
         F.col("id").alias("revision"), F.concat(F.lit("swh:1:rev:"), F.lower(F.hex("sha1_git"))).alias("earliest_swhid")
@@ -78,10 +78,10 @@ def find_earliest_revisions(rounds: Rounds, graph: Graph, asked: DataFrame) -> D
     )
 
 
-def _check(asked: DataFrame) -> None:
-    if "swhid" not in asked.columns:
-        raise InvalidInputError(f"identifiers: expected a column 'swhid', found {asked.columns}.")
-    wrong = asked.where(F.col("swhid").isNull() | ~F.col("swhid").rlike(_FORM)).limit(1).collect()
+def _check(identifiers: DataFrame) -> None:
+    if "swhid" not in identifiers.columns:
+        raise InvalidInputError(f"identifiers: expected a column 'swhid', found {identifiers.columns}.")
+    wrong = identifiers.where(F.col("swhid").isNull() | ~F.col("swhid").rlike(_FORM)).limit(1).collect()
     if wrong:
         raise InvalidInputError(
             f"identifiers: expected swh:1:<cnt|dir>:<40 hexadecimal digits in lower case>, got {wrong[0]['swhid']!r}."
@@ -90,13 +90,13 @@ def _check(asked: DataFrame) -> None:
 
 def _above(rounds: Rounds, starts: DataFrame, arcs: DataFrame) -> DataFrame:
     """All that lies around each object, itself included: (swhid, node)."""
-    found = [rounds.checkpoint(starts)]
-    while found[-1].rows:
-        above = found[-1].frame.join(arcs, F.col("node") == F.col("dst"), "inner")
+    rounds_above = [rounds.checkpoint(starts)]
+    while rounds_above[-1].rows:
+        above = rounds_above[-1].frame.join(arcs, F.col("node") == F.col("dst"), "inner")
         above = above.select("swhid", F.col("src").alias("node")).distinct()
         # Only what is new goes on: many ways lead to one directory.
-        found.append(rounds.checkpoint(above.join(rounds.several(found), ["swhid", "node"], "left_anti")))
-    return rounds.several(found)
+        rounds_above.append(rounds.checkpoint(above.join(rounds.several(rounds_above), ["swhid", "node"], "left_anti")))
+    return rounds.several(rounds_above)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,10 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         graph = open_graph(fs, arguments.graph.resolve())
         session = start_session(STEP)
         try:
-            asked = session.read.option("header", "true").csv(url_of(arguments.swhids))
+            identifiers = session.read.option("header", "true").csv(url_of(arguments.swhids))
             rounds = Rounds(session=session, attempt=scratch)
-            found = rounds.checkpoint(find_earliest_revisions(rounds, graph, asked))
-            found.frame.orderBy("swhid").write.option("header", "true").csv(url_of(arguments.out))
+            earliest = rounds.checkpoint(find_earliest_revisions(rounds, graph, identifiers))
+            earliest.frame.orderBy("swhid").write.option("header", "true").csv(url_of(arguments.out))
         finally:
             session.stop()
     except CustodyError as error:
@@ -126,6 +126,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     finally:
         fs.remove_tree(scratch)
-    details = [UnitReport(unit=str(arguments.swhids), events=found.rows, note=f"{rounds.rounds} rounds")]
+    details = [UnitReport(unit=str(arguments.swhids), events=earliest.rows, note=f"{rounds.rounds} rounds")]
     sys.stdout.write(StepReport.of(STEP, str(arguments.out), time.monotonic() - started, details).line() + "\n")
     return 0

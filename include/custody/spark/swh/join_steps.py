@@ -119,8 +119,8 @@ def list_frontier_directories_in_revisions(work: Work) -> None:
 
 def list_contents_in_revisions(work: Work) -> None:
     """List the contents of each dated root that are reached without a frontier directory."""
-    found = _contents(work, work.read(DIRECTORIES_STEP, "expanded"))
-    rows = found.join(_dated_roots(work), "top", "inner").select("cnt", "revrel", "author_date", "path")
+    contents = _contents(work, work.read(DIRECTORIES_STEP, "expanded"))
+    rows = contents.join(_dated_roots(work), "top", "inner").select("cnt", "revrel", "author_date", "path")
     released = work.read(NODES_STEP, "release_contents").where("author_date is not null")
     rows = rows.unionByName(released.withColumn("path", F.lit(b"")))
     write_table(work, CONTENTS_IN_REVISIONS, rows.withColumnRenamed("author_date", "revrel_author_date"))
@@ -147,19 +147,21 @@ def list_revisions_in_origins(work: Work) -> None:
         taken.append(ends)
         arcs = work.checkpoint(_shortened(arcs.frame, ends))
     while arcs.rows:
-        led, left = _without_some(work, arcs, origins, seed=len(taken))
+        led, remaining = _without_some(work, arcs, origins, seed=len(taken))
         if led is None:
             break
         taken.append(led)
-        arcs = left
-    found = _walked(work, origins.select("node", F.col("node").alias("ori")), arcs.frame)
+        arcs = remaining
+    reached = _walked(work, origins.select("node", F.col("node").alias("ori")), arcs.frame)
     # In reverse order: what leads to a node may itself have been taken out in a later round, so that one comes first.
     for led in reversed(taken):
-        more = led.join(found.select(F.col("node").alias("up"), "ori"), "up", "inner").select("node", "ori").distinct()
-        found = work.checkpoint(found.unionByName(more)).frame
+        more = (
+            led.join(reached.select(F.col("node").alias("up"), "ori"), "up", "inner").select("node", "ori").distinct()
+        )
+        reached = work.checkpoint(reached.unionByName(more)).frame
     roots = work.read(NODES_STEP, "roots").select("revrel").distinct()
     write_table(
-        work, REVISIONS_IN_ORIGINS, found.withColumnRenamed("node", "revrel").join(roots, "revrel", "left_semi")
+        work, REVISIONS_IN_ORIGINS, reached.withColumnRenamed("node", "revrel").join(roots, "revrel", "left_semi")
     )
 
 
@@ -240,8 +242,8 @@ def _ends(work: Work, single: Written) -> Written:
 
 def _shortened(arcs: DataFrame, ends: DataFrame) -> DataFrame:
     """The arcs without those into chains; those out of a chain begin at its end."""
-    left = arcs.join(ends.select(F.col("node").alias("dst")), "dst", "left_anti")
-    renamed = left.join(ends.select(F.col("node").alias("src"), "up"), "src", "left")
+    inner_arcs = arcs.join(ends.select(F.col("node").alias("dst")), "dst", "left_anti")
+    renamed = inner_arcs.join(ends.select(F.col("node").alias("src"), "up"), "src", "left")
     return renamed.select(F.coalesce("up", "src").alias("src"), "dst").distinct()
 
 
@@ -273,18 +275,18 @@ def _without_some(work: Work, arcs: Written, origins: DataFrame, seed: int) -> t
     onward = marked.frame.where("from_taken").select(F.col("src").alias("node"), "dst")
     # Over the gap: what led to a node that was taken out now leads to what the node led to.
     bridges = led.frame.join(onward, "node", "inner").select(F.col("up").alias("src"), "dst")
-    kept = marked.frame.where("from_taken is null and to_taken is null").select("src", "dst")
-    gone = marked.rows - kept.count()
+    untouched = marked.frame.where("from_taken is null and to_taken is null").select("src", "dst")
+    gone = marked.rows - untouched.count()
     if gone * _WORTH < marked.rows:
         return None, arcs
-    return led.frame, work.checkpoint(kept.unionByName(bridges).distinct())
+    return led.frame, work.checkpoint(untouched.unionByName(bridges).distinct())
 
 
 def _walked(work: Work, starts: DataFrame, arcs: DataFrame) -> DataFrame:
-    """Which origins lead to which of the nodes that are left: (node, ori)."""
-    found = [work.checkpoint(starts)]
-    while found[-1].rows:
-        below = found[-1].frame.join(arcs, F.col("node") == F.col("src"), "inner")
+    """Return (node, ori): the nodes that are left, each with the origins that lead to it."""
+    levels = [work.checkpoint(starts)]
+    while levels[-1].rows:
+        below = levels[-1].frame.join(arcs, F.col("node") == F.col("src"), "inner")
         below = below.select(F.col("dst").alias("node"), "ori").distinct()
-        found.append(work.checkpoint(below.join(work.several(found), ["node", "ori"], "left_anti")))
-    return work.several(found)
+        levels.append(work.checkpoint(below.join(work.several(levels), ["node", "ori"], "left_anti")))
+    return work.several(levels)

@@ -51,9 +51,9 @@ def list_nodes(work: Work, graph: Graph) -> None:
     from_directories = written.folder / "src_type=dir"
     # Decided once and by footers, without a job; the other steps follow what is kept here.
     if max(rows_in(from_directories), history.rows) <= work.sizes.arcs_in_arrays:
-        kept = work.attempt / "kept"
-        of_roots = (kept / "roots", kept / "release_contents")
-        work.kept["reachable"] = make_arrays(work, from_directories, *of_roots, kept / "reachable")
+        folder = work.attempt / "kept"
+        of_roots = (folder / "roots", folder / "release_contents")
+        work.rows_kept["reachable"] = make_arrays(work, from_directories, *of_roots, folder / "reachable")
     else:
         _level(work, edges, roots.frame, release_contents.frame)
     reachable = work.session.read.schema("node bigint").parquet(url_of(work.attempt / "kept" / "reachable"))
@@ -68,19 +68,19 @@ def _level(work: Work, edges: DataFrame, roots: DataFrame, release_contents: Dat
     tops = roots.where("top is not null").select(F.col("top").alias("node")).distinct()
     arcs = Arcs(work, work.attempt / "kept" / "directories", ARCS)
     below = work.checkpoint(reached(work, tops, arcs, levels)).frame
-    found = below.join(contents.frame, F.col("node") == F.col("src"), "inner").select(F.col("dst").alias("node"))
+    held = below.join(contents.frame, F.col("node") == F.col("src"), "inner").select(F.col("dst").alias("node"))
     alone = release_contents.select(F.col("cnt").alias("node"))
-    work.keep("reachable", below.unionByName(found).unionByName(alone).distinct())
+    work.keep("reachable", below.unionByName(held).unionByName(alone).distinct())
 
 
 def directory_arcs(work: Work) -> Arcs:
     """Return the arcs between directories that this step kept, to be joined level by level."""
-    return Arcs(work, work.build.kept(STEP, "directories"), ARCS)
+    return Arcs(work, work.build.intermediate(STEP, "directories"), ARCS)
 
 
 def all_directory_arcs(work: Work) -> DataFrame:
     """Return the same with the column `level`, that of the directory above."""
-    folder = url_of(work.build.kept(STEP, "directories"))
+    folder = url_of(work.build.intermediate(STEP, "directories"))
     return work.session.read.schema(f"{ARCS}, {LEVEL} int").parquet(folder)
 
 

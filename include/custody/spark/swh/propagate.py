@@ -38,16 +38,16 @@ def level_arcs(work: Work, arcs: DataFrame) -> tuple[DataFrame, DataFrame]:
     pairs = arcs.select("src", "dst")
     inside = pairs.select(F.col("dst").alias("src"))
     tops = pairs.join(inside, "src", "left_anti").select(F.col("src").alias("node")).distinct()
-    found = [work.checkpoint(tops.withColumn(LEVEL, F.lit(0)))]
-    while found[-1].rows:
+    by_level = [work.checkpoint(tops.withColumn(LEVEL, F.lit(0)))]
+    while by_level[-1].rows:
         # Directories that lie in each other would go on for ever.
-        if len(found) > limits.LEVELS_MAX:
+        if len(by_level) > limits.LEVELS_MAX:
             raise limits.too_deep()
-        below = found[-1].frame.join(pairs, F.col("node") == F.col("src"), "inner")
+        below = by_level[-1].frame.join(pairs, F.col("node") == F.col("src"), "inner")
         nodes = below.select(F.col("dst").alias("node")).distinct()
-        found.append(work.checkpoint(nodes.withColumn(LEVEL, F.lit(len(found)))))
+        by_level.append(work.checkpoint(nodes.withColumn(LEVEL, F.lit(len(by_level)))))
     # A directory is found once for each length of a way to it; the longest one is its level.
-    levels = work.keep("levels", work.several(found).groupBy("node").agg(F.max(LEVEL).alias(LEVEL))).frame
+    levels = work.keep("levels", work.several(by_level).groupBy("node").agg(F.max(LEVEL).alias(LEVEL))).frame
     above = levels.select(F.col("node").alias("src"), LEVEL)
     below = levels.select(F.col("node").alias("dst"), F.col(LEVEL).alias("below"))
     # An arc of a circle that nothing leads to has no level.
@@ -144,8 +144,8 @@ class Walk:
 
 def with_levels(rows: DataFrame, column: str, levels: DataFrame) -> DataFrame:
     """Add the level of the directory in a column; one that no arc touches is at the top."""
-    found = levels.select(F.col("node").alias(column), F.col(LEVEL))
-    return rows.join(found, column, "left").withColumn(LEVEL, F.coalesce(LEVEL, F.lit(0)))
+    renamed = levels.select(F.col("node").alias(column), F.col(LEVEL))
+    return rows.join(renamed, column, "left").withColumn(LEVEL, F.coalesce(LEVEL, F.lit(0)))
 
 
 def reached(work: Work, starts: DataFrame, arcs: Arcs, levels: DataFrame) -> DataFrame:

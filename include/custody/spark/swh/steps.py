@@ -115,7 +115,7 @@ def _step_functions(build: Build, graph: Graph) -> Mapping[str, Callable[[Work],
         join_steps.list_contents_in_frontier_directories,
         join_steps.list_revisions_in_origins,
     )
-    others = in_arrays if build.has_kept(NODES_STEP, array_steps.ARRAYS) else by_joins
+    others = in_arrays if build.has_intermediate(NODES_STEP, array_steps.ARRAYS) else by_joins
     return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *others), strict=True)))
 
 
@@ -157,8 +157,8 @@ def _details(output: StepOutput, note: str) -> list[UnitReport]:
         former = tables.get(file.table, UnitReport(unit=file.table))
         size = former.bytes + file.bytes + file.index_bytes
         tables[file.table] = UnitReport(unit=file.table, events=former.events + file.rows, bytes=size, note=note)
-    kept = [UnitReport(unit=f"kept/{name}", events=rows, note=note) for name, rows in output.kept.items()]
-    return [*tables.values(), *kept]
+    intermediate = [UnitReport(unit=f"kept/{name}", events=rows, note=note) for name, rows in output.kept.items()]
+    return [*tables.values(), *intermediate]
 
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 ROWS_OF_A_FILE = 4_000_000
+# About 3.6 GB in the task that makes the arrays; larger graphs are joined by Spark instead.
 ARCS_IN_ARRAYS = 30_000_000
 _RUN_BYTES = 2 << 20
 _Unit = TypeVar("_Unit")
@@ -45,7 +46,7 @@ _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large files and row groups of tables become, in rows; and up to how many arcs are walked in arrays."""
+    """The sizes of files and row groups of tables, in rows; and the number of arcs up to which arrays are walked."""
 
     file_rows: int = ROWS_OF_A_FILE
     group_rows: int = GROUP_ROWS
@@ -95,11 +96,13 @@ class Rounds:
         """
         if not units:
             return []
-        told: list[_Made] = self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
-        for one in told:
+        results: list[_Made] = (
+            self.session.sparkContext.parallelize(units, len(units)).map(partial(_result_or_refusal, task)).collect()
+        )
+        for one in results:
             if isinstance(one, InvalidInputError):
                 raise one
-        return told
+        return results
 
     def _next(self) -> Path:
         # A new folder each time: a DataFrame of an earlier round still reads its own files.
@@ -125,18 +128,18 @@ class Work(Rounds):
     step: str
     sizes: Sizes = field(default_factory=Sizes)
     files: list[WrittenFile] = field(default_factory=list)
-    kept: dict[str, int] = field(default_factory=dict)
+    rows_kept: dict[str, int] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
 
     def keep(self, name: str, frame: DataFrame, *, by: str | None = None) -> Written:
-        """Write something that later steps read, `by` a column into folders."""
+        """Write rows that later steps read, `by` a column into folders."""
         written = self._write(frame, self.attempt / "kept" / name, by)
-        self.kept[name] = written.rows
+        self.rows_kept[name] = written.rows
         return written
 
     def read(self, step: str, name: str) -> DataFrame:
-        """Return what an earlier step kept."""
-        folder = self.build.kept(step, name)
+        """Return the rows that an earlier step keeps for later ones."""
+        folder = self.build.intermediate(step, name)
         return self.session.read.schema(_schema(folder)).parquet(url_of(folder))
 
     def finish(self) -> StepOutput:
@@ -144,14 +147,14 @@ class Work(Rounds):
         output = StepOutput(
             step=self.step,
             files=tuple(self.files),
-            kept=self.kept,
+            kept=self.rows_kept,
             rounds=self.rounds,
             seconds=round(time.monotonic() - self.started, 3),
         )
         return self.build.finish(self.attempt, output)
 
 
-def _told(task: Callable[[_Unit], _Made], unit: _Unit) -> _Made | InvalidInputError:
+def _result_or_refusal(task: Callable[[_Unit], _Made], unit: _Unit) -> _Made | InvalidInputError:
     """Do a task; its own refusal is an answer: to do it again would change nothing."""
     try:
         return task(unit)
@@ -172,7 +175,7 @@ def any_in(folder: Path, column: str) -> bool:
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         seen = [group.column(place).statistics for group in groups if group.num_rows]
         # Without statistics nothing is known, and one more round does no harm.
-        if any(found is None or not found.has_min_max or found.max for found in seen):
+        if any(statistics is None or not statistics.has_min_max or statistics.max for statistics in seen):
             return True
     return False
 
@@ -211,8 +214,8 @@ def merge_runs(work: Work, name: str, folder: Path) -> None:
     PosixFileSystem().make_directory(target)
     # By the footers of the runs: no row is read to find out how keys are spread.
     ranges = cut_ranges(runs, TABLES[name], work.sizes.file_rows)
-    made = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
-    work.files += [msgspec.json.decode(file, type=WrittenFile) for file in made if file]
+    files = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
+    work.files += [msgspec.json.decode(file, type=WrittenFile) for file in files if file]
 
 
 def _merge(name: str, runs: list[Path], folder: Path, group_rows: int, part: Range) -> bytes:

@@ -242,9 +242,9 @@ def _levels(above: np.ndarray, below: np.ndarray, count: int) -> np.ndarray:
     order = np.argsort(above, kind="stable")
     targets = below[order]
     first = np.searchsorted(above[order], np.arange(count + 1))
-    left = np.bincount(below, minlength=count)
+    arcs_left = np.bincount(below, minlength=count)
     level = np.full(count, -1, np.int32)
-    ready = np.flatnonzero(left == 0)
+    ready = np.flatnonzero(arcs_left == 0)
     # Directories in a circle are never ready: they keep the level -1.
     for number in range(LEVELS_MAX + 1):
         if not len(ready):
@@ -252,8 +252,8 @@ def _levels(above: np.ndarray, below: np.ndarray, count: int) -> np.ndarray:
         level[ready] = number
         met = targets[spans(first[ready], first[ready + 1] - first[ready])]
         # With `.at`, as a directory may be met several times in a round.
-        np.subtract.at(left, met, 1)
-        ready = np.unique(met[left[met] == 0])
+        np.subtract.at(arcs_left, met, 1)
+        ready = np.unique(met[arcs_left[met] == 0])
     if count and level.min() < 0:
         raise too_deep()
     return level

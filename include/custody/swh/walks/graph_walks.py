@@ -137,7 +137,7 @@ def expand(
     start, count = 0, _TOPS_FIRST
     while start < len(tops):
         part = tops[start : start + count]
-        result = _Walk(graph, part, barrier).found(with_contents)
+        result = _Walk(graph, part, barrier).walk(with_contents)
         yield result
         rows = max(result.walked, len(result.settled.thing), len(result.contents.thing) if result.contents else 0, 1)
         start += len(part)
@@ -160,7 +160,7 @@ class _Walk:
         self._waiting: list[list[tuple[np.ndarray, ...]]] = [[] for _ in range(len(graph.bounds) - 1)]
         """Of each level the pairs that wait, their depths, the rows above them and the names of the last arcs."""
 
-    def found(self, with_contents: bool) -> WalkResult:
+    def walk(self, with_contents: bool) -> WalkResult:
         graph, span = self._graph, len(self._tops)
         pairs = self._tops.astype(np.int64) * span + np.arange(span)
         none = np.full(span, _START)
@@ -226,14 +226,19 @@ class _Walk:
         directories = pairs // span
         counts = graph.held_first[directories + 1] - graph.held_first[directories]
         arcs = spans(graph.held_first[directories], counts)
-        found = graph.held[arcs].astype(np.int64) * span + np.repeat(pairs % span, counts)
+        held = graph.held[arcs].astype(np.int64) * span + np.repeat(pairs % span, counts)
         above, names = np.repeat(np.arange(len(pairs)), counts), graph.held_name[arcs]
-        pairs, _, paths = self._best(found, np.repeat(depths, counts), above, names)
+        pairs, _, paths = self._best(held, np.repeat(depths, counts), above, names)
         return self._rows(pairs, paths)
 
 
 def _enter(
-    graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: np.ndarray, holds: np.ndarray, found: np.ndarray
+    graph: GraphArrays,
+    roots: np.ndarray,
+    dates: np.ndarray,
+    latest: np.ndarray,
+    holds: np.ndarray,
+    is_listed: np.ndarray,
 ) -> None:
     """Walk down from some roots and mark the frontier that they meet."""
     different, ranks = np.unique(dates, return_inverse=True)
@@ -257,7 +262,7 @@ def _enter(
         below, rank = below[is_dated], rank[is_dated]
         is_frontier = holds[below] & (latest[below] < different[rank])
         # A pair goes no further where its directory is frontier.
-        found[below[is_frontier]] = True
+        is_listed[below[is_frontier]] = True
         _queue(waiting, bounds, np.unique((below * span + rank)[~is_frontier]))
 
 

@@ -76,11 +76,11 @@ def make_history(src: np.ndarray, dst: np.ndarray, origins: np.ndarray) -> Histo
         led, arcs = _without_chains(arcs, count)
         taken.append(led)
     while len(arcs):
-        led, left = _without_some(arcs, count, stays, seed=len(taken))
-        if (len(arcs) - left[0]) * _WORTH < len(arcs):
+        led, remaining = _without_some(arcs, count, stays, seed=len(taken))
+        if (len(arcs) - remaining[0]) * _WORTH < len(arcs):
             break
         taken.append(led)
-        arcs = left[1]
+        arcs = remaining[1]
     # What went last comes back first: by then it is known what leads to its neighbours.
     taken.reverse()
     none = np.empty(0, np.int64)
@@ -108,7 +108,7 @@ def _without_chains(arcs: np.ndarray, count: int) -> tuple[tuple[np.ndarray, np.
             break
         end = end[end]
     else:
-        raise InvalidInputError("graph: expected histories without circles, got revisions that follow each other.")
+        raise InvalidInputError("graph: expected histories without cycles, got a revision among its own ancestors.")
     nodes = dst[into]
     return (nodes, end[nodes]), np.unique(end[src[~into]] * count + dst[~into])
 
@@ -136,8 +136,8 @@ def _without_some(
     # Arcs are sorted by where they come from.
     first, counts = np.searchsorted(src, nodes), outs[nodes]
     bridges = np.repeat(ups, counts) * count + dst[spans(first, counts)]
-    kept = arcs[~(into | out)]
-    return (nodes, ups), (len(kept), np.unique(np.concatenate([kept, bridges])))
+    untouched = arcs[~(into | out)]
+    return (nodes, ups), (len(untouched), np.unique(np.concatenate([untouched, bridges])))
 
 
 def follow(history: History, origins: np.ndarray, *, rows_wanted: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -162,25 +162,25 @@ def follow(history: History, origins: np.ndarray, *, rows_wanted: int) -> Iterat
 def _led(history: History, origins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The nodes that some origins lead to, and the origins' places: by nodes, then by origins."""
     span = len(origins)
-    found = latest = origins * span + np.arange(span)
+    reached = latest = origins * span + np.arange(span)
     while len(latest):
         first = np.searchsorted(history.src, latest // span)
         counts = np.searchsorted(history.src, latest // span, "right") - first
         below = np.unique(history.dst[spans(first, counts)] * span + np.repeat(latest % span, counts))
-        latest = below[~_among(below, found)]
-        found = np.sort(np.concatenate([found, latest]))
+        latest = below[~_among(below, reached)]
+        reached = np.sort(np.concatenate([reached, latest]))
     for begin, end in zip(history.bounds[:-1].tolist(), history.bounds[1:].tolist(), strict=True):
         nodes, ups = history.taken[begin:end], history.up[begin:end]
-        first = np.searchsorted(found, ups * span)
-        counts = np.searchsorted(found, (ups + 1) * span) - first
-        more = np.unique(np.repeat(nodes, counts) * span + found[spans(first, counts)] % span)
+        first = np.searchsorted(reached, ups * span)
+        counts = np.searchsorted(reached, (ups + 1) * span) - first
+        more = np.unique(np.repeat(nodes, counts) * span + reached[spans(first, counts)] % span)
         # What was taken out is not among what was found before it comes back.
-        found = np.sort(np.concatenate([found, more]))
-    return found // span, found % span
+        reached = np.sort(np.concatenate([reached, more]))
+    return reached // span, reached % span
 
 
 def _among(values: np.ndarray, held: np.ndarray) -> np.ndarray:
     """Which values are among others; these are sorted, and some are there."""
     places = np.minimum(np.searchsorted(held, values), len(held) - 1)
-    found: np.ndarray = held[places] == values
-    return found
+    is_held: np.ndarray = held[places] == values
+    return is_held

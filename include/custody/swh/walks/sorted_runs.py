@@ -97,15 +97,15 @@ def _read(run: Path, spec: TableSpec, part: Range) -> pa.Table:
     with pq.ParquetFile(run) as file:
         metadata = file.metadata
         place = metadata.schema.names.index(spec.range_column)
-        wanted = []
+        groups = []
         for number in range(metadata.num_row_groups):
             seen = metadata.row_group(number).column(place).statistics
             is_before = part.first is not None and seen.max < part.first
             is_behind = part.behind is not None and seen.min >= part.behind
             if not (is_before or is_behind):
-                wanted.append(number)
+                groups.append(number)
         columns = [name for name in spec.schema.names if not (spec.derives_key and name == spec.key)]
-        table = file.read_row_groups(wanted, columns=columns, use_threads=False)
+        table = file.read_row_groups(groups, columns=columns, use_threads=False)
     keys = table.column(spec.range_column)
     # Row groups reach over the bounds of a range: their other rows are cut off here.
     if part.first is not None:

@@ -75,21 +75,21 @@ def earliest_dates(arrays: Path, roots: Path, released: Path, direct: Path, runs
     places = graph.contents_of(cnt)
     others, place_of_other = np.unique(cnt[places < 0], return_inverse=True)
     nodes = np.concatenate([graph.ids, graph.contents, others])
-    found = []
+    bests = []
     for counted in (held.is_direct, np.ones(len(held.top), bool)):
         values = np.full(graph.count, NONE_ABOVE)
         np.minimum.at(values, held.top[counted], rank[: len(held.top)][counted])
         below, other = least_above(graph, values), np.full(len(others), NONE_ABOVE)
         np.minimum.at(below, places[places >= 0], rank_alone[places >= 0])
         np.minimum.at(other, place_of_other, rank_alone[places < 0])
-        found.append(np.concatenate([values, below, other]))
-    of_dates, of_all = found
-    known = of_dates != NONE_ABOVE
-    count = write_alone(fs, direct, {"node": nodes[known], "author_date": dates[of_dates[known]]})
-    known = np.flatnonzero(of_all != NONE_ABOVE)
-    known = known[np.argsort(nodes[known], kind="stable")]
-    best = of_all[known]
-    add_run(fs, runs, (0, 0), {"node": nodes[known], "author_date": dates[best], "revrel": revrels[best]})
+        bests.append(np.concatenate([values, below, other]))
+    of_dates, of_all = bests
+    is_dated = of_dates != NONE_ABOVE
+    count = write_alone(fs, direct, {"node": nodes[is_dated], "author_date": dates[of_dates[is_dated]]})
+    dated = np.flatnonzero(of_all != NONE_ABOVE)
+    dated = dated[np.argsort(nodes[dated], kind="stable")]
+    best = of_all[dated]
+    add_run(fs, runs, (0, 0), {"node": nodes[dated], "author_date": dates[best], "revrel": revrels[best]})
     return count
 
 
@@ -97,14 +97,14 @@ def latest_contents(arrays: Path, dates: Path, reachable: Path | None, target: P
     """Find the latest of the earliest dates of the contents in each directory; return how many have one."""
     graph = GraphArrays.open(arrays)
     rows = read_rows(dates, "node", "author_date")
-    places, known = graph.contents_of(int_column(rows, "node")), np.full(len(graph.contents), NONE_BELOW)
-    known[places[places >= 0]] = int_column(rows, "author_date")[places >= 0]
+    places, latest_here = graph.contents_of(int_column(rows, "node")), np.full(len(graph.contents), NONE_BELOW)
+    latest_here[places[places >= 0]] = int_column(rows, "author_date")[places >= 0]
     within = np.ones(graph.count, bool)
     if reachable is not None:
         numbers = graph.numbers_of(int_column(read_rows(reachable, "node"), "node"))
         within[:] = False
         within[numbers[numbers >= 0]] = True
-    latest = greatest_below(graph, known, within)
+    latest = greatest_below(graph, latest_here, within)
     has = latest != NONE_BELOW
     return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": latest[has]})
 
@@ -128,15 +128,15 @@ def whole_frontier(parts: Path, target: Path) -> int:
 
 
 def directories_in_revisions(
-    arrays: Path, roots: Path, leaves: Path, barrier: Path, runs: Path, wanted: int, part: Part
+    arrays: Path, roots: Path, leaves: Path, barrier: Path, runs: Path, rows_wanted: int, part: Part
 ) -> int:
     """Write runs of the frontier directories of a part of the roots; return how many rows."""
     graph = GraphArrays.open(arrays)
     held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
 
-    def rows(found: WalkResult) -> Columns:
-        root, row = held.each(found.tops, found.settled)
-        directory = found.settled.thing[row]
+    def rows(walk: WalkResult) -> Columns:
+        root, row = held.each(walk.tops, walk.settled)
+        directory = walk.settled.thing[row]
         columns = {
             "dir": graph.ids[directory],
             "dir_max_author_date": latest[directory],
@@ -145,33 +145,33 @@ def directories_in_revisions(
         }
         order = np.lexsort((columns["revrel"], columns["revrel_author_date"], columns["dir"]))
         return {name: column[order] for name, column in columns.items()} | {
-            "path": found.settled.path.take(pa.array(row[order]))
+            "path": walk.settled.path.take(pa.array(row[order]))
         }
 
     tops = _by_id(graph, np.unique(held.top))
     stopped = read_marked(graph, barrier)
     return _expanded(
-        runs, part, expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=False), rows
+        runs, part, expand(graph, _mine(tops, part), stopped, rows_wanted=rows_wanted, with_contents=False), rows
     )
 
 
 def contents_in_revisions(
-    arrays: Path, roots: Path, released: Path, barrier: Path, runs: Path, wanted: int, part: Part
+    arrays: Path, roots: Path, released: Path, barrier: Path, runs: Path, rows_wanted: int, part: Part
 ) -> int:
     """Write runs of the contents that a part of the roots has outside of the frontier; return how many rows."""
     fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
     held = Roots.read(graph, roots)
 
-    def rows(found: WalkResult) -> Columns:
-        assert found.contents is not None  # noqa: S101 - they were asked for
-        root, row = held.each(found.tops, found.contents)
-        content, date, revrel = found.contents.thing[row], held.date[root], held.revrel[root]
+    def rows(walk: WalkResult) -> Columns:
+        assert walk.contents is not None  # noqa: S101 - they were asked for
+        root, row = held.each(walk.tops, walk.contents)
+        content, date, revrel = walk.contents.thing[row], held.date[root], held.revrel[root]
         order = np.lexsort((revrel, date, content))
         return {
             "cnt": graph.contents[content[order]],
             "revrel": revrel[order],
             "revrel_author_date": date[order],
-            "path": found.contents.path.take(pa.array(row[order])),
+            "path": walk.contents.path.take(pa.array(row[order])),
         }
 
     count = 0
@@ -186,22 +186,24 @@ def contents_in_revisions(
         count = alone.num_rows
     tops = _by_id(graph, np.unique(held.top))
     stopped = read_marked(graph, barrier)
-    walks = expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=True)
+    walks = expand(graph, _mine(tops, part), stopped, rows_wanted=rows_wanted, with_contents=True)
     return count + _expanded(runs, part, walks, rows)
 
 
-def contents_in_directories(arrays: Path, listed: Path, runs: Path, wanted: int, part: Part) -> int:
+def contents_in_directories(arrays: Path, listed: Path, runs: Path, rows_wanted: int, part: Part) -> int:
     """Write runs of the contents in a part of the frontier directories, at any depth; return how many rows."""
     graph = GraphArrays.open(arrays)
 
-    def rows(found: WalkResult) -> Columns:
-        assert found.contents is not None  # noqa: S101 - they were asked for
+    def rows(walk: WalkResult) -> Columns:
+        assert walk.contents is not None  # noqa: S101 - they were asked for
         # Sorted already: by contents, and of one content by tops, which are by their ids.
-        directories = graph.ids[found.tops][found.contents.top]
-        return {"cnt": graph.contents[found.contents.thing], "dir": directories, "path": found.contents.path}
+        directories = graph.ids[walk.tops][walk.contents.top]
+        return {"cnt": graph.contents[walk.contents.thing], "dir": directories, "path": walk.contents.path}
 
     tops = _by_id(graph, np.flatnonzero(read_marked(graph, listed)))
-    return _expanded(runs, part, expand(graph, _mine(tops, part), None, rows_wanted=wanted, with_contents=True), rows)
+    return _expanded(
+        runs, part, expand(graph, _mine(tops, part), None, rows_wanted=rows_wanted, with_contents=True), rows
+    )
 
 
 def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
@@ -211,20 +213,20 @@ def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
         InvalidInputError: revisions follow each other in a circle.
     """
     arcs = read_rows(history, "src", "dst")
-    made = make_history(
+    arrays = make_history(
         int_column(arcs, "src"), int_column(arcs, "dst"), int_column(read_rows(origins, "node"), "node")
     )
     fs = PosixFileSystem()
     fresh(fs, target)
-    made.write(fs, target)
-    return len(made.ids)
+    arrays.write(fs, target)
+    return len(arrays.ids)
 
 
-def revisions_in_origins(arrays: Path, roots: Path, runs: Path, wanted: int, part: Part) -> int:
+def revisions_in_origins(arrays: Path, roots: Path, runs: Path, rows_wanted: int, part: Part) -> int:
     """Write runs of the roots that a part of the origins leads to, dated or not; return how many rows."""
     fs, history, count = PosixFileSystem(), History.open(arrays), 0
     is_root = np.isin(history.ids, int_column(read_rows(roots, "revrel"), "revrel"))
-    for number, (nodes, origins) in enumerate(follow(history, _mine(history.origins, part), rows_wanted=wanted)):
+    for number, (nodes, origins) in enumerate(follow(history, _mine(history.origins, part), rows_wanted=rows_wanted)):
         counted = is_root[nodes]
         columns = {"revrel": history.ids[nodes[counted]], "ori": history.ids[origins[counted]]}
         count += add_run(fs, runs, (part[0], number), columns)
@@ -257,13 +259,13 @@ class Roots:
         first = np.searchsorted(self.top, tops)
         return first, np.searchsorted(self.top, tops, "right") - first
 
-    def each(self, tops: np.ndarray, found: PathRows) -> tuple[np.ndarray, np.ndarray]:
+    def each(self, tops: np.ndarray, below: PathRows) -> tuple[np.ndarray, np.ndarray]:
         """Return each row of what was found below tops once for each root of its top: the roots, and the rows."""
         first, counts = self._of(tops)
-        repeated = counts[found.top]
-        row = np.repeat(np.arange(len(found.top)), repeated)
+        repeated = counts[below.top]
+        row = np.repeat(np.arange(len(below.top)), repeated)
         behind = np.cumsum(repeated)
-        root = np.arange(len(row)) - np.repeat(behind - repeated, repeated) + first[found.top[row]]
+        root = np.arange(len(row)) - np.repeat(behind - repeated, repeated) + first[below.top[row]]
         return root, row
 
 
@@ -296,16 +298,16 @@ def read_rows(folder: Path, *columns: str) -> pa.Table:
 
 def read_latest(graph: GraphArrays, leaves: Path) -> np.ndarray:
     """Return the latest date in each directory, as `greatest_below` gave it, from what its step kept."""
-    rows, found = read_rows(leaves, "dir", "max_leaf"), np.full(graph.count, NONE_BELOW)
-    found[graph.numbers_of(int_column(rows, "dir"))] = int_column(rows, "max_leaf")
-    return found
+    rows, latest = read_rows(leaves, "dir", "max_leaf"), np.full(graph.count, NONE_BELOW)
+    latest[graph.numbers_of(int_column(rows, "dir"))] = int_column(rows, "max_leaf")
+    return latest
 
 
 def read_marked(graph: GraphArrays, listed: Path) -> np.ndarray:
     """Return which directories are listed in the column `dir`, as bool."""
-    found = np.zeros(graph.count, bool)
-    found[graph.numbers_of(int_column(read_rows(listed, "dir"), "dir"))] = True
-    return found
+    is_marked = np.zeros(graph.count, bool)
+    is_marked[graph.numbers_of(int_column(read_rows(listed, "dir"), "dir"))] = True
+    return is_marked
 
 
 def int_column(rows: pa.Table, column: str) -> np.ndarray:

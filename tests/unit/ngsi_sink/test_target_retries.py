@@ -14,8 +14,7 @@ import pytest
 from custody.errors import CorruptionError, StorageError
 from custody.ngsi_sink.batch_file import FileAppend
 from custody.ngsi_sink.local import LocalFiles
-from custody.ngsi_sink.retry import Failure, RetryPool
-from custody.ngsi_sink.target import DestinationError, FilesTarget
+from custody.ngsi_sink.target import DestinationError, Failure, FilesTarget, RetryPool
 from custody.vfs import PosixFileSystem
 from tests.unit.ngsi.notification_records import parameters
 from tests.unit.ngsi_sink.sink_repository import bench, files, opened, received
