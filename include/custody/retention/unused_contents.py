@@ -19,9 +19,17 @@ from custody.errors import CustodyError, StorageError
 from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
 from custody.flowfile_repository import claimed_contents
 from custody.format.names import ContentPaths
-from custody.maintenance import all_references, log_claims, open_event_log, references_in_journals, references_of
+from custody.maintenance import (
+    all_references,
+    hold_conditions,
+    log_claims,
+    open_event_log,
+    references_in_journals,
+    references_of,
+)
 from custody.retention.candidates import ExpiryCandidates
 from custody.retention.disk_usage import allocated_file_bytes
+from custody.retention.rules import AgePolicy
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
