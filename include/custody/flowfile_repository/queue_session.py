@@ -146,9 +146,15 @@ class QueueSession:
             taken.append(item.flowfile)
         return taken
 
-    def create(self, attributes: Mapping[str, str] | None = None) -> FlowFile:
-        """Make a FlowFile that comes from no other one, without content."""
-        return self._made(self.report.create(attributes))
+    def create(
+        self,
+        attributes: Mapping[str, str] | None = None,
+        *,
+        size: int = 0,
+        content_claim: ContentClaim | None = None,
+    ) -> FlowFile:
+        """Make a FlowFile that comes from no other one, without content or with one that is stored already."""
+        return self._made(self.report.create(attributes, size=size, content_claim=content_claim))
 
     def fork(self, parent: FlowFile, attributes: Mapping[str, str] | None = None) -> FlowFile:
         """Make a FlowFile from another one, with its attributes and without content."""

@@ -134,11 +134,14 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
 
 
 def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
-    """Return the resource claims that would be deleted now; raises as `drop_unused` does."""
+    """Return the resource claims that neither an event nor a FlowFile refers to; raises as `drop_unused` does."""
     old = old_claims(workspaces, settings, clock)
     # Reads the claims of all events, so only when a file is old enough to go.
-    references = all_references(workspaces) if old else {}
-    return [resource for resource in old if resource not in references]
+    if not old:
+        return []
+    references = all_references(workspaces)
+    with claimed_contents(workspaces[0].fs, settings.flowfiles_home) as claimed:
+        return [item for item in old if item not in references and item.text not in claimed]
 
 
 def held_contents(settings: Settings, fs: FileSystem, clock: Clock) -> set[str]:
