@@ -14,7 +14,15 @@ from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.errors import BackpressureError, NotFoundError
 from custody.flow import Component, FlowFile
-from custody.flowfile_repository import ArchiveOptions, ContentArchive, claimed_contents
+from custody.flow.flowfile import new_flowfile
+from custody.flowfile_repository import (
+    ArchiveOptions,
+    ContentArchive,
+    FlowFileRepository,
+    Placed,
+    Work,
+    claimed_contents,
+)
 from custody.flowfile_repository.content_archive import WRITTEN_MS
 from custody.recovery import STEPS
 from custody.repository import EventSelection, Repository
@@ -268,20 +276,28 @@ def test_a_long_session_keeps_what_it_wrote(root: Path, monkeypatch: pytest.Monk
 
 def test_retention_leaves_what_waiting_flowfiles_refer_to(root: Path) -> None:
     now = clock()
-    with open_flow(root, now, unused_minutes=0.0) as (repository, flow):
-        flowfile = put(flow, b"data")
-    run_steps(repository.settings, *STEPS)
-    settings = repository.settings
-    with claimed_contents(PosixFileSystem(), settings.flowfiles_home) as claimed:
-        assert len(claimed) == 1
-    # Its only event is forgotten, so that nothing but the queue refers to the content.
-    repository.forget(EventSelection(flowfile_uuids=[flowfile.uuid]), "test")
-    now.advance(DAY_MS * 30)
-    repository.compact()
-    cleaned = repository.clean_contents(apply=True)
-    assert cleaned.claims == ()
-    assert flowfile.content_claim is not None
-    assert repository.content(flowfile.content_claim).read() == b"data"
+    with open_flow(root, now) as (_, flow):
+        pass  # makes the queue
+    settings = load_settings(root)
+    settings = settings.model_copy(update={"content": settings.content.model_copy(update={"unused_minutes": 0.0})})
+    repository = Repository(settings, None, now)
+    with repository.writer() as writer:
+        stored = writer.content.put(b"data")
+    for path in (root / "store").rglob("content/*/*/*"):
+        os.utime(path, (1, 1))
+    # Its events would be in the provenance repository: these have none, as if they had expired.
+    with FlowFileRepository(PosixFileSystem(), settings.flowfiles_home, now) as queues:
+        flowfile = new_flowfile("f-1", {}, size=4, content_claim=stored.claim, now_ms=now.now_ms())
+        queues.commit(Work("s", [Placed(flowfile, "in")]))
+        with claimed_contents(PosixFileSystem(), settings.flowfiles_home) as claimed:
+            assert len(claimed) == 1
+        assert repository.clean_contents(apply=True).claims == ()
+        assert repository.content(stored.claim).read() == b"data"
+        queues.take("in", "s")
+        queues.commit(Work("s", leaves=["f-1"]))
+        queues.checkpoint()
+        assert len(repository.clean_contents(apply=True).claims) == 1
+        assert not _is_there(repository, stored.claim)
 
 
 def test_a_repository_without_flowfiles_claims_nothing(tmp_path: Path) -> None:
