@@ -276,7 +276,7 @@ def test_a_long_session_keeps_what_it_wrote(root: Path, monkeypatch: pytest.Monk
 
 def test_retention_leaves_what_waiting_flowfiles_refer_to(root: Path) -> None:
     now = clock()
-    with open_flow(root, now) as (_, flow):
+    with open_flow(root, now):
         pass  # makes the queue
     settings = load_settings(root)
     settings = settings.model_copy(update={"content": settings.content.model_copy(update={"unused_minutes": 0.0})})
