@@ -243,6 +243,25 @@ class ContentSection(Section):
         description="How long a content that no event names is kept after its file was last written: longer than a "
         "producer takes from a content to the event about it.",
     )
+    archive_age: Annotated[str | None, Unset] = Field(
+        None,
+        description="How long a content is kept for replay after its last FlowFile was done, such as 7 days; unset "
+        "keeps it as long as an event refers to it.",
+    )
+    archive_share: Annotated[float | None, Unset] = Field(
+        None,
+        gt=0.05,
+        lt=1,
+        description="Share of the store's disk, such as 0.5, from which on contents whose FlowFiles are done go, the "
+        "oldest first. Where none is left that may go, writing waits. Unset for no limit.",
+    )
+
+    @field_validator("archive_age")
+    @classmethod
+    def _is_span(cls, text: str | None) -> str | None:
+        if text is not None:
+            duration_ms(text)
+        return text
 
     @field_validator("containers")
     @classmethod
@@ -251,6 +270,29 @@ class ContentSection(Section):
             if not _NAME_PATTERN.fullmatch(name):
                 raise ValueError(f"expected names of a-z, 0-9, _ and -, got {name!r}")
         return names
+
+    @property
+    def archive_age_ms(self) -> int | None:
+        """How long a content stays after its last FlowFile was done; None as long as events refer to it."""
+        return None if self.archive_age is None else duration_ms(self.archive_age)
+
+
+class FlowFilesSection(Section):
+    """The FlowFile repository: what waits in queues between steps."""
+
+    swap_threshold: int = Field(
+        20_000,
+        ge=500,
+        description="So many FlowFiles of a queue stay in memory. Beyond, those of the lowest priority go to swap "
+        "files of 10,000.",
+    )
+    checkpoint_seconds: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How often a snapshot of all queues is written, and contents that no FlowFile refers to are "
+        "released.",
+    )
 
 
 class EventLogSection(Section):

@@ -28,6 +28,7 @@ from custody.config.sections import (
     CatalogSection,
     ContentSection,
     EventLogSection,
+    FlowFilesSection,
     IndexSection,
     JournalSection,
     LandingSection,
@@ -66,6 +67,7 @@ class Settings(BaseSettings):
     landing: LandingSection = Field(default_factory=LandingSection)
     journal: JournalSection = Field(default_factory=JournalSection)
     content: ContentSection = Field(default_factory=ContentSection)
+    flowfiles: FlowFilesSection = Field(default_factory=FlowFilesSection)
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)
@@ -114,6 +116,11 @@ class Settings(BaseSettings):
                 "The commands of the catalog, verify and attest work on an object store."
             )
         return self.root / local_folder(self.repository.store)
+
+    @property
+    def flowfiles_home(self) -> Path:
+        """The folder of the FlowFile repository, on this machine."""
+        return self.root / "flowfiles"
 
     @property
     def quarantine(self) -> Path:

@@ -109,6 +109,11 @@ class Session:
         self._clock = clock
         self._new_uuid = new_uuid
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was committed or rolled back."""
+        return self.state in (SessionState.COMMITTED, SessionState.ROLLED_BACK)
+
     def take(self, flowfile: FlowFile, *, queue: str | None = None) -> FlowFile:
         """Take a FlowFile that exists already into the session, from the queue with this identifier.
 

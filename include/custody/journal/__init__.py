@@ -7,7 +7,15 @@ from custody.journal.journal_file import JournalDamage, JournalFile, read_header
 from custody.journal.journal_writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.merge import MergeReader
 from custody.journal.open_group import SyncPolicy
-from custody.journal.sealing import PendingEvents, SealedJournal, count_pending, read_end, seal_abandoned
+from custody.journal.sealing import (
+    KeepCut,
+    PendingEvents,
+    SealedJournal,
+    count_pending,
+    discard_cut,
+    read_end,
+    seal_abandoned,
+)
 from custody.journal.writer_state import (
     MissingContainer,
     WriterContainers,
@@ -29,6 +37,7 @@ __all__ = [
     "JournalFile",
     "JournalOptions",
     "JournalWriter",
+    "KeepCut",
     "MergeReader",
     "MissingContainer",
     "PendingEvents",
@@ -38,6 +47,7 @@ __all__ = [
     "check_containers",
     "count_pending",
     "decode_state",
+    "discard_cut",
     "drop_container",
     "encode_state",
     "groups",

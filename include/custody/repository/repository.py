@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from custody.read.results import Counts, Events, EventStream
     from custody.read.search import SearchResult
     from custody.read.time_travel import AsOf
+    from custody.repository.flow import Flow
 
 if TYPE_CHECKING:
     from custody.flow import Component, Session
@@ -172,6 +173,22 @@ class Repository:
         else:
             with Session(component, writer, self._clock) as session:
                 yield session
+
+    @contextmanager
+    def flowfiles(self, writer: SlotWriter | None = None, *, wait_seconds: float | None = None) -> Iterator[Flow]:
+        """Work with FlowFiles that wait in queues: `flow.connect`, `with flow.session(component)`; see docs/flow.md.
+
+        Any number of threads and processes do so at once; each process holds a writer slot, its own or `writer`.
+
+        Raises:
+            LockedError: no writer is given and live processes hold all slots.
+            CorruptionError: the log of the FlowFile repository is damaged.
+        """
+        from custody.repository.flow import open_flow
+
+        with ExitStack() as stack:
+            held = writer or stack.enter_context(self.writer(wait_seconds=wait_seconds))
+            yield stack.enter_context(open_flow(self.settings, self._fs, self._clock, held, self.workspaces))
 
     def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events in one piece, and hold a writer slot for as long as that takes.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from custody.retention.retention_steps import RETENTION_STEPS
     from custody.retention.rules import Hiding
-    from custody.retention.unused_contents import drop_unused, unused_claims
+    from custody.retention.unused_contents import drop_unused, held_contents, unused_claims
 
 __all__ = [
     "RETENTION_STEPS",
@@ -35,6 +35,7 @@ __all__ = [
     "add_hold",
     "choose_expired",
     "drop_unused",
+    "held_contents",
     "mark_expired",
     "measure_disk",
     "release_hold",
@@ -68,6 +69,7 @@ _MODULES = {
     "custody.retention.rules": ("Hiding",),
     "custody.retention.unused_contents": (
         "drop_unused",
+        "held_contents",
         "unused_claims",
     ),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 
@@ -16,10 +17,19 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError, StorageError
 from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
+from custody.flowfile_repository import claimed_contents
 from custody.format.names import ContentPaths
-from custody.maintenance import all_references, log_claims, open_event_log, references_in_journals, references_of
+from custody.maintenance import (
+    all_references,
+    hold_conditions,
+    log_claims,
+    open_event_log,
+    references_in_journals,
+    references_of,
+)
 from custody.retention.candidates import ExpiryCandidates
 from custody.retention.disk_usage import allocated_file_bytes
+from custody.retention.rules import AgePolicy
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -73,7 +83,12 @@ class ContentUse:
             return {}
         store = self._settings.store
         old = old_claims(workspaces, self._settings, self._clock)
-        return {item: allocated_file_bytes(self._fs, item.path(store)) for item in old if item not in pinned}
+        try:
+            with claimed_contents(self._fs, self._settings.flowfiles_home) as claimed:
+                free = [item for item in old if item not in pinned and item.text not in claimed]
+        except CustodyError:
+            return {}
+        return {item: allocated_file_bytes(self._fs, item.path(store)) for item in free}
 
     @cached_property
     def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
@@ -98,15 +113,19 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
     Durability: on return the deletions survive power loss. Can be repeated after any crash.
 
     Raises:
-        CustodyError: an event cannot be read, so nobody knows what it refers to; nothing was deleted.
+        CustodyError: an event, or the log of FlowFiles, cannot be read, so nobody knows what it refers to; nothing was
+            deleted.
     """
-    unused = unused_claims(workspaces, settings, clock)
     size = 0
-    for resource in unused:
-        path = resource.path(settings.store)
-        size += allocated_file_bytes(fs, path)
-        # Not synced one by one: what comes back after a crash is still unused and goes with the next pass.
-        fs.remove(path)
+    candidates = unused_claims(workspaces, settings, clock)
+    # Until the last one is gone no FlowFile, such as a replay, can claim one of them.
+    with claimed_contents(fs, settings.flowfiles_home) if candidates else nullcontext(frozenset[str]()) as claimed:
+        unused = [resource for resource in candidates if resource.text not in claimed]
+        for resource in unused:
+            path = resource.path(settings.store)
+            size += allocated_file_bytes(fs, path)
+            # Not synced one by one: what comes back after a crash is still unused and goes with the next pass.
+            fs.remove(path)
     # All sections are synced: a process that died may have removed files without making that durable.
     for workspace in workspaces:
         for container, section in sections_of(fs, settings.store, workspace.writer):
@@ -115,11 +134,35 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
 
 
 def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
-    """Return the resource claims that would be deleted now; raises as `drop_unused` does."""
+    """Return the resource claims that neither an event nor a FlowFile refers to; raises as `drop_unused` does."""
     old = old_claims(workspaces, settings, clock)
     # Reads the claims of all events, so only when a file is old enough to go.
-    references = all_references(workspaces) if old else {}
-    return [resource for resource in old if resource not in references]
+    if not old:
+        return []
+    references = all_references(workspaces)
+    with claimed_contents(workspaces[0].fs, settings.flowfiles_home) as claimed:
+        return [item for item in old if item not in references and item.text not in claimed]
+
+
+def held_contents(settings: Settings, fs: FileSystem, clock: Clock) -> set[str]:
+    """Return the resource claims, as texts, of logs that a legal hold means, and of journals while there are holds.
+
+    Raises:
+        CustodyError: an event cannot be read, so nobody knows what it refers to.
+    """
+    workspaces = Workspace.all(settings, fs, clock)
+    policy = AgePolicy(clock.now_ms(), settings.retention.age_max_ms, settings.retention.keep_rules)
+    held: set[str] = set()
+    for workspace in workspaces:
+        conditions = hold_conditions(workspace, workspaces)
+        if not conditions:
+            continue
+        candidates = ExpiryCandidates.of(workspace, policy, conditions)
+        for file in candidates.state.files.values():
+            if candidates.holders(file):
+                held.update(resource.text for resource in references_of(log_claims(open_event_log(workspace, file))))
+        held.update(resource.text for resource in references_in_journals(workspace))
+    return held
 
 
 def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:

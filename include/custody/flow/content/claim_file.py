@@ -57,6 +57,11 @@ class ResourceClaim:
         writer, _, name = container.removeprefix(CLAIM_SCHEME).partition("/")
         return cls(writer, name, section, identifier) if is_name(writer) and is_name(name) else None
 
+    @property
+    def text(self) -> str:
+        """The file's name as one text: `custody:WRITER/CONTAINER/SECTION/IDENTIFIER`."""
+        return f"{CLAIM_SCHEME}{self.writer}/{self.container}/{self.section}/{self.identifier}"
+
     def path(self, store: Path) -> Path:
         """Return where the file lies."""
         return ContentPaths(store, self.writer).claim(self.container, self.section, self.identifier)

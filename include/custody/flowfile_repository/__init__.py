@@ -1,0 +1,31 @@
+"""Room `flowfile_repository`: FlowFiles that wait in queues between steps, and the log that keeps them."""
+
+from custody.flowfile_repository.content_archive import ArchiveOptions, ContentArchive
+from custody.flowfile_repository.flowfile_repository import (
+    FlowFileOptions,
+    FlowFileRepository,
+    Placed,
+    Taking,
+    Work,
+)
+from custody.flowfile_repository.log import claimed_contents
+from custody.flowfile_repository.outbox import Provenance
+from custody.flowfile_repository.queue import QueueSize
+from custody.flowfile_repository.queue_session import QueueSession
+from custody.flowfile_repository.records import Connection, Waiting
+
+__all__ = [
+    "ArchiveOptions",
+    "Connection",
+    "ContentArchive",
+    "FlowFileOptions",
+    "FlowFileRepository",
+    "Placed",
+    "Provenance",
+    "QueueSession",
+    "QueueSize",
+    "Taking",
+    "Waiting",
+    "Work",
+    "claimed_contents",
+]

@@ -1,0 +1,140 @@
+"""The content archive: contents whose FlowFiles are done, kept for replay until they are too old or take too much room.
+
+A resource claim is in the archive from the moment on at which a snapshot that no longer refers to it is durable. It
+stays where it is on disk; the log says since when it is archived. A FlowFile that refers to it again, such as a replay,
+takes it out of the archive. Files are deleted under the lock of the FlowFile repository, so that none is claimed
+meanwhile, and what a legal hold means is never among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from custody.errors import BackpressureError, StorageError
+from custody.flow.content import CLAIM_SCHEME, OPEN_SECONDS_MAX, ResourceClaim
+from custody.vfs import FileSystem
+
+WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
+"""A live writer appends to no file that is older than half of this."""
+MARGIN = 0.02
+"""As NiFi: deletion goes on to so much below the share, and writers wait from so much above it on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveOptions:
+    """The bounds of the archive."""
+
+    age_max_ms: int | None = None
+    """How long a content is kept for replay; None as long as an event refers to it."""
+    share_max: float | None = None
+    """Up to which share of the disk may be used before the oldest contents of the archive go; None for all of it."""
+
+
+class ContentArchive:
+    """The contents on one store that no FlowFile refers to any more.
+
+    Args:
+        fs: where they lie.
+        store: the store's folder.
+        options: see `ArchiveOptions`.
+        held: returns the resource claims that may not go, as texts; asked before anything is deleted.
+    """
+
+    def __init__(
+        self, fs: FileSystem, store: Path, options: ArchiveOptions, held: Callable[[], Collection[str]] = tuple
+    ) -> None:
+        self._fs = fs
+        self._store = store
+        self._options = options
+        self._held = held
+
+    def exists(self, claim: str) -> bool:
+        """Whether a resource claim is on the disk."""
+        return self._fs.exists(self._path(claim))
+
+    def due(self, archived: Mapping[str, int], now_ms: int) -> list[str]:
+        """Return the resource claims to delete now, the oldest first; `archived` says since when each is archived.
+
+        Those whose files are gone already, because their last event expired, are among them.
+        """
+        gone = [claim for claim in archived if not self.exists(claim)]
+        present = sorted(
+            # A live writer may still append contents to a younger file, which no FlowFile refers to yet.
+            (claim for claim in archived.keys() - set(gone) if self._written_ms(claim) < now_ms - WRITTEN_MS),
+            key=lambda claim: archived[claim],
+        )
+        old_age = self._options.age_max_ms
+        chosen = [] if old_age is None else [claim for claim in present if archived[claim] < now_ms - old_age]
+        excess = self._excess_bytes() - sum(map(self._size, chosen))
+        for claim in present[len(chosen) :]:
+            if excess <= 0:
+                break
+            chosen.append(claim)
+            excess -= self._size(claim)
+        if not chosen:
+            return gone
+        held = set(self._held())
+        return gone + [claim for claim in chosen if claim not in held]
+
+    def delete(self, claims: Collection[str]) -> int:
+        """Delete resource claims; return how many bytes that were. Can be repeated.
+
+        Durability: on return the deletions survive power loss.
+        """
+        size = 0
+        folders = set()
+        for claim in claims:
+            path = self._path(claim)
+            if self._fs.exists(path):
+                size += self._size(claim)
+                self._fs.remove(path)
+                folders.add(path.parent)
+        for folder in sorted(folders):
+            self._fs.sync_directory(folder)
+        return size
+
+    def require_room(self) -> None:
+        """Refuse a new content while the disk is fuller than the share, which the archive could not bring down.
+
+        Raises:
+            BackpressureError: it is; the message says what helps.
+        """
+        share, used = self._options.share_max, self._used_share()
+        if share is not None and used is not None and used >= share + MARGIN:
+            raise BackpressureError(
+                f"{self._store}: {used:.0%} of the disk is used, and contents may be written up to {share:.0%} "
+                "(content.archive_share). The archive holds nothing more that may go: free space on the disk, let "
+                "waiting FlowFiles be consumed, or raise the share."
+            )
+
+    def _excess_bytes(self) -> int:
+        share, space = self._options.share_max, self._fs.space(self._store)
+        if share is None or space is None:
+            return 0
+        used = space.total_bytes - space.free_bytes
+        if used <= share * space.total_bytes:
+            return 0
+        return int(used - (share - MARGIN) * space.total_bytes)
+
+    def _used_share(self) -> float | None:
+        space = self._fs.space(self._store)
+        return None if space is None or not space.total_bytes else 1 - space.free_bytes / space.total_bytes
+
+    def _path(self, claim: str) -> Path:
+        container, _, rest = claim.removeprefix(CLAIM_SCHEME).partition("/")
+        name, section, identifier = rest.split("/")
+        return ResourceClaim(container, name, section, identifier).path(self._store)
+
+    def _written_ms(self, claim: str) -> int:
+        try:
+            return self._fs.modified_ms(self._path(claim))
+        except StorageError:
+            return 0
+
+    def _size(self, claim: str) -> int:
+        try:
+            return self._fs.size(self._path(claim))
+        except StorageError:
+            return 0  # it has just gone
