@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from threading import Event as Signal
 from threading import Thread
@@ -60,9 +60,18 @@ class Flow:
 
 @contextmanager
 def open_flow(
-    settings: Settings, fs: FileSystem, clock: Clock, writer: SlotWriter, workspaces: Callable[[], Sequence[Workspace]]
+    settings: Settings,
+    fs: FileSystem,
+    clock: Clock,
+    writer: SlotWriter,
+    workspaces: Callable[[], Sequence[Workspace]],
+    *,
+    is_ticking: bool = True,
 ) -> Iterator[Flow]:
     """Open the queues of a repository for a process that holds this writer; snapshots are written meanwhile.
+
+    Args:
+        is_ticking: whether a thread does what is due; without it the caller calls `flow.queues.tick` now and then.
 
     Raises:
         CorruptionError: the log of the FlowFile repository is damaged.
@@ -81,14 +90,20 @@ def open_flow(
         options,
         keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
     ) as flowfiles:
-        closing = Signal()
-        ticking = Thread(target=_tick, args=(flowfiles, closing), name="custody-flowfiles", daemon=True)
-        ticking.start()
-        try:
+        with _ticking(flowfiles) if is_ticking else nullcontext():
             yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), clock)
-        finally:
-            closing.set()
-            ticking.join()
+
+
+@contextmanager
+def _ticking(flowfiles: FlowFileRepository) -> Iterator[None]:
+    closing = Signal()
+    thread = Thread(target=_tick, args=(flowfiles, closing), name="custody-flowfiles", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join()
 
 
 def _tick(flowfiles: FlowFileRepository, closing: Signal) -> None:
