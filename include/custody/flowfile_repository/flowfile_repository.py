@@ -428,7 +428,8 @@ class FlowFileRepository:
                 self._swap_out(batch)
                 if self._delivered:
                     batch.apply([Delivered(tuple(self._delivered))])
-        self._delivered = []
+        if batch.transactions:
+            self._delivered = []
         # Without the lock: others go on with FlowFiles whose events are safe in the log.
         self._deliver([request for request in requests if request.transaction is not None])
 
@@ -486,7 +487,7 @@ class FlowFileRepository:
                 state = None
         if state is None:
             state = self._log.recover(self._read_block)
-            followed = 1
+            followed = True
         if followed and self._options.is_synced:
             # Somebody may have died between the write and the sync of what is acted upon from here on.
             self._log.sync()

@@ -104,6 +104,8 @@ class FlowFileLog:
         self._end = 0
         """Up to here the log was read and applied, or written."""
         self._file: WritableFile | None = None
+        self._named = Path()
+        """The log whose name is known to be durable."""
         self.repository = ""
         """The repository's id, from its first log."""
 
@@ -145,8 +147,8 @@ class FlowFileLog:
         self.follow(state)
         return state
 
-    def follow(self, state: FlowFileState) -> int:
-        """Apply what was appended since; return how many transactions.
+    def follow(self, state: FlowFileState) -> bool:
+        """Apply what was appended since; return whether there was anything, which `sync` makes durable.
 
         A torn tail is cut: who holds the lock knows that nobody is writing.
 
@@ -154,16 +156,19 @@ class FlowFileLog:
             NotFoundError: the log that was read last is gone; `recover` begins anew.
             CorruptionError: the log is damaged.
         """
-        before = state.last_transaction
+        before = self._path, state.last_transaction
         while not self._follow_one(state):
             self._close()
+            ended = self._path
             self._path, self._end = self._folder.log(state.last_transaction + 1), 0
             if any(first > state.last_transaction + 1 for first in self._logs()):
                 raise NotFoundError(f"{self._path}: newer snapshots took the place of this log.")
             if not self._fs.exists(self._path):
-                # Between the end record and the next log somebody died.
+                # Between the end record and the next log somebody died, maybe before it was synced: a log that begins
+                # behind transactions that a power loss takes would be a log of nothing.
+                self._fs.sync_file(ended)
                 self._begin_log(state.last_transaction + 1)
-        return state.last_transaction - before
+        return (self._path, state.last_transaction) != before
 
     def append(self, transactions: Sequence[Transaction], *, is_synced: bool) -> None:
         """Append transactions in one piece.
@@ -180,8 +185,12 @@ class FlowFileLog:
         self._end += len(data)
 
     def sync(self) -> None:
-        """Make durable what was appended, by whomever."""
+        """Make durable what was appended, by whomever, and the name of the log."""
         self._fs.sync_file(self._path)
+        if self._path != self._named:
+            # Whoever began it may have died before the name was synced.
+            self._fs.sync_directory(self._folder.logs)
+            self._named = self._path
 
     def write_snapshot(self, state: FlowFileState, now_ms: int) -> None:
         """Write a snapshot of the state, and begin a new log behind it.
@@ -233,7 +242,7 @@ class FlowFileLog:
         path = self._folder.log(first)
         data = head(LOG_PREAMBLE, FileHeader(repository=self.repository, number=first))
         self._fs.write_durably(path, data)
-        self._path, self._end = path, len(data)
+        self._path, self._end, self._named = path, len(data), path
 
     def _follow_one(self, state: FlowFileState) -> bool:
         """Apply what is new in the log that is open; return whether it is the last one."""
@@ -261,7 +270,7 @@ class FlowFileLog:
                 state.apply(transaction)
             self._end = record.end
         if self._end < len(data):
-            self._cut_tail(bytes(data[self._end :]))
+            self._cut_tail(data)
         return True
 
     def _check_repository(self, header: FileHeader) -> None:
@@ -273,15 +282,14 @@ class FlowFileLog:
                 "The file was copied from another one: put the right one back."
             )
 
-    def _cut_tail(self, tail: bytes) -> None:
-        judged = judge_tail(tail, 0)
-        if judged.damaged:
+    def _cut_tail(self, data: memoryview) -> None:
+        if judge_tail(data, self._end).damaged > self._end:
             raise CorruptionError(
                 f"{self._path} @{self._end}: expected a transaction with its checksum, got a damaged one. It may have "
                 "been acknowledged, so nothing was cut: restore the file from a backup, or repair it with "
                 "custody flowfiles repair."
             )
-        self._keep_cut(self._path, self._end, tail, "a transaction that was broken off")
+        self._keep_cut(self._path, self._end, bytes(data[self._end :]), "a transaction that was broken off")
         self._close()
         self._fs.truncate(self._path, self._end)
 
