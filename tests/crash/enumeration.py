@@ -163,6 +163,15 @@ def enumerate_crashes(
     return outcome
 
 
+def crash_at_the_end(
+    scenario: Scenario[Any], *, modes: Iterable[CrashMode] = tuple(CrashMode), seeds: int = SEEDS, wrap: Wrap = plain
+) -> Outcome:
+    """Let a scenario do all its work, and crash it then."""
+    outcome = Outcome(operations=1)
+    _Crashes(scenario, wrap, outcome).crash(0, modes, range(1, seeds + 1))
+    return outcome
+
+
 class _Crashes:
     """The crashes of one scenario; a disk that was seen before is not opened again."""
 

@@ -8,10 +8,11 @@ that of the commit that was under way. Nothing in between, and queues and events
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from itertools import combinations
 from pathlib import Path
 from unittest.mock import patch
 
@@ -19,6 +20,7 @@ import msgspec
 
 from custody.clock import ManualClock
 from custody.config import Settings
+from custody.errors import BackpressureError
 from custody.flow import Component, FlowFile
 from custody.flowfile_repository import Connection, Flow, Waiting, Work
 from custody.flowfile_repository.state import FlowFileState, claim_text
@@ -83,16 +85,25 @@ class Kept:
             queues[placing.queue].append((placing.flowfile, placing.body))
         return queues
 
-    def after(self, work: Work, body: Callable[[FlowFile], bytes]) -> Kept:
+    def after(self, commit: Tried) -> Kept:
         """Return what a commit makes of it."""
+        work = commit.work
         changed = {placed.flowfile.uuid for placed in work.placed} | set(work.leaves)
         stay = [placing for placing in self.placings if placing.flowfile.uuid not in changed]
         enter = [
-            Placing(placed.queue, placed.flowfile, body(placed.flowfile), self.arrivals + number)
-            for number, placed in enumerate(work.placed)
+            Placing(placed.queue, placed.flowfile, body, self.arrivals + number)
+            for number, (placed, body) in enumerate(zip(work.placed, commit.bodies, strict=True))
         ]
         events = (*self.events, *map(without_key, work.events))
         return Kept((*stay, *enter), events, self.arrivals + len(enter))
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A commit that was tried, with the contents of its FlowFiles as they were then."""
+
+    work: Work
+    bodies: tuple[bytes, ...]
 
 
 @dataclass
@@ -100,7 +111,8 @@ class FlowLedger:
     """What was acknowledged, the commit that is under way, and the contents that were given away."""
 
     acknowledged: Kept = Kept()
-    pending: Kept | None = None
+    pending: tuple[Tried, ...] = ()
+    """Commits that are under way: of two, one comes in the middle of the other."""
     released: frozenset[str] = frozenset()
     """Resource claims that the FlowFile repository said nobody needs."""
     commits: int = 0
@@ -115,6 +127,10 @@ class FlowLedger:
             if fs.size(SMALL.store.joinpath(writer, "content", *names)) >= SMALL.content.claim_bytes:
                 self.released |= {claim}
 
+    def drop(self, tried: Tried) -> None:
+        """Note that a commit is not under way any more."""
+        self.pending = tuple(one for one in self.pending if one is not tried)
+
     def settle(self, flow: Flow, stored: list[bytes], *, taken: frozenset[str] = frozenset()) -> None:
         """Raise unless queues and events are those that were acknowledged, or those of the commit under way.
 
@@ -122,12 +138,18 @@ class FlowLedger:
             taken: FlowFiles on which live sessions work; nobody else may have any.
         """
         found = seen(flow, taken=taken)
-        states = [self.acknowledged, *([] if self.pending is None else [self.pending])]
+        states = [
+            reduce(Kept.after, chosen, self.acknowledged)
+            for count in range(len(self.pending) + 1)
+            for chosen in combinations(self.pending, count)
+        ]
         fitting = [state for state in states if state.view(taken) == found]
-        assert fitting, f"queues: {_shown(found)}, expected {' or '.join(_shown(state.view(taken)) for state in states)}"
+        assert fitting, (
+            f"queues: {_shown(found)}, expected {' or '.join(_shown(state.view(taken)) for state in states)}"
+        )
         agreeing = [state for state in fitting if Counter(state.events) == Counter(stored)]
         assert agreeing, _differing(fitting[-1].events, stored)
-        self.acknowledged, self.pending = agreeing[-1], None
+        self.acknowledged, self.pending = agreeing[-1], ()
         referred = {claim_text(flowfile) for waiting in found.values() for flowfile, _ in waiting}
         assert not referred & self.released, f"released, and a FlowFile refers to it: {referred & self.released}"
 
@@ -140,9 +162,15 @@ def opened(fs: FileSystem, ledger: FlowLedger, settings: Settings = SMALL) -> It
         right = flow.queues.commit
 
         def commit(work: Work) -> range:
-            ledger.pending = ledger.acknowledged.after(work, lambda flowfile: body_of(flow, flowfile))
-            ids = right(work)
-            ledger.acknowledged, ledger.pending = ledger.pending, None
+            tried = Tried(work, tuple(body_of(flow, placed.flowfile) for placed in work.placed))
+            ledger.pending += (tried,)
+            try:
+                ids = right(work)
+            except BackpressureError:
+                ledger.drop(tried)  # nothing was done
+                raise
+            ledger.drop(tried)
+            ledger.acknowledged = ledger.acknowledged.after(tried)
             ledger.commits += 1
             return ids
 
@@ -183,11 +211,9 @@ def seen(flow: Flow, *, taken: frozenset[str] = frozenset()) -> View:
 
 
 def stored_events(fs: FileSystem, settings: Settings = SMALL) -> list[bytes]:
-    """Return all events, without ids and keys; each key is there once."""
+    """Return all events, without ids and keys."""
     repository = Repository(settings, fs, ManualClock(NOW_MS))
     events = [event for name in settings.repository.slots for event in repository.events(0, EVERYTHING, name)]
-    keys = Counter((event.source_node, event.source_ordinal) for event in events)
-    assert max(keys.values(), default=1) == 1, f"events are there twice: {keys}"
     return list(map(without_key, events))
 
 

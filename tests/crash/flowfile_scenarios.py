@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from custody.errors import StorageError
+from custody.errors import BackpressureError, StorageError
 from custody.flowfile_repository import Flow, swap
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.base import Primitives
@@ -18,7 +19,7 @@ from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.enumeration import Scenario, operations_of, run_to
-from tests.crash.flowfile_ledger import FIRST, LAST, RANKED, WORKER, FlowLedger, opened, seen, stored_events
+from tests.crash.flowfile_ledger import FIRST, LAST, RANKED, SETTINGS, WORKER, FlowLedger, opened, seen, stored_events
 
 
 class FlowScenario(Scenario[FlowLedger]):
@@ -156,28 +157,29 @@ def small_blocks() -> Iterator[None]:
         yield
 
 
-class FailingSync(FlowScenario):
-    """The disk refuses a sync, or a part of a write, of the log; the process goes on.
+class FailingDisk(FlowScenario):
+    """The disk refuses a sync, or a part of a write; the process goes on.
 
     Args:
         kind: `sync` or `write`.
-        first: which one of the log's is refused, counted from 1.
+        path: of which files, as a pattern.
+        first: which one of theirs is refused, counted from 1.
     """
 
-    def __init__(self, kind: str, first: int) -> None:
-        self._fault = kind, first
+    def __init__(self, kind: str, path: str, first: int) -> None:
+        self._kind, self._path, self._first = kind, path, first
 
     def run(self, fs: FileSystem, record: FlowLedger) -> None:
-        kind, first = self._fault
-        fault = Fault(frozenset({kind}), "flowfiles/log/*.log", first=first, errno=errno.EIO, taken_bytes=20)
+        fault = Fault(frozenset({self._kind}), self._path, first=self._first, errno=errno.EIO, taken_bytes=20)
         refused = 0
         with opened(FaultyFileSystem(fs, fault), record) as flow:
-            for work in (
-                lambda: create(flow, FIRST, 400, 404),
-                lambda: move_on(flow, FIRST, RANKED),
+            works: list[Callable[[], None]] = [
+                partial(create, flow, FIRST, 400, 404),
+                partial(move_on, flow, FIRST, RANKED),
                 flow.queues.checkpoint,
-                lambda: end(flow, FIRST),
-            ):
+                partial(end, flow, FIRST),
+            ]
+            for work in works:
                 try:
                     work()
                 except StorageError:
@@ -186,6 +188,22 @@ class FailingSync(FlowScenario):
                     work()
             create(flow, LAST, 400)
         assert refused == 1
+
+
+class Refusing(FlowScenario):
+    """The journal refuses the events of a commit, which stands; no other one is done before they are delivered."""
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        fault = Fault(frozenset({"write"}), "journals/*", first=3, count=None, errno=errno.ENOSPC, taken_bytes=20)
+        with opened(FaultyFileSystem(fs, fault), record) as flow:
+            create(flow, FIRST, 400, 404)
+            move_on(flow, FIRST, RANKED)
+            assert record.commits == 2
+            with pytest.raises(BackpressureError, match="could not be delivered"):
+                create(flow, FIRST, 408)
+        with opened(fs, record) as flow:
+            record.settle(flow, stored_events(fs))
+            create(flow, FIRST, 408)
 
 
 class Dying(FlowScenario):
@@ -198,30 +216,26 @@ class Dying(FlowScenario):
             move_on(flow, RANKED, FIRST)
 
 
-LEFTOVERS = {
-    "a transaction that was not synced": ("flowfiles", "sync"),
-    "events that are in the log alone": ("journals", "write"),
-    "events that were not synced": ("journals", "sync"),
-    "a delivery that was not noted": ("journals", "after"),
-}
-"""Where a process died: in its last commit, before this kind of operation, or after the last one there."""
+LEFTOVERS = (
+    "a transaction that was not synced",
+    "events that are in the log alone",
+    "events that were not synced",
+    "a delivery that was not noted",
+)
+"""What a process left that died in its last commit, one operation after the other."""
 
 
 class Inheriting(FlowScenario):
     """A process died with FlowFiles that it had taken, and with events that it had not delivered; others go on."""
 
     def __init__(self, leftover: str) -> None:
-        area, kind = LEFTOVERS[leftover]
         operations = operations_of(Dying())
-        at = [
+        committed = [
             number
             for number, operation in enumerate(operations, 1)
-            if area in operation.path.parts and operation.kind in (kind, "sync" if kind == "after" else kind)
+            if operation.kind == "sync" and "log" in operation.path.parts
         ]
-        # Closing seals the journals, which takes a write and a sync of its own.
-        last = at[-2] if area == "journals" else at[-1]
-        fs, self._ledger, _ = run_to(Dying(), last + 1 if kind == "after" else last)
-        self._disk = fs
+        self._disk, self._ledger, _ = run_to(Dying(), committed[-1] + LEFTOVERS.index(leftover))
 
     names_from = 1_000_000
 
@@ -255,6 +269,37 @@ class Sharing(FlowScenario):
             one.queues.checkpoint()
         with opened(fs, record) as other:
             end(other, FIRST)
+
+
+class Meeting(FlowScenario):
+    """Another process commits in the middle of one's commit, wherever that one does not hold the lock.
+
+    Args:
+        before: the operation of the first process before which the other one comes, counted from its commit.
+    """
+
+    def __init__(self, before: int) -> None:
+        self._before = before
+        self.is_done = False
+        """Whether the first process had fewer operations."""
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        with ExitStack() as stack:
+            other = stack.enter_context(opened(fs, record))
+            meeting = Counting(fs, lambda: _commit_if_free(fs, other))
+            one = stack.enter_context(opened(meeting, record))
+            create(one, FIRST, 400, 404)
+            meeting.left = self._before
+            move_on(one, FIRST, RANKED)
+            one.queues.checkpoint()
+            self.is_done = meeting.left > 0
+            create(other, LAST, 400)
+
+
+def _commit_if_free(fs: FileSystem, flow: Flow) -> None:
+    if not fs.is_locked(SETTINGS.flowfiles_home / "lock"):
+        with flow.session(WORKER) as session:
+            session.transfer(session.create({"rank": "1"}), RANKED)
 
 
 class Surviving(FlowScenario):
@@ -296,82 +341,105 @@ class Surviving(FlowScenario):
             create(flow, RANKED, *(404,) * 5)
 
 
-class Doomed(WrappingFileSystem):
-    """The disk as one process sees it that is killed in one of its operations: nothing later has an effect."""
+class Counting(WrappingFileSystem):
+    """The disk as one process sees it; something happens before one of its operations.
 
-    def __init__(self, inner: Primitives, dies_at: int) -> None:
+    Args:
+        inner: the disk of all.
+        strike: what happens.
+        left: before which operation, counted from now; 0 for none.
+    """
+
+    def __init__(self, inner: Primitives, strike: Callable[[], None], left: int = 0) -> None:
         super().__init__(inner)
-        self._left = dies_at
-        self.is_dead = False
-        self.is_dying = False
-        """Whether the last operation was the one to die in: a write that is killed leaves a part."""
+        self._strike = strike
+        self.left = left
 
     def create(self, path: Path) -> WritableFile:
-        self.live()
-        return _DoomedFile(self.inner.create(path), path, self)
+        self.count()
+        return _CountingFile(self.inner.create(path), path, self)
 
     def append(self, path: Path) -> WritableFile:
-        return _DoomedFile(self.inner.append(path), path, self)
+        return _CountingFile(self.inner.append(path), path, self)
 
     def rename(self, source: Path, target: Path) -> None:
-        self.live()
+        self.count()
         self.inner.rename(source, target)
 
     def link(self, source: Path, target: Path) -> bool:
-        self.live()
+        self.count()
         return self.inner.link(source, target)
 
     def remove(self, path: Path) -> None:
-        self.live()
+        self.count()
         self.inner.remove(path)
 
     def add_directory(self, folder: Path) -> None:
-        self.live()
+        self.count()
         self.inner.add_directory(folder)
 
     def remove_directory(self, folder: Path) -> None:
-        self.live()
+        self.count()
         self.inner.remove_directory(folder)
 
     def cut(self, path: Path, length: int) -> None:
-        self.live()
+        self.count()
         self.inner.cut(path, length)
 
     def sync_file(self, path: Path) -> None:
-        self.live()
+        self.count()
         self.inner.sync_file(path)
 
     def sync_directory(self, folder: Path) -> None:
-        self.live()
+        self.count()
         self.inner.sync_directory(folder)
 
     def lock(self, path: Path) -> AbstractContextManager[None]:
         # Held locks are let go by the contexts that end on the way out, as the system lets go those of the dead.
-        self.live()
+        self.count()
         return self.inner.lock(path)
 
-    def live(self) -> None:
-        """Count an operation, and end the process when it is the one to die in."""
-        self._left -= 1
-        self.is_dead, self.is_dying = self.is_dead or self._left == 0, self._left == 0
+    def count(self) -> None:
+        """Count an operation that is about to be done."""
+        self.left -= 1
+        if self.left == 0:
+            self._strike()
+
+
+class Doomed(Counting):
+    """The disk as one process sees it that is killed in one of its operations: nothing later has an effect."""
+
+    def __init__(self, inner: Primitives, dies_at: int) -> None:
+        super().__init__(inner, self._die, dies_at)
+        self.is_dead = False
+
+    def count(self) -> None:
+        """Count an operation; a dead process does none."""
         if self.is_dead:
-            raise InjectedCrash("one of the processes was killed")
+            self._die()
+        super().count()
+
+    def _die(self) -> None:
+        self.is_dead = True
+        raise InjectedCrash("one of the processes was killed")
 
 
-class _DoomedFile(WrappingFile):
-    def __init__(self, inner: WritableFile, path: Path, fs: Doomed) -> None:
+class _CountingFile(WrappingFile):
+    def __init__(self, inner: WritableFile, path: Path, fs: Counting) -> None:
         super().__init__(inner, path)
         self._fs = fs
 
     def write(self, data: bytes) -> int:
+        was_last = self._fs.left == 1
         try:
-            self._fs.live()
+            self._fs.count()
         except InjectedCrash:
-            if self._fs.is_dying:
+            if was_last:
+                # A write in which its process is killed leaves a part.
                 self.inner.write(bytes(data)[: len(data) // 2])
             raise
         return self.inner.write(data)
 
     def sync(self) -> None:
-        self._fs.live()
+        self._fs.count()
         self.inner.sync()
