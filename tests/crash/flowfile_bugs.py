@@ -100,7 +100,8 @@ def released_before_the_log() -> AbstractContextManager[object]:
     right = FlowFileRepository._append
 
     def wrong(self: Any, batch: Any) -> None:
-        self._release(tuple(batch.state.releasable))
+        if self._release is not None:
+            self._release(tuple(batch.state.releasable))
         right(self, batch)
 
     return patch.object(FlowFileRepository, "_append", wrong)

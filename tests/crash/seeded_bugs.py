@@ -34,7 +34,7 @@ from tests.crash.code_bugs import (
 from tests.crash.commit_scenarios import Racing
 from tests.crash.disk_bugs import below, called, left_out, named
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
-from tests.crash.flowfile_scenarios import LEFTOVERS, Flowing, Inheriting, Meeting, Releasing, Sharing, Swapping
+from tests.crash.flowfile_scenarios import LEFTOVERS, Flowing, Inheriting, Meeting, Releasing, Surviving, Swapping
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
 from tests.crash.repair_scenarios import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
@@ -225,12 +225,12 @@ BUGS = [
         ALL,
         seeded=flows.logs_removed_before_the_snapshot,
     ),
-    Bug("partial FlowFile snapshot preferred", Flowing, ALL, seeded=flows.partial_snapshot_preferred),
-    Bug("torn tail of the FlowFile log not cut", Flowing, ALL, seeded=flows.torn_tail_left),
+    Bug("partial FlowFile snapshot preferred", Flowing, TORN, seeded=flows.partial_snapshot_preferred),
+    Bug("torn tail of the FlowFile log not cut", Flowing, TORN, seeded=flows.torn_tail_left),
     Bug(
         "what others left in the FlowFile log is not synced",
         Flowing,
-        ALL,
+        frozenset({KEPT}),
         left_out(no_sync=lambda path: path.suffix == ".log"),
     ),
     Bug("no sync of the folder after a new FlowFile log", Flowing, ALL, left_out(no_directory_sync=called("log"))),
@@ -240,7 +240,7 @@ BUGS = [
     Bug("swap files come back when memory is empty", Swapping, ALL, seeded=flows.swap_files_come_last),
     Bug("contents released before the FlowFile log says so", Releasing, ALL, seeded=flows.released_before_the_log),
     Bug("the dead keep what they took", lambda: Inheriting(UNNOTED), ALL, seeded=flows.the_dead_keep_what_they_took),
-    Bug("the living are taken for dead", Sharing, ALL, seeded=flows.the_living_are_taken_for_dead),
+    Bug("the living are taken for dead", lambda: Surviving(0), ALL, seeded=flows.the_living_are_taken_for_dead),
     Bug("no lock around a FlowFile commit", lambda: Meeting(12), ALL, seeded=flows.no_lock),
     Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), left_out(no_sync=named("scrub"))),
 ]
