@@ -12,6 +12,7 @@ from custody.flowfile_repository import FlowFileRepository, JournalProvenance, f
 from custody.flowfile_repository.log import FlowFileLog
 from custody.flowfile_repository.queue import FlowFileQueue
 from custody.flowfile_repository.records import Delivered, Gone, SwapFile, Transaction
+from custody.flowfile_repository.state import FlowFileState
 from custody.model import Event
 
 
@@ -53,16 +54,30 @@ def delivered_before_the_delivery() -> AbstractContextManager[object]:
 
 
 def logs_removed_before_the_snapshot() -> AbstractContextManager[object]:
-    right = FlowFileLog._begin_log
+    right = FlowFileLog.write_snapshot
 
-    def wrong(self: Any, first: int) -> None:
-        right(self, first)
+    def wrong(self: Any, state: FlowFileState, now_ms: int) -> None:
         for number in self._logs():
-            if number < first:
-                self._fs.remove(self._folder.log(number))
-        self._fs.sync_directory(self._folder.logs)
+            if number <= state.last_transaction:
+                self._fs.rename(self._folder.log(number), self._folder.log(state.last_transaction + 1))
+        self._begin_log(state.last_transaction + 1)
+        right(self, state, now_ms)
 
-    return patch.object(FlowFileLog, "_begin_log", wrong)
+    return patch.object(FlowFileLog, "write_snapshot", wrong)
+
+
+def log_begun_before_the_snapshot() -> AbstractContextManager[object]:
+    """As it is where an end record that was found is not synced, and no snapshot made before the next log."""
+    right = FlowFileLog.write_snapshot
+
+    def wrong(self: Any, state: FlowFileState, now_ms: int) -> None:
+        if self._is_ended:
+            self._close()
+            self._begin_log(state.last_transaction + 1)
+        else:
+            right(self, state, now_ms)
+
+    return patch.object(FlowFileLog, "write_snapshot", wrong)
 
 
 def partial_snapshot_preferred() -> AbstractContextManager[object]:
@@ -75,6 +90,21 @@ def partial_snapshot_preferred() -> AbstractContextManager[object]:
 
 def torn_tail_left() -> AbstractContextManager[object]:
     return patch.object(FlowFileLog, "_cut_tail", lambda *_: None)
+
+
+def no_new_log_after_a_failed_sync() -> AbstractContextManager[object]:
+    right = FlowFileRepository._append
+
+    def wrong(self: Any, batch: Any) -> None:
+        try:
+            right(self, batch)
+        finally:
+            self._must_renew_log = False
+
+    return _both(
+        patch.object(FlowFileRepository, "_append", wrong),
+        patch.object(FlowFileLog, "write_snapshot", lambda *_: None),
+    )
 
 
 def swap_file_removed_at_once() -> AbstractContextManager[object]:

@@ -16,7 +16,7 @@ from custody.flowfile_repository import Flow, swap
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.base import Primitives
 from custody.vfs.faults import Fault, FaultyFileSystem
-from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem
+from custody.vfs.memory import CrashMode, FileNode, InjectedCrash, MemoryFileSystem
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.enumeration import Scenario, operations_of, run_to
 from tests.crash.flowfile_ledger import FIRST, LAST, RANKED, SETTINGS, WORKER, FlowLedger, opened, seen, stored_events
@@ -188,6 +188,74 @@ class FailingDisk(FlowScenario):
                     work()
             create(flow, LAST, 400)
         assert refused == 1
+
+
+class ForgettingSync(FlowScenario):
+    """A sync of the log fails, and the disk forgets what was not synced then; another process goes on at once."""
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        disk = ForgetfulFileSystem(fs, Fault(frozenset({"sync"}), "flowfiles/log/*.log", first=5, errno=errno.EIO))
+        with opened(disk, record) as other, opened(disk, record) as one:
+            create(one, FIRST, 400, 404)
+            # A record that nobody syncs before the sync that fails.
+            [taken] = one.session(WORKER).get_many(FIRST, 1)
+            with pytest.raises(StorageError):
+                create(one, RANKED, 400)
+            record.settle(one, stored_events(fs), taken=frozenset({taken.uuid}))
+            create(other, RANKED, 404)
+
+
+class ForgetfulFileSystem(FaultyFileSystem):
+    """A disk in memory that forgets what a failed sync should have made durable: a later sync finds nothing to do."""
+
+    def __init__(self, inner: FileSystem, *faults: Fault) -> None:
+        super().__init__(inner, *faults)
+        while not isinstance(inner, MemoryFileSystem):
+            assert isinstance(inner, WrappingFileSystem)
+            inner = inner.inner  # type: ignore[assignment]
+        self._memory = inner
+        self._forgotten: dict[Path, list[tuple[int, int]]] = {}
+
+    def append(self, path: Path) -> WritableFile:
+        return _ForgetfulFile(super().append(path), path, self)
+
+    def cut(self, path: Path, length: int) -> None:
+        super().cut(path, length)
+        self._forgotten[path] = [(start, min(stop, length)) for start, stop in self._forgotten.get(path, [])]
+
+    def sync_file(self, path: Path) -> None:
+        super().sync_file(path)
+        self.leave_out(path)
+
+    def forget(self, path: Path) -> None:
+        """Note what a failed sync did not bring to the disk."""
+        node = self._node(path)
+        self._forgotten.setdefault(path, []).append((len(node.durable), len(node.data)))
+
+    def leave_out(self, path: Path) -> None:
+        """Take out of what is durable what was forgotten before."""
+        node = self._node(path)
+        data = bytearray(node.durable)
+        for start, stop in self._forgotten.get(path, []):
+            data[start:stop] = bytes(max(stop - start, 0))
+        node.durable = bytes(data)
+
+    def _node(self, path: Path) -> FileNode:
+        return self._memory._tree.file("sync", path)
+
+
+class _ForgetfulFile(WrappingFile):
+    def __init__(self, inner: WritableFile, path: Path, fs: ForgetfulFileSystem) -> None:
+        super().__init__(inner, path)
+        self._fs = fs
+
+    def sync(self) -> None:
+        try:
+            super().sync()
+        except StorageError:
+            self._fs.forget(self.path)
+            raise
+        self._fs.leave_out(self.path)
 
 
 class Refusing(FlowScenario):

@@ -34,7 +34,16 @@ from tests.crash.code_bugs import (
 from tests.crash.commit_scenarios import Racing
 from tests.crash.disk_bugs import below, called, left_out, named
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
-from tests.crash.flowfile_scenarios import LEFTOVERS, Flowing, Inheriting, Meeting, Releasing, Surviving, Swapping
+from tests.crash.flowfile_scenarios import (
+    LEFTOVERS,
+    Flowing,
+    ForgettingSync,
+    Inheriting,
+    Meeting,
+    Releasing,
+    Surviving,
+    Swapping,
+)
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
 from tests.crash.repair_scenarios import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
@@ -225,6 +234,12 @@ BUGS = [
         ALL,
         seeded=flows.logs_removed_before_the_snapshot,
     ),
+    Bug(
+        "FlowFile log begun behind an end record that is not synced",
+        Flowing,
+        frozenset({KEPT}),
+        seeded=flows.log_begun_before_the_snapshot,
+    ),
     Bug("partial FlowFile snapshot preferred", Flowing, TORN, seeded=flows.partial_snapshot_preferred),
     Bug("torn tail of the FlowFile log not cut", Flowing, TORN, seeded=flows.torn_tail_left),
     Bug(
@@ -234,6 +249,12 @@ BUGS = [
         left_out(no_sync=lambda path: path.suffix == ".log"),
     ),
     Bug("no sync of the folder after a new FlowFile log", Flowing, ALL, left_out(no_directory_sync=called("log"))),
+    Bug(
+        "no new FlowFile log after a failed sync",
+        ForgettingSync,
+        POWER_LOSS,
+        seeded=flows.no_new_log_after_a_failed_sync,
+    ),
     Bug("swap file not synced", Swapping, ALL, left_out(no_sync=named(".swap"))),
     Bug("no sync of the folder after a swap file", Swapping, ALL, left_out(no_directory_sync=called("swap"))),
     Bug("swap file removed when it came back", Swapping, ALL, seeded=flows.swap_file_removed_at_once),

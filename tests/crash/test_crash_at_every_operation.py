@@ -38,6 +38,7 @@ from tests.crash.flowfile_scenarios import (
     FailingDisk,
     Flowing,
     FlowScenario,
+    ForgettingSync,
     Inheriting,
     Meeting,
     Refusing,
@@ -362,6 +363,7 @@ def test_a_crash_leaves_each_flowfile_once_with_its_content_and_its_events(
 FLOWS: dict[str, Callable[[], FlowScenario]] = {
     **{f"taken over: {leftover}": partial(Inheriting, leftover) for leftover in LEFT_BY_A_FLOW},
     **{f"refused: {refused}": partial(FailingDisk, *fault) for refused, fault in FAULTS.items()},
+    "forgotten by a failed sync": ForgettingSync,
     "events refused": Refusing,
 }
 

@@ -82,16 +82,16 @@ def open_flow(
         is_synced=SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER,
     )
     provenance = JournalProvenance(writer, workspaces)
-    with FlowFileRepository(
+    opened = FlowFileRepository(
         fs,
         settings.flowfiles_home,
         clock,
         provenance,
         options,
         keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
-    ) as flowfiles:
-        with _ticking(flowfiles) if is_ticking else nullcontext():
-            yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), clock)
+    )
+    with opened as flowfiles, _ticking(flowfiles) if is_ticking else nullcontext():
+        yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), clock)
 
 
 @contextmanager

@@ -455,6 +455,10 @@ class FlowFileRepository:
             self._must_renew_log = True
             # While the lock is held: afterwards another process may already act on what it finds there.
             self._log.undo()
+            # Also what was appended before without a sync may be lost: nobody must append behind it.
+            self._state = None
+            with suppress(CustodyError):
+                self._newest()
             raise
 
     @contextmanager
@@ -490,7 +494,11 @@ class FlowFileRepository:
             followed = True
         if followed and self._options.is_synced:
             # Somebody may have died between the write and the sync of what is acted upon from here on.
-            self._log.sync()
+            try:
+                self._log.sync()
+            except OSError:
+                self._must_renew_log = True
+                raise
         if self._must_renew_log:
             # After a failed sync nobody knows what of the old log is on the disk, only what was read into the state.
             self._log.write_snapshot(state, self._clock.now_ms())
