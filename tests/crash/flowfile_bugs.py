@@ -53,19 +53,6 @@ def delivered_before_the_delivery() -> AbstractContextManager[object]:
     return patch.object(FlowFileRepository, "_append", wrong)
 
 
-def logs_removed_before_the_snapshot() -> AbstractContextManager[object]:
-    right = FlowFileLog.write_snapshot
-
-    def wrong(self: Any, state: FlowFileState, now_ms: int) -> None:
-        for number in self._logs():
-            if number <= state.last_transaction:
-                self._fs.rename(self._folder.log(number), self._folder.log(state.last_transaction + 1))
-        self._begin_log(state.last_transaction + 1)
-        right(self, state, now_ms)
-
-    return patch.object(FlowFileLog, "write_snapshot", wrong)
-
-
 def log_begun_before_the_snapshot() -> AbstractContextManager[object]:
     """As it is where an end record that was found is not synced, and no snapshot made before the next log."""
     right = FlowFileLog.write_snapshot

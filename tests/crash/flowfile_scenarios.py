@@ -322,6 +322,14 @@ class Inheriting(FlowScenario):
             end(other, LAST)
 
 
+class TakingOver(Inheriting):
+    """The same, and the next process only looks."""
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        with opened(fs, record) as flow:
+            record.settle(flow, stored_events(fs))
+
+
 class Sharing(FlowScenario):
     """Two processes work on the same queues in turn; each of them writes a snapshot that the other one follows."""
 

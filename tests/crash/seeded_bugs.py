@@ -43,6 +43,7 @@ from tests.crash.flowfile_scenarios import (
     Releasing,
     Surviving,
     Swapping,
+    TakingOver,
 )
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
@@ -62,7 +63,7 @@ POWER_LOSS = ALL - {KEPT}
 TORN = ALL - {SYNCED}  # a write that was cut short leaves a beginning, also in the page cache
 
 
-UNNOTED = LEFTOVERS[-1]
+UNSYNCED, *_, UNNOTED = LEFTOVERS
 
 
 @dataclass(frozen=True)
@@ -229,12 +230,6 @@ BUGS = [
         left_out(no_directory_sync=called("flowfiles")),
     ),
     Bug(
-        "FlowFile logs removed before the snapshot is there",
-        Flowing,
-        ALL,
-        seeded=flows.logs_removed_before_the_snapshot,
-    ),
-    Bug(
         "FlowFile log begun behind an end record that is not synced",
         Flowing,
         frozenset({KEPT}),
@@ -244,8 +239,8 @@ BUGS = [
     Bug("torn tail of the FlowFile log not cut", Flowing, TORN, seeded=flows.torn_tail_left),
     Bug(
         "what others left in the FlowFile log is not synced",
-        Flowing,
-        frozenset({KEPT}),
+        lambda: TakingOver(UNSYNCED),
+        POWER_LOSS,
         left_out(no_sync=lambda path: path.suffix == ".log"),
     ),
     Bug("no sync of the folder after a new FlowFile log", Flowing, ALL, left_out(no_directory_sync=called("log"))),
