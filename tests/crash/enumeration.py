@@ -31,6 +31,7 @@ AREAS = frozenset(
         "builds",
         "content",
         "data",
+        "flowfiles",
         "forgotten",
         "hdfs",
         "incarnations",
@@ -159,6 +160,15 @@ def enumerate_crashes(
             wanted = [mode for mode in wanted if mode not in outcome.alarms]
             if wanted:
                 crashes.crash(crash_at, wanted, ways)
+    return outcome
+
+
+def crash_at_the_end(
+    scenario: Scenario[Any], *, modes: Iterable[CrashMode] = tuple(CrashMode), seeds: int = SEEDS, wrap: Wrap = plain
+) -> Outcome:
+    """Let a scenario do all its work, and crash it then."""
+    outcome = Outcome(operations=1)
+    _Crashes(scenario, wrap, outcome).crash(0, modes, range(1, seeds + 1))
     return outcome
 
 

@@ -19,6 +19,7 @@ from custody.retention import candidates, deletion
 from custody.retention.candidates import ExpiryCandidates
 from custody.vfs.memory import CrashMode
 from custody.workspace import Workspace
+from tests.crash import flowfile_bugs as flows
 from tests.crash.code_bugs import (
     commit_log_by_log,
     delete_before_commit,
@@ -33,6 +34,17 @@ from tests.crash.code_bugs import (
 from tests.crash.commit_scenarios import Racing
 from tests.crash.disk_bugs import below, called, left_out, named
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
+from tests.crash.flowfile_scenarios import (
+    LEFTOVERS,
+    Flowing,
+    ForgettingSync,
+    Inheriting,
+    Meeting,
+    Releasing,
+    Surviving,
+    Swapping,
+    TakingOver,
+)
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
 from tests.crash.repair_scenarios import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
@@ -49,6 +61,9 @@ KEPT, SYNCED, FILES, BLOCKS = CrashMode
 ALL = frozenset(CrashMode)
 POWER_LOSS = ALL - {KEPT}
 TORN = ALL - {SYNCED}  # a write that was cut short leaves a beginning, also in the page cache
+
+
+UNSYNCED, *_, UNNOTED = LEFTOVERS
 
 
 @dataclass(frozen=True)
@@ -202,6 +217,47 @@ BUGS = [
         frozenset({KEPT}),
         seeded=nothing_is_noted,
     ),
+    Bug("a FlowFile commit is not synced", Flowing, POWER_LOSS, seeded=flows.commits_without_sync),
+    Bug("events in the journal before the FlowFile log", Flowing, ALL, seeded=flows.journal_before_the_log),
+    Bug("events noted as delivered before they are", Flowing, ALL, seeded=flows.delivered_before_the_delivery),
+    Bug("events of a FlowFile commit without keys", lambda: Inheriting(UNNOTED), ALL, seeded=flows.events_without_keys),
+    Bug("events delivered again without a look", lambda: Inheriting(UNNOTED), ALL, seeded=flows.delivered_again_unseen),
+    Bug("FlowFile snapshot renamed before its sync", Flowing, ALL, left_out(no_sync=called("snapshot.partial"))),
+    Bug(
+        "no sync of the folder after a FlowFile snapshot's rename",
+        Flowing,
+        ALL,
+        left_out(no_directory_sync=called("flowfiles")),
+    ),
+    Bug(
+        "FlowFile log begun behind an end record that is not synced",
+        Flowing,
+        frozenset({KEPT}),
+        seeded=flows.log_begun_before_the_snapshot,
+    ),
+    Bug("partial FlowFile snapshot preferred", Flowing, TORN, seeded=flows.partial_snapshot_preferred),
+    Bug("torn tail of the FlowFile log not cut", Flowing, TORN, seeded=flows.torn_tail_left),
+    Bug(
+        "what others left in the FlowFile log is not synced",
+        lambda: TakingOver(UNSYNCED),
+        POWER_LOSS,
+        left_out(no_sync=lambda path: path.suffix == ".log"),
+    ),
+    Bug("no sync of the folder after a new FlowFile log", Flowing, ALL, left_out(no_directory_sync=called("log"))),
+    Bug(
+        "no new FlowFile log after a failed sync",
+        ForgettingSync,
+        POWER_LOSS,
+        seeded=flows.no_new_log_after_a_failed_sync,
+    ),
+    Bug("swap file not synced", Swapping, ALL, left_out(no_sync=named(".swap"))),
+    Bug("no sync of the folder after a swap file", Swapping, ALL, left_out(no_directory_sync=called("swap"))),
+    Bug("swap file removed when it came back", Swapping, ALL, seeded=flows.swap_file_removed_at_once),
+    Bug("swap files come back when memory is empty", Swapping, ALL, seeded=flows.swap_files_come_last),
+    Bug("contents released before the FlowFile log says so", Releasing, ALL, seeded=flows.released_before_the_log),
+    Bug("the dead keep what they took", lambda: Inheriting(UNNOTED), ALL, seeded=flows.the_dead_keep_what_they_took),
+    Bug("the living are taken for dead", lambda: Surviving(0), ALL, seeded=flows.the_living_are_taken_for_dead),
+    Bug("no lock around a FlowFile commit", lambda: Meeting(12), ALL, seeded=flows.no_lock),
     Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), left_out(no_sync=named("scrub"))),
 ]
 

@@ -6,6 +6,8 @@ the slow suite does all parts of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -19,7 +21,32 @@ from tests.crash.chain_scenarios import WholeChain
 from tests.crash.commit_scenarios import Committing, Racing
 from tests.crash.compaction_scenarios import FORGOTTEN, Compacting
 from tests.crash.content_scenarios import HELD, Contents, Dropping, Storing
-from tests.crash.enumeration import SEEDS, Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
+from tests.crash.enumeration import (
+    SEEDS,
+    Outcome,
+    Scenario,
+    crash_at_the_end,
+    disks_after,
+    enumerate_crashes,
+    operations_of,
+    run_to,
+)
+from tests.crash.flowfile_scenarios import (
+    LEFTOVERS as LEFT_BY_A_FLOW,
+)
+from tests.crash.flowfile_scenarios import (
+    FailingDisk,
+    Flowing,
+    FlowScenario,
+    ForgettingSync,
+    Inheriting,
+    Meeting,
+    Refusing,
+    Releasing,
+    Sharing,
+    Surviving,
+    Swapping,
+)
 from tests.crash.forget_scenarios import Forgetting
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
@@ -55,6 +82,15 @@ LEFTOVERS = {
     "an end record that was not synced": ("sync", -1, CrashMode.ALL_KEPT),
     "a journal without events": ("sync_directory", -2, CrashMode.ALL_KEPT),
 }
+
+FAULTS = {
+    "the sync of a commit": ("sync", "flowfiles/log/*.log", 4),
+    "the sync of a log's end": ("sync", "flowfiles/log/*.log", 6),
+    "a part of a commit": ("write", "flowfiles/log/*.log", 5),
+    "a part of a snapshot": ("write", "flowfiles/snapshot.partial", 2),
+    "the sync of a snapshot": ("sync", "flowfiles/snapshot.partial", 1),
+}
+"""What the disk refuses once: kind, path, and which one."""
 
 in_some_ways = pytest.mark.parametrize(
     "seeds", [1, pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["one way", "all ways"]
@@ -307,3 +343,68 @@ def test_a_crash_while_events_are_forgotten_leaves_them_hidden_twice_or_not_at_a
 def test_a_forget_without_a_second_copy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SecondCopyStore, "_put", lambda self, name, data: None)
     assert enumerate_crashes(Forgetting(), seeds=1, first_alarm_only=True).alarms
+
+
+@pytest.mark.parametrize(
+    ("scenario", "commits"), [(Flowing, 5), (Releasing, 4), (Swapping, 7), (Sharing, 5)], ids=lambda value: str(value)
+)
+@in_some_ways
+def test_a_crash_leaves_each_flowfile_once_with_its_content_and_its_events(
+    scenario: type[FlowScenario], commits: int, seeds: int, part: Part
+) -> None:
+    _, ledger, error = run_to(scenario())
+    assert error is None
+    assert ledger.commits == commits
+    outcome = enumerate_crashes(scenario(), seeds=seeds, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 150
+
+
+FLOWS: dict[str, Callable[[], FlowScenario]] = {
+    **{f"taken over: {leftover}": partial(Inheriting, leftover) for leftover in LEFT_BY_A_FLOW},
+    **{f"refused: {refused}": partial(FailingDisk, *fault) for refused, fault in FAULTS.items()},
+    "forgotten by a failed sync": ForgettingSync,
+    "events refused": Refusing,
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_crash_after_another_failure_leaves_each_flowfile_once(name: str, part: Part) -> None:
+    _, ledger, error = run_to(FLOWS[name]())
+    assert error is None
+    assert not ledger.pending
+    # The others in the slow suite: a process is killed, or power is lost with all that was not synced.
+    modes = (CrashMode.ALL_KEPT, CrashMode.SYNCED_ONLY)
+    outcome = enumerate_crashes(FLOWS[name](), modes=modes, seeds=1, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 120
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_crash_after_another_failure_in_every_mode(name: str) -> None:
+    outcome = enumerate_crashes(FLOWS[name](), seeds=3)
+    assert not outcome.alarms, str(outcome)
+
+
+@pytest.mark.in_parts
+@pytest.mark.parametrize("scenario", [Surviving, Meeting])
+def test_processes_that_meet_or_are_killed_leave_each_other_what_is_theirs(
+    scenario: type[Surviving] | type[Meeting], part: Part
+) -> None:
+    outcome = Outcome()
+    for case in part.of(scenario.__name__, places_of(scenario)):
+        outcome.add(crash_at_the_end(scenario(case + 1), seeds=2))
+    assert not outcome.alarms, str(outcome)
+    assert outcome.runs > 10
+
+
+def places_of(scenario: type[Surviving] | type[Meeting]) -> int:
+    """How many operations the first process has before which something can happen to it."""
+    for place in count(1):
+        tried = scenario(place)
+        _, _, error = run_to(tried)
+        assert error is None, f"at {place}: {error}"
+        if tried.is_done:
+            return place - 1
+    raise AssertionError

@@ -443,7 +443,8 @@ class FlowFileRepository:
                 self._swap_out(batch)
                 if self._delivered:
                     batch.apply([Delivered(tuple(self._delivered))])
-        self._delivered = []
+        if batch.transactions:
+            self._delivered = []
         # Without the lock: others go on with FlowFiles whose events are safe in the log.
         self._deliver([request for request in requests if request.transaction is not None])
 
@@ -469,6 +470,10 @@ class FlowFileRepository:
             self._must_renew_log = True
             # While the lock is held: afterwards another process may already act on what it finds there.
             self._log.undo()
+            # Also what was appended before without a sync may be lost: nobody must append behind it.
+            self._state = None
+            with suppress(CustodyError):
+                self._newest()
             raise
 
     def _lock(self) -> AbstractContextManager[None]:
@@ -490,10 +495,14 @@ class FlowFileRepository:
                 state = None
         if state is None:
             state = self._log.recover(self._read_block)
-            followed = 1
+            followed = True
         if followed and self._options.is_synced:
             # Somebody may have died between the write and the sync of what is acted upon from here on.
-            self._log.sync()
+            try:
+                self._log.sync()
+            except OSError:
+                self._must_renew_log = True
+                raise
         if self._must_renew_log:
             # After a failed sync nobody knows what of the old log is on the disk, only what was read into the state.
             self._log.write_snapshot(state, self._clock.now_ms())

@@ -111,6 +111,12 @@ class FlowFileLog:
         self._end = 0
         """Up to here the log was read and applied, or written."""
         self._file: WritableFile | None = None
+        self._is_ended = False
+        """Whether an end record was read behind what was applied."""
+        self._last_ms = 0
+        """The time of what was read last."""
+        self._named = Path()
+        """The log whose name is known to be durable."""
         self.repository = ""
         """The repository's id, from its first log."""
 
@@ -141,7 +147,7 @@ class FlowFileLog:
             state = FlowFileState.restored(read_block, header.number, flowfiles, summary)
         else:
             state = FlowFileState(read_block)
-        # A snapshot begins a new log, but a crash may have kept it from its name: then older logs hold the same.
+        # A log begins behind each snapshot, but a crash may have kept it from its name: then an older one leads there.
         firsts = [first for first in self._logs() if first <= state.last_transaction + 1]
         if not firsts:
             raise CorruptionError(
@@ -150,10 +156,11 @@ class FlowFileLog:
             )
         self._path, self._end = self._folder.log(firsts[-1]), 0
         self.follow(state)
+        self._remove_later_logs(state.last_transaction + 1)
         return state
 
-    def follow(self, state: FlowFileState) -> int:
-        """Apply what was appended since; return how many transactions.
+    def follow(self, state: FlowFileState) -> bool:
+        """Apply what was appended since; return whether there was anything, which `sync` makes durable.
 
         A torn tail is cut: who holds the lock knows that nobody is writing.
 
@@ -161,18 +168,21 @@ class FlowFileLog:
             NotFoundError: the log that was read last is gone; `recover` begins anew.
             CorruptionError: the log is damaged.
         """
-        before = state.last_transaction
+        before = self._path, state.last_transaction
         while not self._follow_one(state):
             self._close()
-            self._path, self._end = self._folder.log(state.last_transaction + 1), 0
+            following = self._folder.log(state.last_transaction + 1)
             if any(first > state.last_transaction + 1 for first in self._logs()):
-                raise NotFoundError(f"{self._path}: newer snapshots took the place of this log.")
-            if not self._fs.exists(self._path):
-                if self._is_read_only:
-                    break
-                # Between the end record and the next log somebody died.
-                self._begin_log(state.last_transaction + 1)
-        return state.last_transaction - before
+                raise NotFoundError(f"{following}: newer snapshots took the place of this log.")
+            if self._fs.exists(following):
+                self._path, self._end = following, 0
+            elif self._is_read_only:
+                break
+            else:
+                # Somebody died before the snapshot got its name, maybe before the end record was synced: a log that
+                # begins behind transactions that a power loss takes would be a log of nothing.
+                self.write_snapshot(state, self._last_ms)
+        return (self._path, state.last_transaction) != before
 
     def append(self, transactions: Sequence[Transaction], *, is_synced: bool) -> None:
         """Append transactions in one piece.
@@ -189,8 +199,12 @@ class FlowFileLog:
         self._end += len(data)
 
     def sync(self) -> None:
-        """Make durable what was appended, by whomever."""
+        """Make durable what was appended, by whomever, and the name of the log."""
         self._fs.sync_file(self._path)
+        if self._path != self._named:
+            # Whoever began it may have died before the name was synced.
+            self._fs.sync_directory(self._folder.logs)
+            self._named = self._path
 
     def write_snapshot(self, state: FlowFileState, now_ms: int) -> None:
         """Write a snapshot of the state, and begin a new log behind it.
@@ -198,14 +212,9 @@ class FlowFileLog:
         Durability: on return both survive power loss, and what the snapshot does not need is gone.
         """
         fs, folder = self._fs, self._folder
-        first = state.last_transaction + 1
-        if self._path != folder.log(first):
-            # What was appended without a sync is part of the snapshot: it must not be less durable than it.
-            with fs.append(self._path) as file:
-                file.write(frame(KIND_END_OF_LOG))
-                file.sync()
-            self._close()
-            self._begin_log(first)
+        following = folder.log(state.last_transaction + 1)
+        # What was appended without a sync is part of the snapshot: it must not be less durable than it.
+        self.sync()
         # Of an attempt that died.
         fs.remove(folder.partial)
         header = FileHeader(repository=self.repository, number=state.last_transaction, created_ms=now_ms)
@@ -215,12 +224,21 @@ class FlowFileLog:
                 file.write(encode_flowfiles(chunk))
             file.write(encode_summary(state.summary()))
             file.sync()
+        if self._path != following and not self._is_ended:
+            with fs.append(self._path) as file:
+                file.write(frame(KIND_END_OF_LOG))
+                file.sync()
         # Over the former one: at no moment is there none.
         fs.rename(folder.partial, folder.snapshot)
         fs.sync_directory(folder.home)
-        for number in self._logs():
-            if number < first:
-                fs.remove(folder.log(number))
+        # Behind the snapshot: where there is a log, nothing before it is needed any more, whatever a disk forgot of it.
+        if self._path != following:
+            self._close()
+            self._begin_log(state.last_transaction + 1)
+        for name in fs.list(folder.logs):
+            # Also what a crash left of a log that had no name yet.
+            if name != following.name:
+                fs.remove(folder.logs / name)
         fs.sync_directory(folder.logs)
 
     def close(self) -> None:
@@ -238,14 +256,34 @@ class FlowFileLog:
         names = (name.removesuffix(".log") for name in self._fs.list(self._folder.logs) if name.endswith(".log"))
         return sorted(int(name) for name in names if name.isdecimal())
 
+    def _remove_later_logs(self, first: int) -> None:
+        """Remove logs that begin behind the first transaction to come: nobody wrote to them.
+
+        Raises:
+            CorruptionError: somebody did, and what lies before them is lost.
+        """
+        for later in [number for number in self._logs() if number > first]:
+            path = self._folder.log(later)
+            data = self._fs.view(path)
+            _, end = read_head(data, path, LOG_PREAMBLE, "FlowFile log")
+            if end < len(data):
+                raise CorruptionError(
+                    f"{path}: expected transaction {first} before it, which is missing. What was acknowledged is lost, "
+                    "and nothing was changed: restore the folder from a backup."
+                )
+            # After a failed sync, and a crash before the snapshot that makes up for it.
+            self._fs.remove(path)
+            self._fs.sync_directory(self._folder.logs)
+
     def _begin_log(self, first: int) -> None:
         path = self._folder.log(first)
         data = head(LOG_PREAMBLE, FileHeader(repository=self.repository, number=first))
         self._fs.write_durably(path, data)
-        self._path, self._end = path, len(data)
+        self._path, self._end, self._named, self._is_ended = path, len(data), path, False
 
     def _follow_one(self, state: FlowFileState) -> bool:
         """Apply what is new in the log that is open; return whether it is the last one."""
+        self._is_ended = False
         try:
             if self._end and self._fs.size(self._path) == self._end:
                 return True
@@ -257,20 +295,23 @@ class FlowFileLog:
         if not self._end:
             header, self._end = read_head(data, self._path, LOG_PREAMBLE, "FlowFile log")
             self._check_repository(header)
+            self._last_ms = header.created_ms
         for record in whole_frames(data, self._end):
             if record.kind == KIND_END_OF_LOG:
+                self._is_ended = True
                 return False
             if record.kind != KIND_TRANSACTION:
                 raise CorruptionError(
                     f"{self._path} @{record.offset}: expected a transaction, got a record of kind {record.kind}."
                 )
             transaction = decode_transaction(record.payload)
+            self._last_ms = transaction.time_ms
             # Behind a snapshot that a crash kept from its name, older logs repeat what it holds.
             if transaction.number > state.last_transaction:
                 state.apply(transaction)
             self._end = record.end
         if self._end < len(data) and not self._is_read_only:
-            self._cut_tail(bytes(data[self._end :]))
+            self._cut_tail(data)
         return True
 
     def _check_repository(self, header: FileHeader) -> None:
@@ -282,15 +323,14 @@ class FlowFileLog:
                 "The file was copied from another one: put the right one back."
             )
 
-    def _cut_tail(self, tail: bytes) -> None:
-        judged = judge_tail(tail, 0)
-        if judged.damaged:
+    def _cut_tail(self, data: memoryview) -> None:
+        if judge_tail(data, self._end).damaged > self._end:
             raise CorruptionError(
                 f"{self._path} @{self._end}: expected a transaction with its checksum, got a damaged one. It may have "
                 "been acknowledged, so nothing was cut: restore the file from a backup, or repair it with "
                 "custody flowfiles repair."
             )
-        self._keep_cut(self._path, self._end, tail, "a transaction that was broken off")
+        self._keep_cut(self._path, self._end, bytes(data[self._end :]), "a transaction that was broken off")
         self._close()
         self._fs.truncate(self._path, self._end)
 

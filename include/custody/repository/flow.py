@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from threading import Event as Signal
 from threading import Thread
@@ -110,9 +110,18 @@ class Flow:
 
 @contextmanager
 def open_flow(
-    settings: Settings, fs: FileSystem, clock: Clock, writer: SlotWriter, workspaces: Callable[[], Sequence[Workspace]]
+    settings: Settings,
+    fs: FileSystem,
+    clock: Clock,
+    writer: SlotWriter,
+    workspaces: Callable[[], Sequence[Workspace]],
+    *,
+    is_ticking: bool = True,
 ) -> Iterator[Flow]:
     """Open the queues of a repository for a process that holds this writer; snapshots are written meanwhile.
+
+    Args:
+        is_ticking: whether a thread does what is due; without it the caller calls `flow.queues.tick` now and then.
 
     Raises:
         CorruptionError: the log of the FlowFile repository is damaged.
@@ -125,7 +134,7 @@ def open_flow(
     provenance = JournalProvenance(writer, workspaces)
     bounds = ArchiveOptions(settings.content.archive_age_ms, settings.content.archive_share)
     archive = ContentArchive(fs, settings.store, bounds, partial(held_contents, settings, fs, clock))
-    with FlowFileRepository(
+    opened = FlowFileRepository(
         fs,
         settings.flowfiles_home,
         clock,
@@ -133,15 +142,21 @@ def open_flow(
         options,
         archive=archive,
         keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
-    ) as flowfiles:
-        closing = Signal()
-        ticking = Thread(target=_tick, args=(flowfiles, closing), name="custody-flowfiles", daemon=True)
-        ticking.start()
-        try:
-            yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), archive, clock)
-        finally:
-            closing.set()
-            ticking.join()
+    )
+    with opened as flowfiles, _ticking(flowfiles) if is_ticking else nullcontext():
+        yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), archive, clock)
+
+
+@contextmanager
+def _ticking(flowfiles: FlowFileRepository) -> Iterator[None]:
+    closing = Signal()
+    thread = Thread(target=_tick, args=(flowfiles, closing), name="custody-flowfiles", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join()
 
 
 def _tick(flowfiles: FlowFileRepository, closing: Signal) -> None:

@@ -175,10 +175,13 @@ class Repository:
                 yield session
 
     @contextmanager
-    def flowfiles(self, writer: SlotWriter | None = None, *, wait_seconds: float | None = None) -> Iterator[Flow]:
+    def flowfiles(
+        self, writer: SlotWriter | None = None, *, wait_seconds: float | None = None, is_ticking: bool = True
+    ) -> Iterator[Flow]:
         """Work with FlowFiles that wait in queues: `flow.connect`, `with flow.session(component)`; see docs/flow.md.
 
-        Any number of threads and processes do so at once; each process holds a writer slot, its own or `writer`.
+        Any number of threads and processes do so at once; each process holds a writer slot, its own or `writer`. A
+        thread writes snapshots and takes over what dead processes left, unless `is_ticking` is false.
 
         Raises:
             LockedError: no writer is given and live processes hold all slots.
@@ -188,7 +191,9 @@ class Repository:
 
         with ExitStack() as stack:
             held = writer or stack.enter_context(self.writer(wait_seconds=wait_seconds))
-            yield stack.enter_context(open_flow(self.settings, self._fs, self._clock, held, self.workspaces))
+            yield stack.enter_context(
+                open_flow(self.settings, self._fs, self._clock, held, self.workspaces, is_ticking=is_ticking)
+            )
 
     def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events in one piece, and hold a writer slot for as long as that takes.

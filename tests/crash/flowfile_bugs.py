@@ -1,0 +1,160 @@
+"""Durability bugs in the FlowFile repository; each is in place as long as its context lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from custody.flowfile_repository import FlowFileRepository, JournalProvenance, flowfile_repository
+from custody.flowfile_repository.log import FlowFileLog
+from custody.flowfile_repository.queue import FlowFileQueue
+from custody.flowfile_repository.records import Delivered, Gone, SwapFile, Transaction
+from custody.flowfile_repository.state import FlowFileState
+from custody.model import Event
+
+
+def commits_without_sync() -> AbstractContextManager[object]:
+    right = FlowFileLog.append
+
+    def wrong(self: FlowFileLog, transactions: Sequence[Transaction], *, is_synced: bool) -> None:
+        right(self, transactions, is_synced=False)
+
+    return patch.object(FlowFileLog, "append", wrong)
+
+
+def journal_before_the_log() -> AbstractContextManager[object]:
+    right = FlowFileRepository._append
+
+    def wrong(self: Any, batch: Any) -> None:
+        for transaction in batch.transactions:
+            if transaction.events:
+                self._provenance.append(transaction.decoded_events())
+                self._delivered.append(transaction.number)
+        right(self, batch)
+
+    return _both(
+        patch.object(FlowFileRepository, "_append", wrong),
+        patch.object(FlowFileRepository, "_deliver", lambda *_: None),
+    )
+
+
+def delivered_before_the_delivery() -> AbstractContextManager[object]:
+    right = FlowFileRepository._append
+
+    def wrong(self: Any, batch: Any) -> None:
+        numbers = tuple(transaction.number for transaction in batch.transactions if transaction.events)
+        if numbers:
+            batch.apply([Delivered(numbers)])
+        right(self, batch)
+
+    return patch.object(FlowFileRepository, "_append", wrong)
+
+
+def log_begun_before_the_snapshot() -> AbstractContextManager[object]:
+    """As it is where an end record that was found is not synced, and no snapshot made before the next log."""
+    right = FlowFileLog.write_snapshot
+
+    def wrong(self: Any, state: FlowFileState, now_ms: int) -> None:
+        if self._is_ended:
+            self._close()
+            self._begin_log(state.last_transaction + 1)
+        else:
+            right(self, state, now_ms)
+
+    return patch.object(FlowFileLog, "write_snapshot", wrong)
+
+
+def partial_snapshot_preferred() -> AbstractContextManager[object]:
+    def wrong(self: Any) -> None:
+        if self._fs.exists(self._folder.partial):
+            self._fs.rename(self._folder.partial, self._folder.snapshot)
+
+    return patch.object(FlowFileLog, "_choose_snapshot", wrong)
+
+
+def torn_tail_left() -> AbstractContextManager[object]:
+    return patch.object(FlowFileLog, "_cut_tail", lambda *_: None)
+
+
+def no_new_log_after_a_failed_sync() -> AbstractContextManager[object]:
+    right = FlowFileRepository._append
+
+    def wrong(self: Any, batch: Any) -> None:
+        try:
+            right(self, batch)
+        finally:
+            self._must_renew_log = False
+
+    return _both(
+        patch.object(FlowFileRepository, "_append", wrong),
+        patch.object(FlowFileLog, "write_snapshot", lambda *_: None),
+    )
+
+
+def swap_file_removed_at_once() -> AbstractContextManager[object]:
+    right = FlowFileRepository._append
+
+    def wrong(self: Any, batch: Any) -> None:
+        right(self, batch)
+        for name in batch.state.drained_swaps:
+            self._fs.remove(self._folder.swaps / name)
+            self._fs.sync_directory(self._folder.swaps)
+
+    return patch.object(FlowFileRepository, "_append", wrong)
+
+
+def swap_files_come_last() -> AbstractContextManager[object]:
+    def wrong(self: FlowFileQueue, now_ms: int) -> SwapFile | None:
+        return self.swaps[0] if self.swaps and self.first(now_ms) is None else None
+
+    return patch.object(FlowFileQueue, "next_swap", wrong)
+
+
+def released_before_the_log() -> AbstractContextManager[object]:
+    right = FlowFileRepository._append
+
+    def wrong(self: Any, batch: Any) -> None:
+        if self._release is not None:
+            self._release(tuple(batch.state.releasable))
+        right(self, batch)
+
+    return patch.object(FlowFileRepository, "_append", wrong)
+
+
+def events_without_keys() -> AbstractContextManager[object]:
+    return patch.object(flowfile_repository, "with_keys", lambda events, *_: list(events))
+
+
+def delivered_again_unseen() -> AbstractContextManager[object]:
+    def wrong(self: JournalProvenance, events: Sequence[Event]) -> list[Event]:
+        return list(events)
+
+    return patch.object(JournalProvenance, "missing", wrong)
+
+
+def the_dead_keep_what_they_took() -> AbstractContextManager[object]:
+    return patch.object(flowfile_repository, "Gone", lambda member: Gone(f"not {member}"))
+
+
+def the_living_are_taken_for_dead() -> AbstractContextManager[object]:
+    right = FlowFileRepository._member_lock
+
+    def wrong(self: FlowFileRepository, member: str) -> Path:
+        path = right(self, member)
+        return path if member == self.member else path.with_suffix(".other")
+
+    return patch.object(FlowFileRepository, "_member_lock", wrong)
+
+
+def no_lock() -> AbstractContextManager[object]:
+    return patch.object(FlowFileRepository, "_lock", lambda _: nullcontext())
+
+
+def _both(*contexts: AbstractContextManager[object]) -> AbstractContextManager[object]:
+    stack = ExitStack()
+    for context in contexts:
+        stack.enter_context(context)
+    return stack

@@ -1,0 +1,68 @@
+"""The log learns which events were delivered, and a log without its beginning is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from custody.clock import ManualClock
+from custody.config import Settings
+from custody.errors import CorruptionError
+from custody.flow import Component
+from custody.flowfile_repository import Flow
+from custody.repository import Repository
+from custody.vfs.memory import MemoryFileSystem
+
+WORKER = Component(id="worker", type="Worker")
+SETTINGS = Settings.model_validate({"root": Path("/repository"), "repository": {"containers": ["disk1"]}})
+
+
+def opened(fs: MemoryFileSystem) -> Repository:
+    return Repository(SETTINGS, fs, ManualClock(1_772_409_600_000))
+
+
+def create(flow: Flow) -> None:
+    with flow.session(WORKER) as session:
+        session.transfer(session.create(), "queue")
+
+
+def undelivered(flow: Flow) -> int:
+    return flow.queues._read(lambda state: len(state.undelivered))
+
+
+def test_a_delivery_is_noted_also_after_a_request_that_changes_nothing() -> None:
+    with opened(MemoryFileSystem()).flowfiles(is_ticking=False) as flow:
+        flow.connect("queue")
+        create(flow)
+        assert undelivered(flow) == 1
+        with flow.session(WORKER) as session:
+            assert session.get_many("queue", 1, lambda _: False) == []
+        create(flow)
+        assert undelivered(flow) == 1, "that of the first commit is noted with the second one"
+
+
+def test_a_log_behind_transactions_that_are_missing_is_refused() -> None:
+    fs = MemoryFileSystem()
+    with opened(fs).flowfiles(is_ticking=False) as flow:
+        flow.connect("queue")
+        create(flow)
+        create(flow)
+    logs = SETTINGS.flowfiles_home / "log"
+    [first] = fs.list(logs)
+    fs.write_durably(logs / f"{99:020d}.log", fs.read(logs / first))
+    with pytest.raises(CorruptionError, match="which is missing"), opened(fs).flowfiles(is_ticking=False):
+        pass
+
+
+def test_an_empty_log_behind_transactions_that_are_missing_goes() -> None:
+    fs = MemoryFileSystem()
+    with opened(fs).flowfiles(is_ticking=False) as flow:
+        flow.queues.checkpoint()
+        logs = SETTINGS.flowfiles_home / "log"
+        [first] = fs.list(logs)
+        fs.write_durably(logs / f"{99:020d}.log", fs.read(logs / first))
+    with opened(fs).flowfiles(is_ticking=False) as flow:
+        flow.connect("queue")
+        create(flow)
+    assert fs.list(logs) == [first]
