@@ -26,20 +26,18 @@ from custody.flowfile_repository.records import (
     SNAPSHOT_PREAMBLE,
     FileHeader,
     SnapshotSummary,
-    Transaction,
     Waiting,
     decode_document,
     decode_flowfiles,
     decode_transaction,
     encode_flowfiles,
     encode_summary,
-    encode_transaction,
     head,
     read_head,
     whole_frames,
 )
 from custody.flowfile_repository.state import FlowFileState, ReadBlock
-from custody.format.framing import frame, judge_tail
+from custody.format.framing import Frame, frame, frames, judge_tail
 from custody.journal import KeepCut
 from custody.vfs import FileSystem, WritableFile
 
@@ -128,7 +126,7 @@ class FlowFileLog:
         """
         self._close()
         self._choose_snapshot()
-        if self._fs.exists(self._folder.snapshot):
+        if self._has_snapshot():
             header, flowfiles, summary = self._read_snapshot(self._folder.snapshot)
             self.repository = header.repository
             state = FlowFileState.restored(read_block, header.number, flowfiles, summary)
@@ -142,7 +140,11 @@ class FlowFileLog:
                 "A file of the repository was removed: restore it from a backup."
             )
         self._path, self._end = self._folder.log(firsts[-1]), 0
-        self.follow(state)
+        try:
+            self.follow(state)
+        except NotFoundError as error:
+            # Nobody writes a snapshot meanwhile: what is absent was removed by other hands.
+            raise CorruptionError(str(error)) from error
         return state
 
     def follow(self, state: FlowFileState) -> int:
@@ -159,21 +161,21 @@ class FlowFileLog:
             self._close()
             self._path, self._end = self._folder.log(state.last_transaction + 1), 0
             if any(first > state.last_transaction + 1 for first in self._logs()):
-                raise NotFoundError(f"{self._path}: newer snapshots took the place of this log.")
+                raise NotFoundError(f"{self._path}: expected this log, got later ones only. Restore it from a backup.")
             if not self._fs.exists(self._path):
                 # Between the end record and the next log somebody died.
                 self._begin_log(state.last_transaction + 1)
         return state.last_transaction - before
 
-    def append(self, transactions: Sequence[Transaction], *, is_synced: bool) -> None:
-        """Append transactions in one piece.
+    def append(self, frames: Sequence[bytes], *, is_synced: bool) -> None:
+        """Append transactions, each encoded, in one piece.
 
         Durability: with `is_synced` they survive power loss on return. On raise it is unknown whether they are there:
         the caller closes, and recovers to find out.
         """
         if self._file is None:
             self._file = self._fs.append(self._path)
-        data = b"".join(map(encode_transaction, transactions))
+        data = b"".join(frames)
         self._file.write(data)
         if is_synced:
             self._file.sync()
@@ -255,13 +257,13 @@ class FlowFileLog:
                 raise CorruptionError(
                     f"{self._path} @{record.offset}: expected a transaction, got a record of kind {record.kind}."
                 )
-            transaction = decode_transaction(record.payload)
+            transaction = decode_transaction(record.payload, self._path, record.offset)
             # Behind a snapshot that a crash kept from its name, older logs repeat what it holds.
             if transaction.number > state.last_transaction:
                 state.apply(transaction)
             self._end = record.end
         if self._end < len(data):
-            self._cut_tail(bytes(data[self._end :]))
+            self._cut_tail(data, state.last_transaction + 1)
         return True
 
     def _check_repository(self, header: FileHeader) -> None:
@@ -273,17 +275,28 @@ class FlowFileLog:
                 "The file was copied from another one: put the right one back."
             )
 
-    def _cut_tail(self, tail: bytes) -> None:
-        judged = judge_tail(tail, 0)
-        if judged.damaged:
+    def _cut_tail(self, data: memoryview, broken: int) -> None:
+        """Cut what lies behind the last whole transaction, where `broken` should be."""
+        # The whole file is judged: where the sectors of the disk begin counts.
+        if judge_tail(data, self._end).damaged > self._end or self._was_synced(data, broken):
             raise CorruptionError(
                 f"{self._path} @{self._end}: expected a transaction with its checksum, got a damaged one. It may have "
                 "been acknowledged, so nothing was cut: restore the file from a backup, or repair it with "
                 "custody flowfiles repair."
             )
-        self._keep_cut(self._path, self._end, tail, "a transaction that was broken off")
+        self._keep_cut(self._path, self._end, bytes(data[self._end :]), "a transaction that was broken off")
         self._close()
         self._fs.truncate(self._path, self._end)
+
+    def _was_synced(self, data: memoryview, number: int) -> bool:
+        """Whether what was written after a transaction proves that it was durable once."""
+        if any(self._folder.log(first) > self._path for first in self._logs()):
+            return True  # the next log begins when all of this one was synced
+        return any(
+            decode_transaction(record.payload, self._path, record.offset).durable >= number
+            for record in frames(data, self._end)
+            if isinstance(record, Frame) and record.kind == KIND_TRANSACTION
+        )
 
     def undo(self) -> None:
         """Cut what a failed `append` may have written: on return nothing of it survives."""
@@ -295,7 +308,7 @@ class FlowFileLog:
         fs, folder = self._fs, self._folder
         if not fs.exists(folder.partial):
             return
-        if not fs.exists(folder.snapshot):
+        if not self._has_snapshot():
             with suppress(CorruptionError, FormatVersionError):
                 self._read_snapshot(folder.partial)
                 # Synced before it gets the name: another process may have written it and died before its own sync.
@@ -307,6 +320,11 @@ class FlowFileLog:
         fs.remove(folder.partial)
         fs.sync_directory(folder.home)
 
+    def _has_snapshot(self) -> bool:
+        """Whether there is a snapshot; one without a byte tells nothing, and all logs must be there then."""
+        path = self._folder.snapshot
+        return self._fs.exists(path) and self._fs.size(path) > 0
+
     def _read_snapshot(self, path: Path) -> tuple[FileHeader, list[Waiting], SnapshotSummary]:
         data = self._fs.view(path)
         header, end = read_head(data, path, SNAPSHOT_PREAMBLE, "FlowFile snapshot")
@@ -314,7 +332,7 @@ class FlowFileLog:
         for record in whole_frames(data, end):
             end = record.end
             if record.kind == KIND_FLOWFILES:
-                flowfiles += decode_flowfiles(record.payload)
+                flowfiles += decode_flowfiles(record.payload, path, record.offset)
             elif record.kind == KIND_SUMMARY and end == len(data):
                 summary: SnapshotSummary = decode_document(record.payload, SnapshotSummary, path, record.offset)
                 if summary.flowfiles == len(flowfiles):

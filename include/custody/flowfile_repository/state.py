@@ -100,7 +100,7 @@ class FlowFileState:
                 state._hold(item, session)
             state._claim(item.flowfile)
         for swap in summary.swaps:
-            state.queues[swap.queue].swaps.append(swap)
+            state.queues[swap.queue].add_swap(swap)
             for block in swap.blocks[swap.next_block :]:
                 state.claimants.update(block.claims)
         state.undelivered = {transaction.number: transaction for transaction in summary.undelivered}
@@ -217,18 +217,14 @@ class FlowFileState:
                 # Claims stay counted: the FlowFile is elsewhere, and not gone.
                 self.places.pop(item.uuid)
                 queue.remove(item.uuid)
-        queue.swaps.append(change.swap)
+        queue.add_swap(change.swap)
 
     @_apply.register
     def _(self, change: SwapIn, _transaction: Transaction) -> None:
-        queue = next(queue for queue in self.queues.values() if any(s.name == change.name for s in queue.swaps))
-        place = next(i for i, swap in enumerate(queue.swaps) if swap.name == change.name)
-        swap = queue.swaps[place]
+        queue, swap = self._swap(change.name)
         for item in self.read_block(swap, swap.next_block):
             self._put(item)
-        queue.swaps[place] = msgspec.structs.replace(swap, next_block=swap.next_block + 1)
-        if queue.swaps[place].is_empty:
-            del queue.swaps[place]
+        if queue.advance_swap(change.name).is_empty:
             self.drained_swaps[swap.name] = None
 
     @_apply.register
@@ -258,6 +254,13 @@ class FlowFileState:
     def _(self, change: Released, _transaction: Transaction) -> None:
         for claim in change.claims:
             self.releasable.pop(claim, None)
+
+    def _swap(self, name: str) -> tuple[FlowFileQueue, SwapFile]:
+        for queue in self.queues.values():
+            for swap in queue.swaps:
+                if swap.name == name:
+                    return queue, swap
+        raise KeyError(name)
 
     def _queue_of(self, uuid: str) -> FlowFileQueue:
         return self.queues[self.places.pop(uuid)]
