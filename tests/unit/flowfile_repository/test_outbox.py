@@ -17,9 +17,8 @@ from custody.flowfile_repository import (
     Work,
 )
 from custody.flowfile_repository.outbox import with_keys
-from custody.catalog import EventSelection
 from custody.model import Event
-from custody.repository import Repository
+from custody.repository import EventSelection, Repository
 from tests.support import event, run_steps
 from tests.unit.flowfile_repository.queue_fixtures import HOME, Machine, flowfile, put
 
@@ -149,7 +148,7 @@ def test_a_commit_without_provenance_needs_none(machine: Machine) -> None:
 
 def _forgotten(repository: Repository) -> None:
     run_steps(repository.settings)
-    repository.forget(EventSelection(event_types=("CREATE",)), reason="asked for")
+    repository.forget(EventSelection(to_ms=1 << 50), reason="asked for")
 
 
 def _erased(repository: Repository) -> None:
