@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import singledispatchmethod
+from functools import lru_cache, singledispatchmethod
 
 import msgspec
 
@@ -37,6 +37,7 @@ from custody.flowfile_repository.records import (
     Waiting,
     Yield,
 )
+from custody.model import ContentClaim
 
 ReadBlock = Callable[[SwapFile, int], list[Waiting]]
 """Reads one block of a swap file."""
@@ -44,7 +45,14 @@ ReadBlock = Callable[[SwapFile, int], list[Waiting]]
 
 def claim_text(flowfile: FlowFile) -> str | None:
     """Return the resource claim of a FlowFile's content as one text, None without one of custody's own."""
-    resource = ResourceClaim.of(flowfile.content_claim)
+    claim = flowfile.content_claim
+    return None if claim is None else _resource_text(claim.container, claim.section, claim.identifier)
+
+
+# Many contents share a file, and each is asked for several times: the names are checked once.
+@lru_cache(maxsize=4096)
+def _resource_text(container: str | None, section: str | None, identifier: str | None) -> str | None:
+    resource = ResourceClaim.of(ContentClaim(container=container, section=section, identifier=identifier))
     return None if resource is None else resource.text
 
 
@@ -150,7 +158,7 @@ class FlowFileState:
             )
         try:
             for change in transaction.changes:
-                self._apply(change, transaction)
+                _dispatch(type(change))(self, change, transaction)
         except KeyError as error:
             raise CorruptionError(
                 f"FlowFile log: transaction {transaction.number} changes {error}, which is not there."
@@ -303,3 +311,7 @@ class FlowFileState:
             self.claimants[claim] += 1
             # One that was to be released and is referred to again, by a replay or the next step, stays.
             self.releasable.pop(claim, None)
+
+
+# A singledispatchmethod is bound anew at each call, which costs as much as most changes.
+_dispatch = FlowFileState.__dict__["_apply"].dispatcher.dispatch
