@@ -23,8 +23,8 @@ COUNT = 1_000_000
 AT_ONCE = 1000
 STEP = 7919
 """Prime to COUNT: the priorities come in no order, each number once."""
-MEMORY_BYTES_MAX = 400 << 20
-"""Beyond what the process has before it opens the queue; most of it are the blocks of a hundred files that overlap."""
+MEMORY_BYTES_MAX = 192 << 20
+"""Beyond what the process has before it opens the queue: 20,000 FlowFiles and a batch, a block of each overlapping file."""
 RESTART_SECONDS_MAX = 20.0
 
 
