@@ -24,8 +24,9 @@ import msgspec
 from custody.config import load_settings
 from custody.errors import BackpressureError
 from custody.flow import Component, FlowFile
-from custody.flowfile_repository import Flow, QueueSession, swap
+from custody.flowfile_repository import QueueSession, swap
 from custody.repository import Repository
+from custody.repository.flow import Flow
 from tests.support import INCLUDE
 
 ROOT = Path(__file__).parents[2]

@@ -8,19 +8,27 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from custody.flowfile_repository import FlowFileRepository, JournalProvenance, flowfile_repository
+from custody.flowfile_repository import FlowFileRepository, flowfile_repository
 from custody.flowfile_repository.log import FlowFileLog
 from custody.flowfile_repository.queue import FlowFileQueue
-from custody.flowfile_repository.records import Delivered, Gone, SwapFile, Transaction
+from custody.flowfile_repository.records import Delivered, Gone, SwapFile, Transaction, decode_transaction
 from custody.flowfile_repository.state import FlowFileState
+from custody.format.framing import whole_record
 from custody.model import Event
+from custody.repository.flow import JournalProvenance
+
+
+def _transactions(batch: Any) -> list[Transaction]:
+    """The transactions of a batch, decoded from what the log takes."""
+    records = [whole_record(memoryview(data), 0) for data in batch.frames]
+    return [decode_transaction(record.payload, Path(), 0) for record in records if record is not None]
 
 
 def commits_without_sync() -> AbstractContextManager[object]:
     right = FlowFileLog.append
 
-    def wrong(self: FlowFileLog, transactions: Sequence[Transaction], *, is_synced: bool) -> None:
-        right(self, transactions, is_synced=False)
+    def wrong(self: FlowFileLog, frames: Sequence[bytes], *, is_synced: bool) -> None:
+        right(self, frames, is_synced=False)
 
     return patch.object(FlowFileLog, "append", wrong)
 
@@ -29,7 +37,7 @@ def journal_before_the_log() -> AbstractContextManager[object]:
     right = FlowFileRepository._append
 
     def wrong(self: Any, batch: Any) -> None:
-        for transaction in batch.transactions:
+        for transaction in _transactions(batch):
             if transaction.events:
                 self._provenance.append(transaction.decoded_events())
                 self._delivered.append(transaction.number)
@@ -45,7 +53,7 @@ def delivered_before_the_delivery() -> AbstractContextManager[object]:
     right = FlowFileRepository._append
 
     def wrong(self: Any, batch: Any) -> None:
-        numbers = tuple(transaction.number for transaction in batch.transactions if transaction.events)
+        numbers = tuple(transaction.number for transaction in _transactions(batch) if transaction.events)
         if numbers:
             batch.apply([Delivered(numbers)])
         right(self, batch)
@@ -117,8 +125,8 @@ def released_before_the_log() -> AbstractContextManager[object]:
     right = FlowFileRepository._append
 
     def wrong(self: Any, batch: Any) -> None:
-        if self._release is not None:
-            self._release(tuple(batch.state.releasable))
+        if self._archive is not None:
+            self._archive.due(dict.fromkeys(batch.state.releasable, 0), 0)
         right(self, batch)
 
     return patch.object(FlowFileRepository, "_append", wrong)

@@ -8,10 +8,10 @@ that of the commit that was under way. Nothing in between, and queues and events
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from itertools import combinations
 from pathlib import Path
 from unittest.mock import patch
@@ -22,10 +22,11 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import BackpressureError
 from custody.flow import Component, FlowFile
-from custody.flowfile_repository import Connection, Flow, Waiting, Work
+from custody.flowfile_repository import ArchiveOptions, Connection, ContentArchive, Waiting, Work
 from custody.flowfile_repository.state import FlowFileState, claim_text
 from custody.model import Event
 from custody.repository import Repository
+from custody.repository.flow import Flow
 from custody.vfs import FileSystem
 from tests.crash.memory_repository import EVERYTHING, NOW_MS
 
@@ -120,7 +121,7 @@ class FlowLedger:
     def copy(self) -> FlowLedger:
         return replace(self)
 
-    def release(self, fs: FileSystem, claims: Sequence[str]) -> None:
+    def release(self, fs: FileSystem, claims: Iterable[str]) -> None:
         """Note that these contents may be gone from now on; a file that is not full is still written, and stays."""
         for claim in claims:
             writer, *names = claim.removeprefix("custody:").split("/")
@@ -154,6 +155,18 @@ class FlowLedger:
         assert not referred & self.released, f"released, and a FlowFile refers to it: {referred & self.released}"
 
 
+class _Recording(ContentArchive):
+    """An archive that deletes nothing, and tells the ledger what it could delete."""
+
+    def __init__(self, fs: FileSystem, store: Path, ledger: FlowLedger) -> None:
+        super().__init__(fs, store, ArchiveOptions())
+        self._disk, self._ledger = fs, ledger
+
+    def due(self, archived: Mapping[str, int], now_ms: int) -> list[str]:
+        self._ledger.release(self._disk, archived)
+        return []
+
+
 @contextmanager
 def opened(fs: FileSystem, ledger: FlowLedger, settings: Settings = SMALL) -> Iterator[Flow]:
     """Open the queues of a disk; commits are written down in the ledger."""
@@ -174,8 +187,8 @@ def opened(fs: FileSystem, ledger: FlowLedger, settings: Settings = SMALL) -> It
             ledger.commits += 1
             return ids
 
-        release = partial(ledger.release, fs)
-        with patch.object(flow.queues, "commit", commit), patch.object(flow.queues, "_release", release):
+        archive = _Recording(fs, settings.store, ledger)
+        with patch.object(flow.queues, "commit", commit), patch.object(flow.queues, "_archive", archive):
             for connection in CONNECTIONS:
                 if connection not in flow.queues.connections():
                     flow.queues.connect(connection)

@@ -12,7 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from custody.errors import BackpressureError, StorageError
-from custody.flowfile_repository import Flow, swap
+from custody.flowfile_repository import swap
+from custody.repository.flow import Flow
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.base import Primitives
 from custody.vfs.faults import Fault, FaultyFileSystem

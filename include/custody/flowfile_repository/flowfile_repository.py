@@ -37,6 +37,7 @@ from custody.flowfile_repository.records import (
     Disconnect,
     Enter,
     Gone,
+    Key,
     Leave,
     Move,
     Pin,
@@ -51,6 +52,7 @@ from custody.flowfile_repository.records import (
     Waiting,
     Yield,
     encode_events,
+    encode_transaction,
 )
 from custody.flowfile_repository.state import FlowFileState, claim_text
 from custody.flowfile_repository.swap import clear_swaps, read_swap_block, write_swap
@@ -108,6 +110,8 @@ class Work:
     returns: Sequence[str] = ()
     """Uuids of FlowFiles that go back to their places, unchanged."""
     events: Sequence[Event] = ()
+    penalties: Mapping[str, int] = field(default_factory=dict)
+    """Until when FlowFiles of `returns` are penalised, by uuid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,10 @@ class _Batch:
     now_ms: int
     member: str
     repository: str
-    transactions: list[Transaction] = field(default_factory=list)
+    durable: int = -1
+    """The last transaction that is known to be synced."""
+    frames: list[bytes] = field(default_factory=list)
+    """The transactions that were made, as the log takes them."""
     is_synced: bool = False
     is_broken: bool = False
     """Whether a transaction was applied in part: the state is of no use any more."""
@@ -143,11 +150,17 @@ class _Batch:
             first_ordinal=self.state.next_ordinal,
             event_count=len(keyed),
             events=encode_events(keyed) if keyed else b"",
+            durable=self.durable,
         )
+        # Encoded before it is applied: what cannot be stored is refused alone, and changes nothing.
+        try:
+            data = encode_transaction(transaction)
+        except (ValueError, OverflowError) as error:
+            raise InvalidInputError(f"the changes cannot be stored: {error}. Nothing was changed.") from error
         self.is_broken = True
         self.state.apply(transaction)
         self.is_broken = False
-        self.transactions.append(transaction)
+        self.frames.append(data)
         self.is_synced = self.is_synced or is_synced
         return transaction
 
@@ -202,6 +215,7 @@ class FlowFileRepository:
         self._state: FlowFileState | None = None
         """None before the start and after a failure: it is read anew before anything else."""
         self._must_renew_log = False
+        self._durable = -1
         self._prioritizers: dict[str, Prioritizer] = {}
         self._undelivered: dict[int, Transaction] = {}
         """Own transactions whose events the journal may lack: they are compared before they are appended again."""
@@ -439,12 +453,13 @@ class FlowFileRepository:
                     if batch.is_broken:
                         raise
                     request.error = error
-            if batch.transactions:
+            # A batch without a transaction writes nothing: then the log learns of the delivery with the next one.
+            learned = tuple(self._delivered) if batch.frames else ()
+            if batch.frames:
                 self._swap_out(batch)
-                if self._delivered:
-                    batch.apply([Delivered(tuple(self._delivered))])
-        if batch.transactions:
-            self._delivered = []
+                if learned:
+                    batch.apply([Delivered(learned)])
+        self._delivered = self._delivered[len(learned) :]
         # Without the lock: others go on with FlowFiles whose events are safe in the log.
         self._deliver([request for request in requests if request.transaction is not None])
 
@@ -452,7 +467,7 @@ class FlowFileRepository:
     def _batch(self) -> Iterator[_Batch]:
         """Hold the lock and the newest state; write what the block applied, in one piece."""
         with self._locked() as state:
-            batch = _Batch(state, self._clock.now_ms(), self.member, self._log.repository)
+            batch = _Batch(state, self._clock.now_ms(), self.member, self._log.repository, self._durable)
             try:
                 yield batch
                 self._append(batch)
@@ -462,10 +477,11 @@ class FlowFileRepository:
                 raise
 
     def _append(self, batch: _Batch) -> None:
-        if not batch.transactions:
+        if not batch.frames:
             return
+        is_synced = batch.is_synced and self._options.is_synced
         try:
-            self._log.append(batch.transactions, is_synced=batch.is_synced and self._options.is_synced)
+            self._log.append(batch.frames, is_synced=is_synced)
         except OSError:
             self._must_renew_log = True
             # While the lock is held: afterwards another process may already act on what it finds there.
@@ -475,6 +491,8 @@ class FlowFileRepository:
             with suppress(CustodyError):
                 self._newest()
             raise
+        if is_synced:
+            self._durable = batch.state.last_transaction
 
     def _lock(self) -> AbstractContextManager[None]:
         return lock_folder(self._fs, self._folder, self._wait_seconds)
@@ -503,6 +521,7 @@ class FlowFileRepository:
             except OSError:
                 self._must_renew_log = True
                 raise
+            self._durable = state.last_transaction
         if self._must_renew_log:
             # After a failed sync nobody knows what of the old log is on the disk, only what was read into the state.
             self._log.write_snapshot(state, self._clock.now_ms())
@@ -518,30 +537,29 @@ class FlowFileRepository:
 
     def _decide_commit(self, batch: _Batch, request: _Request, holder: str, work: Work) -> None:
         state = batch.state
-        taken = {}
-        for uuid_ in (*(placed.flowfile.uuid for placed in work.placed), *work.leaves, *work.returns):
-            held = state.taken.get(uuid_)
-            if held is not None and held.session == holder:
-                taken[uuid_] = held.item
-            elif held is not None or uuid_ in state.places or uuid_ in work.leaves or uuid_ in work.returns:
-                raise NotFoundError(
-                    f"FlowFile {uuid_}: this session has not taken it, or not any more. Roll the session back."
-                )
+        taken = _taken_by(state, holder, work)
         if self._archive is not None:
             self._require_contents(state, work.placed, self._archive)
         full = {
-            placed.queue
-            for placed in work.placed
-            if _queue(state, placed.queue).is_full and _origin(taken, placed) != placed.queue
+            queue
+            for queue in {placed.queue for placed in work.placed if _origin(taken, placed) != placed.queue}
+            if _queue(state, queue).is_full
         }
         if full:
             raise BackpressureError(_full(state, sorted(full)))
+        prioritizers = {
+            name: self._prioritizers_of(_queue(state, name).connection)
+            for name in {placed.queue for placed in work.placed}
+        }
         changes: list[Change] = []
-        for number, placed in enumerate(work.placed):
-            changes.append(self._placed(state, placed, state.next_sequence + number, batch.now_ms, taken))
+        for sequence, placed in enumerate(work.placed, state.next_sequence):
+            key = key_of(placed.flowfile, prioritizers[placed.queue], placed.queue)
+            changes.append(_placed(placed, taken.get(placed.flowfile.uuid), sequence, batch.now_ms, key))
         changes += [Leave(uuid_) for uuid_ in work.leaves]
-        if work.returns:
-            changes.append(Return(tuple(work.returns)))
+        by_penalty: dict[int, list[str]] = {}
+        for uuid_ in work.returns:
+            by_penalty.setdefault(work.penalties.get(uuid_, 0), []).append(uuid_)
+        changes += [Return(tuple(uuids), until) for until, uuids in by_penalty.items()]
         changes += self._unpin(state, holder)
         if changes or work.events:
             transaction = batch.apply(changes, work.events, is_synced=True)
@@ -568,37 +586,11 @@ class FlowFileRepository:
                     f"{claim}: the content is gone: it expired, or the archive had no room for it. Nothing was done."
                 )
 
-    def _placed(
-        self, state: FlowFileState, placed: Placed, sequence: int, now_ms: int, taken: Mapping[str, Waiting]
-    ) -> Change:
-        """Return the change by which a FlowFile enters a queue: what changed of it, or all of a new one."""
-        flowfile, before = placed.flowfile, taken.get(placed.flowfile.uuid)
-        connection = state.queues[placed.queue].connection
+    def _prioritizers_of(self, connection: Connection) -> list[tuple[str, Prioritizer]]:
         for name in connection.prioritizers:
             if name not in self._prioritizers:
                 self._prioritizers[name] = prioritizer(name)
-        key = key_of(flowfile, [(name, self._prioritizers[name]) for name in connection.prioritizers], placed.queue)
-        if before is None:
-            return Enter(Waiting(flowfile, placed.queue, sequence, now_ms, key, placed.penalised_until_ms))
-        old, new = before.flowfile.attributes, flowfile.attributes
-        attributes: dict[str, str | None] = {name: value for name, value in new.items() if old.get(name) != value}
-        attributes |= {name: None for name in old if name not in new}
-        has_new_content = (flowfile.size, flowfile.content_claim) != (
-            before.flowfile.size,
-            before.flowfile.content_claim,
-        )
-        return Move(
-            uuid=flowfile.uuid,
-            queue=placed.queue,
-            sequence=sequence,
-            queued_ms=now_ms,
-            key=key,
-            penalised_until_ms=placed.penalised_until_ms,
-            attributes=attributes,
-            has_new_content=has_new_content,
-            size=flowfile.size if has_new_content else 0,
-            content_claim=flowfile.content_claim if has_new_content else None,
-        )
+        return [(name, self._prioritizers[name]) for name in connection.prioritizers]
 
     def _swap_out(self, batch: _Batch) -> None:
         """Write the last FlowFiles of queues that hold too many in memory to swap files."""
@@ -707,6 +699,50 @@ class FlowFileRepository:
                     # Under the lock: nobody claims one of them again between the choice and its deletion.
                     self._archive.delete(due)
                     batch.apply([Purged(tuple(due))])
+
+
+def _taken_by(state: FlowFileState, holder: str, work: Work) -> dict[str, Waiting]:
+    """Return the FlowFiles of a work that its session has taken; others of it have to be new."""
+    taken: dict[str, Waiting] = {}
+    uuids = [*(placed.flowfile.uuid for placed in work.placed), *work.leaves, *work.returns]
+    for uuid_ in uuids:
+        held = state.taken.get(uuid_)
+        if held is not None and held.session == holder:
+            taken[uuid_] = held.item
+        elif held is not None or uuid_ in state.places or uuid_ in work.leaves or uuid_ in work.returns:
+            raise NotFoundError(
+                f"FlowFile {uuid_}: this session has not taken it, or not any more. Roll the session back."
+            )
+    if len(set(uuids)) < len(uuids):
+        raise InvalidInputError("expected each FlowFile of a commit to go one way, got one that goes several.")
+    return taken
+
+
+def _placed(placed: Placed, before: Waiting | None, sequence: int, now_ms: int, key: Key) -> Change:
+    """Return the change by which a FlowFile enters a queue: what changed of it, or all of a new one."""
+    flowfile = placed.flowfile
+    if before is None:
+        return Enter(Waiting(flowfile, placed.queue, sequence, now_ms, key, placed.penalised_until_ms))
+    former = before.flowfile
+    attributes: dict[str, str | None] = {}
+    # Most often nothing changed: one comparison then, and not one for each attribute.
+    if former.attributes != flowfile.attributes:
+        old, new = former.attributes, flowfile.attributes
+        attributes = {name: value for name, value in new.items() if old.get(name) != value}
+        attributes |= {name: None for name in old if name not in new}
+    has_new_content = flowfile.size != former.size or flowfile.content_claim != former.content_claim
+    return Move(
+        uuid=flowfile.uuid,
+        queue=placed.queue,
+        sequence=sequence,
+        queued_ms=now_ms,
+        key=key,
+        penalised_until_ms=placed.penalised_until_ms,
+        attributes=attributes,
+        has_new_content=has_new_content,
+        size=flowfile.size if has_new_content else 0,
+        content_claim=flowfile.content_claim if has_new_content else None,
+    )
 
 
 def _take(

@@ -28,21 +28,19 @@ from custody.flowfile_repository.records import (
     SNAPSHOT_PREAMBLE,
     FileHeader,
     SnapshotSummary,
-    Transaction,
     Waiting,
     decode_document,
     decode_flowfiles,
     decode_transaction,
     encode_flowfiles,
     encode_summary,
-    encode_transaction,
     head,
     read_head,
     whole_frames,
 )
 from custody.flowfile_repository.state import FlowFileState, ReadBlock
 from custody.flowfile_repository.swap import read_swap_block
-from custody.format.framing import frame, judge_tail
+from custody.format.framing import Frame, frame, frames, judge_tail
 from custody.journal import KeepCut, discard_cut
 from custody.vfs import FileSystem, WritableFile
 
@@ -155,8 +153,13 @@ class FlowFileLog:
                 "A file of the repository was removed: restore it from a backup."
             )
         self._path, self._end = self._folder.log(firsts[-1]), 0
-        self.follow(state)
-        self._remove_later_logs(state.last_transaction + 1)
+        try:
+            self.follow(state)
+        except NotFoundError as error:
+            # Nobody writes a snapshot meanwhile: what is absent was removed by other hands.
+            raise CorruptionError(str(error)) from error
+        if not self._is_read_only:
+            self._remove_later_logs(state.last_transaction + 1)
         return state
 
     def follow(self, state: FlowFileState) -> bool:
@@ -173,7 +176,7 @@ class FlowFileLog:
             self._close()
             following = self._folder.log(state.last_transaction + 1)
             if any(first > state.last_transaction + 1 for first in self._logs()):
-                raise NotFoundError(f"{following}: newer snapshots took the place of this log.")
+                raise NotFoundError(f"{following}: expected this log, got later ones only. Restore it from a backup.")
             if self._fs.exists(following):
                 self._path, self._end = following, 0
             elif self._is_read_only:
@@ -184,15 +187,15 @@ class FlowFileLog:
                 self.write_snapshot(state, self._last_ms)
         return (self._path, state.last_transaction) != before
 
-    def append(self, transactions: Sequence[Transaction], *, is_synced: bool) -> None:
-        """Append transactions in one piece.
+    def append(self, frames: Sequence[bytes], *, is_synced: bool) -> None:
+        """Append transactions, each encoded, in one piece.
 
         Durability: with `is_synced` they survive power loss on return. On raise it is unknown whether they are there:
         the caller closes, and recovers to find out.
         """
         if self._file is None:
             self._file = self._fs.append(self._path)
-        data = b"".join(map(encode_transaction, transactions))
+        data = b"".join(frames)
         self._file.write(data)
         if is_synced:
             self._file.sync()
@@ -304,14 +307,14 @@ class FlowFileLog:
                 raise CorruptionError(
                     f"{self._path} @{record.offset}: expected a transaction, got a record of kind {record.kind}."
                 )
-            transaction = decode_transaction(record.payload)
+            transaction = decode_transaction(record.payload, self._path, record.offset)
             self._last_ms = transaction.time_ms
             # Behind a snapshot that a crash kept from its name, older logs repeat what it holds.
             if transaction.number > state.last_transaction:
                 state.apply(transaction)
             self._end = record.end
         if self._end < len(data) and not self._is_read_only:
-            self._cut_tail(data)
+            self._cut_tail(data, state.last_transaction + 1)
         return True
 
     def _check_repository(self, header: FileHeader) -> None:
@@ -323,8 +326,10 @@ class FlowFileLog:
                 "The file was copied from another one: put the right one back."
             )
 
-    def _cut_tail(self, data: memoryview) -> None:
-        if judge_tail(data, self._end).damaged > self._end:
+    def _cut_tail(self, data: memoryview, broken: int) -> None:
+        """Cut what lies behind the last whole transaction, where `broken` should be."""
+        # The whole file is judged: where the sectors of the disk begin counts.
+        if judge_tail(data, self._end).damaged > self._end or self._was_synced(data, broken):
             raise CorruptionError(
                 f"{self._path} @{self._end}: expected a transaction with its checksum, got a damaged one. It may have "
                 "been acknowledged, so nothing was cut: restore the file from a backup, or repair it with "
@@ -334,6 +339,14 @@ class FlowFileLog:
         self._close()
         self._fs.truncate(self._path, self._end)
 
+    def _was_synced(self, data: memoryview, number: int) -> bool:
+        """Whether what was written after a transaction proves that it was durable once."""
+        return any(
+            decode_transaction(record.payload, self._path, record.offset).durable >= number
+            for record in frames(data, self._end)
+            if isinstance(record, Frame) and record.kind == KIND_TRANSACTION
+        )
+
     def undo(self) -> None:
         """Cut what a failed `append` may have written: on return nothing of it survives."""
         self._close()
@@ -342,7 +355,7 @@ class FlowFileLog:
     def _choose_snapshot(self) -> Path | None:
         """Decide between the snapshot and its partial one, as a crash left them; return the one that counts."""
         fs, folder = self._fs, self._folder
-        has_snapshot, has_partial = fs.exists(folder.snapshot), fs.exists(folder.partial)
+        has_snapshot, has_partial = self._has_snapshot(), fs.exists(folder.partial)
         is_taken = has_partial and not has_snapshot and self._is_whole(folder.partial)
         if self._is_read_only or not has_partial:
             return folder.snapshot if has_snapshot else folder.partial if is_taken else None
@@ -363,6 +376,11 @@ class FlowFileLog:
             return False
         return True
 
+    def _has_snapshot(self) -> bool:
+        """Whether there is a snapshot; one without a byte tells nothing, and all logs must be there then."""
+        path = self._folder.snapshot
+        return self._fs.exists(path) and self._fs.size(path) > 0
+
     def _read_snapshot(self, path: Path) -> tuple[FileHeader, list[Waiting], SnapshotSummary]:
         data = self._fs.view(path)
         header, end = read_head(data, path, SNAPSHOT_PREAMBLE, "FlowFile snapshot")
@@ -370,7 +388,7 @@ class FlowFileLog:
         for record in whole_frames(data, end):
             end = record.end
             if record.kind == KIND_FLOWFILES:
-                flowfiles += decode_flowfiles(record.payload)
+                flowfiles += decode_flowfiles(record.payload, path, record.offset)
             elif record.kind == KIND_SUMMARY and end == len(data):
                 summary: SnapshotSummary = decode_document(record.payload, SnapshotSummary, path, record.offset)
                 if summary.flowfiles == len(flowfiles):

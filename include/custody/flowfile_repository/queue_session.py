@@ -10,11 +10,12 @@ import io
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from custody.clock import Clock
-from custody.errors import InvalidInputError, NotFoundError
+from custody.errors import CustodyError, InvalidInputError, NotFoundError
 from custody.flow import Component, FlowFile, Session
 from custody.flow.content import Content, ContentStream, ContentWriter, ResourceClaim, StoredContent
 from custody.flowfile_repository.flowfile_repository import FlowFileRepository, Placed, Work
@@ -75,7 +76,7 @@ class _Committing:
         if self.work is None:
             return self._provenance.append(events)
         work = self.work
-        return self._flowfiles.commit(Work(work.session, work.placed, work.leaves, work.returns, tuple(events)))
+        return self._flowfiles.commit(replace(work, events=tuple(events)))
 
 
 class QueueSession:
@@ -134,17 +135,22 @@ class QueueSession:
 
         Raises:
             NotFoundError: there is no such queue.
+            ClosedError: the session has ended.
         """
         taking = self._flowfiles.take(queue, self.name, count=count, accepts=accepts, component=self.component.id)
-        if taking.expired:
-            self._expire(queue, taking.expired)
-        taken = []
+        try:
+            if taking.expired:
+                self._expire(queue, taking.expired)
+            for item in taking.items:
+                self.report.take(item.flowfile, queue=queue)
+        except CustodyError:
+            # Who called never sees them: nobody else would give them back before the process ends.
+            self._flowfiles.give_back(self.name, [item.uuid for item in (*taking.items, *taking.expired)])
+            raise
         for item in taking.items:
-            self.report.take(item.flowfile, queue=queue)
             self._taken[item.uuid] = queue
             self._living[item.uuid] = item.flowfile
-            taken.append(item.flowfile)
-        return taken
+        return [item.flowfile for item in taking.items]
 
     def create(
         self,
@@ -361,7 +367,7 @@ class QueueSession:
             for uuid_, flowfile in self._living.items()
         ]
         gone = [uuid_ for uuid_ in self._taken if uuid_ not in self._living and uuid_ not in self._returned]
-        self._committing.work = Work(self.name, placed, gone, self._returned)
+        self._committing.work = Work(self.name, placed, gone, self._returned, penalties=self._penalties)
         try:
             return self.report.commit()
         finally:

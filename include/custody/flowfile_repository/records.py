@@ -255,6 +255,8 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     event_count: int = 0
     events: bytes = b""
     """The events as MessagePack; decoded only when they have to be delivered."""
+    durable: int = -1
+    """The last transaction that was synced before this one was written: no crash can have broken it off."""
 
     def decoded_events(self) -> list[Event]:
         """Return the provenance events."""
@@ -325,16 +327,6 @@ def encode_summary(summary: SnapshotSummary | SwapSummary) -> bytes:
     return frame(KIND_SUMMARY, _encode(summary))
 
 
-def decode_flowfiles(payload: memoryview) -> list[Waiting]:
-    """Return the FlowFiles of a frame."""
-    return _waiting_decoder.decode(payload)
-
-
-def decode_transaction(payload: memoryview) -> Transaction:
-    """Return the transaction of a frame."""
-    return _transaction_decoder.decode(payload)
-
-
 def head(preamble: bytes, header: FileHeader) -> bytes:
     """Return all that precedes a file's records."""
     return preamble + frame(KIND_HEADER, msgspec.json.encode(header))
@@ -358,7 +350,10 @@ def read_head(data: memoryview, path: Path, preamble: bytes, name: str) -> tuple
     first = whole_record(data, len(preamble))
     if first is None or first.kind != KIND_HEADER:
         raise CorruptionError(f"{path} @{len(preamble)}: expected the header of a {name}, got other bytes.")
-    return msgspec.json.decode(first.payload, type=FileHeader), first.end
+    try:
+        return msgspec.json.decode(first.payload, type=FileHeader), first.end
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CorruptionError(f"{path} @{first.offset}: expected the header of a {name}: {error}.") from error
 
 
 def whole_frames(data: memoryview, start: int) -> Iterator[Frame]:
@@ -375,7 +370,23 @@ def decode_document(payload: memoryview, kind: type[Document], path: Path, offse
     Raises:
         CorruptionError: the frame is whole and holds something else.
     """
+    return _decoded(msgspec.msgpack.Decoder(kind), payload, kind.__name__, path, offset)
+
+
+def decode_flowfiles(payload: memoryview, path: Path, offset: int) -> list[Waiting]:
+    """Return the FlowFiles of a frame; raises as `decode_document`."""
+    return _decoded(_waiting_decoder, payload, "FlowFiles", path, offset)
+
+
+def decode_transaction(payload: memoryview, path: Path, offset: int) -> Transaction:
+    """Return the transaction of a frame; raises as `decode_document`."""
+    return _decoded(_transaction_decoder, payload, "a transaction", path, offset)
+
+
+def _decoded(
+    decoder: msgspec.msgpack.Decoder[Document], payload: memoryview, name: str, path: Path, offset: int
+) -> Document:
     try:
-        return msgspec.msgpack.decode(payload, type=kind)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"{path} @{offset}: expected {kind.__name__}: {error}.") from error
+        return decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CorruptionError(f"{path} @{offset}: expected {name}: {error}. Restore the file from a backup.") from error

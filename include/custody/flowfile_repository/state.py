@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import singledispatchmethod
+from functools import lru_cache, singledispatchmethod
 
 import msgspec
 
@@ -39,6 +39,7 @@ from custody.flowfile_repository.records import (
     Waiting,
     Yield,
 )
+from custody.model import ContentClaim
 
 ReadBlock = Callable[[SwapFile, int], list[Waiting]]
 """Reads one block of a swap file."""
@@ -46,7 +47,14 @@ ReadBlock = Callable[[SwapFile, int], list[Waiting]]
 
 def claim_text(flowfile: FlowFile) -> str | None:
     """Return the resource claim of a FlowFile's content as one text, None without one of custody's own."""
-    resource = ResourceClaim.of(flowfile.content_claim)
+    claim = flowfile.content_claim
+    return None if claim is None else _resource_text(claim.container, claim.section, claim.identifier)
+
+
+# Many contents share a file, and each is asked for several times: the names are checked once.
+@lru_cache(maxsize=4096)
+def _resource_text(container: str | None, section: str | None, identifier: str | None) -> str | None:
+    resource = ResourceClaim.of(ContentClaim(container=container, section=section, identifier=identifier))
     return None if resource is None else resource.text
 
 
@@ -106,7 +114,7 @@ class FlowFileState:
                 state._hold(item, session)
             state._claim(item.flowfile)
         for swap in summary.swaps:
-            state.queues[swap.queue].swaps.append(swap)
+            state.queues[swap.queue].add_swap(swap)
             for block in swap.blocks[swap.next_block :]:
                 state.claimants.update(block.claims)
         state.undelivered = {transaction.number: transaction for transaction in summary.undelivered}
@@ -161,7 +169,7 @@ class FlowFileState:
             )
         try:
             for change in transaction.changes:
-                self._apply(change, transaction)
+                _dispatch(type(change))(self, change, transaction)
         except KeyError as error:
             raise CorruptionError(
                 f"FlowFile log: transaction {transaction.number} changes {error}, which is not there."
@@ -229,18 +237,14 @@ class FlowFileState:
                 # Claims stay counted: the FlowFile is elsewhere, and not gone.
                 self.places.pop(item.uuid)
                 queue.remove(item.uuid)
-        queue.swaps.append(change.swap)
+        queue.add_swap(change.swap)
 
     @_apply.register
     def _(self, change: SwapIn, _transaction: Transaction) -> None:
-        queue = next(queue for queue in self.queues.values() if any(s.name == change.name for s in queue.swaps))
-        place = next(i for i, swap in enumerate(queue.swaps) if swap.name == change.name)
-        swap = queue.swaps[place]
+        queue, swap = self._swap(change.name)
         for item in self.read_block(swap, swap.next_block):
             self._put(item)
-        queue.swaps[place] = msgspec.structs.replace(swap, next_block=swap.next_block + 1)
-        if queue.swaps[place].is_empty:
-            del queue.swaps[place]
+        if queue.advance_swap(change.name).is_empty:
             self.drained_swaps[swap.name] = None
 
     @_apply.register
@@ -285,6 +289,13 @@ class FlowFileState:
         for claim in change.claims:
             self.archived.pop(claim, None)
 
+    def _swap(self, name: str) -> tuple[FlowFileQueue, SwapFile]:
+        for queue in self.queues.values():
+            for swap in queue.swaps:
+                if swap.name == name:
+                    return queue, swap
+        raise KeyError(name)
+
     def _queue_of(self, uuid: str) -> FlowFileQueue:
         return self.queues[self.places.pop(uuid)]
 
@@ -327,3 +338,7 @@ class FlowFileState:
             # One that was to be released and is referred to again, by a replay or the next step, stays.
             self.releasable.pop(claim, None)
             self.archived.pop(claim, None)
+
+
+# A singledispatchmethod is bound anew at each call, which costs as much as most changes.
+_dispatch = FlowFileState.__dict__["_apply"].dispatcher.dispatch

@@ -20,6 +20,7 @@ from custody.flowfile_repository.records import (
     encode_flowfiles,
     encode_summary,
     head,
+    read_head,
 )
 from custody.flowfile_repository.state import claim_text
 from custody.format.framing import whole_record
@@ -69,13 +70,17 @@ def read_swap_block(fs: FileSystem, folder: Path, swap: SwapFile, number: int) -
     block = swap.blocks[number]
     if not fs.exists(path):
         raise NotFoundError(f"{path}: the swap file of the queue {swap.queue!r} is gone. Restore it from a backup.")
-    record = whole_record(fs.view(path), block.offset)
-    if record is None or record.kind != KIND_FLOWFILES:
-        raise CorruptionError(
-            f"{path} @{block.offset}: expected {block.count} FlowFiles of the queue {swap.queue!r}, got other bytes. "
-            "Restore the file from a backup."
-        )
-    return decode_flowfiles(record.payload)
+    data = fs.view(path)
+    read_head(data, path, SWAP_PREAMBLE, "swap file")
+    record = whole_record(data, block.offset)
+    if record is not None and record.kind == KIND_FLOWFILES:
+        flowfiles = decode_flowfiles(record.payload, path, block.offset)
+        if len(flowfiles) == block.count:
+            return flowfiles
+    raise CorruptionError(
+        f"{path} @{block.offset}: expected {block.count} FlowFiles of the queue {swap.queue!r}, got other bytes. "
+        "Restore the file from a backup."
+    )
 
 
 def clear_swaps(fs: FileSystem, folder: Path, needed: set[str]) -> list[str]:

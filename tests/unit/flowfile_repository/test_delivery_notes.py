@@ -10,8 +10,8 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import CorruptionError
 from custody.flow import Component
-from custody.flowfile_repository import Flow
 from custody.repository import Repository
+from custody.repository.flow import Flow
 from custody.vfs.memory import MemoryFileSystem
 
 WORKER = Component(id="worker", type="Worker")
