@@ -8,6 +8,7 @@ from custody.flowfile_repository.flowfile_repository import (
     Taking,
     Work,
 )
+from custody.flowfile_repository.look import FlowFileLook, QueuedFlowFile, QueueStatus
 from custody.flowfile_repository.outbox import JournalProvenance, Provenance
 from custody.flowfile_repository.queue import QueueSize
 from custody.flowfile_repository.queue_session import QueueSession
@@ -16,6 +17,7 @@ from custody.flowfile_repository.records import Connection, Waiting
 __all__ = [
     "Connection",
     "Flow",
+    "FlowFileLook",
     "FlowFileOptions",
     "FlowFileRepository",
     "JournalProvenance",
@@ -23,6 +25,8 @@ __all__ = [
     "Provenance",
     "QueueSession",
     "QueueSize",
+    "QueueStatus",
+    "QueuedFlowFile",
     "Taking",
     "Waiting",
     "Work",

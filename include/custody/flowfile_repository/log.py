@@ -40,7 +40,7 @@ from custody.flowfile_repository.records import (
 )
 from custody.flowfile_repository.state import FlowFileState, ReadBlock
 from custody.format.framing import frame, judge_tail
-from custody.journal import KeepCut
+from custody.journal import KeepCut, discard_cut
 from custody.vfs import FileSystem, WritableFile
 
 _FLOWFILES_A_FRAME = 1000
@@ -94,12 +94,16 @@ class FlowFileLog:
         fs: where the folder lies.
         folder: its names.
         keep_cut: keeps a copy of a torn tail before it is cut.
+        is_read_only: reads without the lock and changes nothing, for one look at what others write.
     """
 
-    def __init__(self, fs: FileSystem, folder: LogFolder, keep_cut: KeepCut) -> None:
+    def __init__(
+        self, fs: FileSystem, folder: LogFolder, keep_cut: KeepCut = discard_cut, *, is_read_only: bool = False
+    ) -> None:
         self._fs = fs
         self._folder = folder
         self._keep_cut = keep_cut
+        self._is_read_only = is_read_only
         self._path = Path()
         self._end = 0
         """Up to here the log was read and applied, or written."""
@@ -127,7 +131,8 @@ class FlowFileLog:
             CorruptionError: one of them is damaged elsewhere than at the torn end of the last log.
         """
         self._close()
-        self._choose_snapshot()
+        if not self._is_read_only:
+            self._choose_snapshot()
         if self._fs.exists(self._folder.snapshot):
             header, flowfiles, summary = self._read_snapshot(self._folder.snapshot)
             self.repository = header.repository
@@ -161,6 +166,8 @@ class FlowFileLog:
             if any(first > state.last_transaction + 1 for first in self._logs()):
                 raise NotFoundError(f"{self._path}: newer snapshots took the place of this log.")
             if not self._fs.exists(self._path):
+                if self._is_read_only:
+                    break
                 # Between the end record and the next log somebody died.
                 self._begin_log(state.last_transaction + 1)
         return state.last_transaction - before
@@ -240,7 +247,8 @@ class FlowFileLog:
         try:
             if self._end and self._fs.size(self._path) == self._end:
                 return True
-            data = self._fs.view(self._path)
+            # A look reads a copy: whoever holds the lock may cut the file, and what is mapped must not shrink.
+            data = memoryview(self._fs.read(self._path)) if self._is_read_only else self._fs.view(self._path)
         except StorageError as error:
             if error.errno == errno.ENOENT:
                 raise NotFoundError(f"{self._path}: a newer snapshot took the place of this log.") from None
@@ -281,6 +289,9 @@ class FlowFileLog:
                 "been acknowledged, so nothing was cut: restore the file from a backup, or repair it with "
                 "custody flowfiles repair."
             )
+        if self._is_read_only:
+            # Perhaps somebody is writing it at this moment.
+            return
         self._keep_cut(self._path, self._end, tail, "a transaction that was broken off")
         self._close()
         self._fs.truncate(self._path, self._end)
