@@ -54,6 +54,9 @@ _PLACES = {
     ),
     "ngsi": _place("ngsi_cmd:ngsi", "Take notifications of context brokers to HDFS and Hive."),
     "quarantine": _place("quarantine_cmd:quarantine", "Look at rejected input and try it again."),
+    "queue": _place(
+        "queue_cmd:queue", "Look at the queues in which FlowFiles wait, make them, change their bounds, empty them."
+    ),
     "recover": _place(
         "recover_cmd:recover",
         "Deal with what interrupted work left: seal a dead writer's journals, remove what no transaction lists.",

@@ -32,7 +32,7 @@ from custody.workspace import Workspace, leased, rollover_lease
 if TYPE_CHECKING:
     from whoosh import query
 
-    from custody.flowfile_repository import Flow
+    from custody.flowfile_repository import Flow, FlowFileLook
     from custody.index import BuiltShard, ShardCache
     from custody.read.results import Counts, Events, EventStream
     from custody.read.search import SearchResult
@@ -183,6 +183,16 @@ class Repository:
         with ExitStack() as stack:
             held = writer or stack.enter_context(self.writer(wait_seconds=wait_seconds))
             yield stack.enter_context(open_flow(self.settings, self._fs, self._clock, held, self.workspaces))
+
+    def queues(self) -> FlowFileLook:
+        """Look at the queues of FlowFiles, without a writer slot and without changing anything.
+
+        Raises:
+            CorruptionError: the log of the FlowFile repository is damaged.
+        """
+        from custody.flowfile_repository import FlowFileLook
+
+        return FlowFileLook(self._fs, self.settings.flowfiles_home, self._clock.now_ms())
 
     def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events in one piece, and hold a writer slot for as long as that takes.
