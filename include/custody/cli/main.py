@@ -37,6 +37,9 @@ _PLACES = {
     "events": _place(
         "events_cmd:events", "Print events in the order of their ids, those included that are not live yet."
     ),
+    "example": _place(
+        "example_cmd:example", "Run a whole flow to try things with: steps, queues, contents and events."
+    ),
     "forget": _place(
         "forget_cmd:forget",
         "Let no answer give out events that fulfil all conditions given; later events are not meant.",
