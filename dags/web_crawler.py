@@ -26,8 +26,6 @@ had taken in its queue: its next try goes on with it. Each event names its task 
 process group. `custody queue list` shows what waits where, `custody lineage` where an archive came from.
 """
 
-import re
-
 from airflow.sdk import DAG, Param, TaskGroup, chain
 
 from custody_airflow.crawler import CrawlStepOperator
@@ -47,18 +45,7 @@ STEPS = (
 )
 ARCHIVE = ("MergeContent", "CompressContent", "PutFile")
 ROUNDS = 3
-
-
-def task(step: str) -> CrawlStepOperator:
-    """Return the task of a step."""
-    return CrawlStepOperator(
-        task_id=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", step).lower(),
-        step=step,
-        is_last=step in ARCHIVE,
-        keyword="{{ params.keyword }}",
-        bundle_pages="{{ params.bundle_pages }}",
-    )
-
+GIVEN = {"keyword": "{{ params.keyword }}", "bundle_pages": "{{ params.bundle_pages }}"}
 
 with DAG(
     dag_id="web_crawler",
@@ -73,8 +60,8 @@ with DAG(
     },
     **dag_defaults("example", run_hours=1, task_hours=1, priority=2),
 ):
-    tasks = [task("GetHTTP")]
+    tasks = [CrawlStepOperator(step="GetHTTP", **GIVEN)]
     for number in range(1, ROUNDS + 1):
         with TaskGroup(f"round_{number}"):
-            tasks += map(task, STEPS)
-    chain(*tasks, *map(task, ARCHIVE))
+            tasks += [CrawlStepOperator(step=step, **GIVEN) for step in STEPS]
+    chain(*tasks, *(CrawlStepOperator(step=step, is_last=True, **GIVEN) for step in ARCHIVE))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
 from custody_airflow.environment import repository_folder
 
+_WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
 
 class CrawlStepOperator(BaseOperator):
     """Lets one step of the web crawler work until its queue gives nothing more; returns how many FlowFiles it took.
 
-    :param step: the step, such as `RouteText`.
+    :param step: the step, such as `RouteText`; its task is called `route_text`.
     :param is_last: whether no more pages will come in this run.
     :param keyword: lines with it are mailed (templated).
     :param bundle_pages: so many pages go into one archive (templated).
@@ -32,6 +35,7 @@ class CrawlStepOperator(BaseOperator):
         bundle_pages: str,
         **kwargs: Any,  # noqa: ANN401 - Airflow's signature
     ) -> None:
+        kwargs.setdefault("task_id", _WORD_END.sub("_", step).lower())
         super().__init__(**kwargs)
         self.step = step
         self.is_last = is_last

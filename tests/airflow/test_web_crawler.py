@@ -1,4 +1,4 @@
-"""A run of the DAG `web_crawler` in Airflow's own task runner: tasks are the components, and the site is crawled once."""
+"""A run of the DAG `web_crawler` in Airflow's task runner: tasks are the components, the site is crawled once."""
 
 from __future__ import annotations
 

@@ -45,13 +45,13 @@ def work(partition):
         count = len(uuids)
         yield from uuids
         if number == 1 and count:
-            # A task that fails in the middle: what it had taken goes back, and its next try goes on.
+            # Work that is undone: what was taken goes back, for whoever comes next.
             with custody.session(ROOT, "spark.double", wait_seconds=60) as session:
                 session.get_many("numbers", 7)
                 session.rollback()
 
 
-spark = start_session("queues")
+spark = start_session("queues", {"spark.master": "local[2]"})
 done = spark.sparkContext.parallelize(range(4), 4).mapPartitions(work).collect()
 print("taken:", len(done), len(set(done)))
 spark.stop()
@@ -72,7 +72,7 @@ def test_two_executors_drain_a_queue_and_each_flowfile_goes_on_once(tmp_path: Pa
                 session.transfer(flowfile, "numbers")
     program = tmp_path / "double.py"
     program.write_text(PROGRAM)
-    environment = {**os.environ, **submit_environment(), "PYTHONPATH": str(INCLUDE), "MASTER": "local[2]"}
+    environment = {**os.environ, **submit_environment(), "PYTHONPATH": str(INCLUDE)}
     command = [sys.executable, "-W", "ignore", str(program), str(tmp_path / "repository")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == [f"taken: {FLOWFILES} {FLOWFILES}"], done.stderr[-3000:]
