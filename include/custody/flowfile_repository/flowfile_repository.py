@@ -106,6 +106,8 @@ class Work:
     returns: Sequence[str] = ()
     """Uuids of FlowFiles that go back to their places, unchanged."""
     events: Sequence[Event] = ()
+    penalties: Mapping[str, int] = field(default_factory=dict)
+    """When the penalties of FlowFiles that go back end, by uuid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,8 +527,9 @@ class FlowFileRepository:
         for number, placed in enumerate(work.placed):
             changes.append(self._placed(state, placed, state.next_sequence + number, batch.now_ms, taken))
         changes += [Leave(uuid_) for uuid_ in work.leaves]
-        if work.returns:
-            changes.append(Return(tuple(work.returns)))
+        for until in sorted({work.penalties.get(uuid_, 0) for uuid_ in work.returns}):
+            together = tuple(uuid_ for uuid_ in work.returns if work.penalties.get(uuid_, 0) == until)
+            changes.append(Return(together, until))
         if changes or work.events:
             transaction = batch.apply(changes, work.events, is_synced=True)
             request.transaction = transaction if work.events else None

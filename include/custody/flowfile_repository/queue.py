@@ -86,7 +86,8 @@ class FlowFileQueue:
         while self._heap:
             order, uuid = self._heap[0]
             item = self.waiting.get(uuid)
-            if item is not None and item.order == order:
+            # Of one that went back with a penalty the entry from before is still there.
+            if item is not None and item.order == order and item.penalised_until_ms <= now_ms:
                 return item
             heapq.heappop(self._heap)
         return None

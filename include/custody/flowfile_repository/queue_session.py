@@ -10,6 +10,7 @@ import io
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -74,8 +75,7 @@ class _Committing:
         """Store events: with the work of the commit, if one is under way."""
         if self.work is None:
             return self._provenance.append(events)
-        work = self.work
-        return self._flowfiles.commit(Work(work.session, work.placed, work.leaves, work.returns, tuple(events)))
+        return self._flowfiles.commit(replace(self.work, events=tuple(events)))
 
 
 class QueueSession:
@@ -355,7 +355,8 @@ class QueueSession:
             for uuid_, flowfile in self._living.items()
         ]
         gone = [uuid_ for uuid_ in self._taken if uuid_ not in self._living and uuid_ not in self._returned]
-        self._committing.work = Work(self.name, placed, gone, self._returned)
+        penalties = {uuid_: self._penalties[uuid_] for uuid_ in self._returned if uuid_ in self._penalties}
+        self._committing.work = Work(self.name, placed, gone, self._returned, penalties=penalties)
         try:
             return self.report.commit()
         finally:
