@@ -26,6 +26,8 @@ had taken in its queue: its next try goes on with it. Each event names its task 
 process group. `custody queue list` shows what waits where, `custody lineage` where an archive came from.
 """
 
+from typing import Any
+
 from airflow.sdk import DAG, Param, TaskGroup, chain
 
 from custody_airflow.crawler import CrawlStepOperator
@@ -45,7 +47,7 @@ STEPS = (
 )
 ARCHIVE = ("MergeContent", "CompressContent", "PutFile")
 ROUNDS = 3
-GIVEN = {"keyword": "{{ params.keyword }}", "bundle_pages": "{{ params.bundle_pages }}"}
+GIVEN: dict[str, Any] = {"keyword": "{{ params.keyword }}", "bundle_pages": "{{ params.bundle_pages }}"}
 
 with DAG(
     dag_id="web_crawler",
