@@ -1,4 +1,4 @@
-"""A lineage as a picture: a box for each FlowFile, a chip for each of its events, arrows from parents to children.
+"""A lineage as a picture: a box for each FlowFile, a chip for each type of its events, arrows from parents to children.
 
 FlowFiles stand in rows by generation. Equal lineages give equal pictures: uuids and times are not in them.
 """
@@ -16,7 +16,7 @@ CHIPS: Mapping[str, tuple[str, str]] = {
     "CREATE": ("CR", "#2f855a"),
     "RECEIVE": ("RE", "#2f855a"),
     "FETCH": ("FE", "#2f855a"),
-    "FORK": ("FO", "#6b46c1"),
+    "FORK": ("FK", "#6b46c1"),
     "CLONE": ("CL", "#6b46c1"),
     "JOIN": ("JO", "#6b46c1"),
     "ROUTE": ("RO", "#4a5568"),
@@ -119,8 +119,8 @@ def _box(node: FlowFileNode, maker: str, place: tuple[int, int]) -> Iterator[str
         f'<text x="{x + 5}" y="{y + 13}" font-size="10" font-weight="bold">{escape(maker)}</text>'
         f'<text x="{x + 5}" y="{y + 25}" font-size="9" fill="#4a5568">{escape(_shortened(name))}</text>'
     )
-    shown = types[: _BOX // _CHIP]
-    for number, kind in enumerate(shown):
+    # Each type once: what was cloned twice says so by its arrows.
+    for number, kind in enumerate(list(dict.fromkeys(types))[: _BOX // _CHIP]):
         yield _chip(x + 4 + number * _CHIP, y + 30, kind)
     yield "</g>"
 
