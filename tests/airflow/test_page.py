@@ -34,6 +34,7 @@ DAGS = (
     "provenance_retention",
     "provenance_rollover",
     "swh_provenance",
+    "web_crawler",
 )
 HOURS = 3
 RUN_SECONDS_MAX = 1200

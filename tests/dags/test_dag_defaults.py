@@ -25,6 +25,7 @@ ONE_PASS_AT_A_TIME = {
     "provenance_maintenance",
     "swh_provenance",
     "ngsi_to_hdfs",
+    "web_crawler",
 }
 DAYS_MAX = {"swh_provenance": 7}
 SCREEN_LINES = 70

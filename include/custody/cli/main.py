@@ -38,6 +38,9 @@ _PLACES = {
     "events": _place(
         "events_cmd:events", "Print events in the order of their ids, those included that are not live yet."
     ),
+    "example": _place(
+        "example_cmd:example", "Run a whole flow to try things with: steps, queues, contents and events."
+    ),
     "forget": _place(
         "forget_cmd:forget",
         "Let no answer give out events that fulfil all conditions given; later events are not meant.",
@@ -55,6 +58,9 @@ _PLACES = {
     ),
     "ngsi": _place("ngsi_cmd:ngsi", "Take notifications of context brokers to HDFS and Hive."),
     "quarantine": _place("quarantine_cmd:quarantine", "Look at rejected input and try it again."),
+    "queue": _place(
+        "queue_cmd:queue", "Look at the queues in which FlowFiles wait, make them, change their bounds, empty them."
+    ),
     "recover": _place(
         "recover_cmd:recover",
         "Deal with what interrupted work left: seal a dead writer's journals, remove what no transaction lists.",

@@ -8,6 +8,7 @@ import click
 
 from custody.cli.options import json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr, time_text
+from custody.cli.queue_cmd import print_queues
 from custody.repository import Repository
 
 _STATES = {"new": "empty, made on first use"}
@@ -76,6 +77,8 @@ def status(repository: Path, as_json: bool) -> None:
         for disk in state.disks
     ]
     print_table("", ("disk", "state", "free#"), disks)
+    if state.queues:
+        print_queues(state.queues)
     if state.scrub is not None:
         scrub = state.scrub
         cells = (

@@ -9,6 +9,7 @@ from custody.flowfile_repository.flowfile_repository import (
     Work,
 )
 from custody.flowfile_repository.log import claimed_contents
+from custody.flowfile_repository.look import FlowFileLook, QueuedFlowFile, QueueStatus
 from custody.flowfile_repository.outbox import Provenance
 from custody.flowfile_repository.queue import QueueSize
 from custody.flowfile_repository.queue_session import QueueSession
@@ -18,12 +19,15 @@ __all__ = [
     "ArchiveOptions",
     "Connection",
     "ContentArchive",
+    "FlowFileLook",
     "FlowFileOptions",
     "FlowFileRepository",
     "Placed",
     "Provenance",
     "QueueSession",
     "QueueSize",
+    "QueueStatus",
+    "QueuedFlowFile",
     "Taking",
     "Waiting",
     "Work",

@@ -95,7 +95,7 @@ class FlowFileLog:
         fs: where the folder lies.
         folder: its names.
         keep_cut: keeps a copy of a torn tail before it is cut.
-        is_read_only: whether everything stays as it is: what was never acknowledged is passed over instead of cut.
+        is_read_only: reads without the lock and changes nothing: what was never acknowledged is passed over, not cut.
     """
 
     def __init__(
@@ -290,7 +290,8 @@ class FlowFileLog:
         try:
             if self._end and self._fs.size(self._path) == self._end:
                 return True
-            data = self._fs.view(self._path)
+            # A look reads a copy: whoever holds the lock may cut the file, and what is mapped must not shrink.
+            data = memoryview(self._fs.read(self._path)) if self._is_read_only else self._fs.view(self._path)
         except StorageError as error:
             if error.errno == errno.ENOENT:
                 raise NotFoundError(f"{self._path}: a newer snapshot took the place of this log.") from None
@@ -313,7 +314,7 @@ class FlowFileLog:
             if transaction.number > state.last_transaction:
                 state.apply(transaction)
             self._end = record.end
-        if self._end < len(data) and not self._is_read_only:
+        if self._end < len(data):
             self._cut_tail(data, state.last_transaction + 1)
         return True
 
@@ -335,6 +336,9 @@ class FlowFileLog:
                 "been acknowledged, so nothing was cut: restore the file from a backup, or repair it with "
                 "custody flowfiles repair."
             )
+        if self._is_read_only:
+            # Perhaps somebody is writing it at this moment.
+            return
         self._keep_cut(self._path, self._end, bytes(data[self._end :]), "a transaction that was broken off")
         self._close()
         self._fs.truncate(self._path, self._end)

@@ -32,6 +32,7 @@ from custody.workspace import Workspace, leased, rollover_lease
 if TYPE_CHECKING:
     from whoosh import query
 
+    from custody.flowfile_repository import FlowFileLook
     from custody.index import BuiltShard, ShardCache
     from custody.read.results import Counts, Events, EventStream
     from custody.read.search import SearchResult
@@ -194,6 +195,16 @@ class Repository:
             yield stack.enter_context(
                 open_flow(self.settings, self._fs, self._clock, held, self.workspaces, is_ticking=is_ticking)
             )
+
+    def queues(self) -> FlowFileLook:
+        """Look at the queues of FlowFiles, without a writer slot and without changing anything.
+
+        Raises:
+            CorruptionError: the log of the FlowFile repository is damaged.
+        """
+        from custody.flowfile_repository import FlowFileLook
+
+        return FlowFileLook(self._fs, self.settings.flowfiles_home, self._clock.now_ms())
 
     def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events in one piece, and hold a writer slot for as long as that takes.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import CorruptionError
+from custody.errors import CorruptionError, CustodyError
 from custody.format.names import ContainerPaths
 from custody.ingest.slots import taken_slots
 from custody.journal import ROOM_BYTES_MIN, count_pending
@@ -22,6 +23,9 @@ from custody.retention import measure_disk, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.vfs import FileSystem
 from custody.workspace import Workspace, read_at_one_moment
+
+if TYPE_CHECKING:
+    from custody.flowfile_repository import QueueStatus
 
 
 class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +99,8 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     writers: tuple[WriterStatus, ...]
     scrub: ScrubStatus | None = None
     """None when the scrub never ran, or its file is damaged."""
+    queues: tuple[QueueStatus, ...] = ()
+    """The queues of FlowFiles, where there are some."""
     notices: tuple[str, ...] = ()
     """What is not counted, as it is out of reach."""
 
@@ -106,6 +112,7 @@ def repository_status(
     writers = tuple(_writer_status(workspace) for workspace in workspaces)
     used = _used_folders(settings, fs, writers)
     folders = dict.fromkeys((*settings.containers, settings.store))
+    queues, unread = _queues(settings, fs, clock)
     return RepositoryStatus(
         root=str(settings.root),
         slots=len(settings.repository.slots),
@@ -116,8 +123,23 @@ def repository_status(
         disks=tuple(disk_status(fs, folder, is_used=folder in used) for folder in folders),
         writers=writers,
         scrub=_scrub_status(settings, fs, clock),
-        notices=tuple(_notices(workspaces)),
+        queues=queues,
+        notices=(*_notices(workspaces), *unread),
     )
+
+
+def _queues(settings: Settings, fs: FileSystem, clock: Clock) -> tuple[tuple[QueueStatus, ...], list[str]]:
+    """Return the queues of FlowFiles, and a notice where they cannot be read."""
+    # Most repositories have none, and need nothing of what the look imports.
+    if not fs.exists(settings.flowfiles_home):
+        return (), []
+    from custody.flowfile_repository import FlowFileLook
+
+    try:
+        return tuple(FlowFileLook(fs, settings.flowfiles_home, clock.now_ms()).queues()), []
+    # The rest of the status is worth showing all the same.
+    except CustodyError as error:
+        return (), [f"the queues of FlowFiles cannot be read: {error}"]
 
 
 def _notices(workspaces: Sequence[Workspace]) -> Notices:

@@ -21,6 +21,7 @@ ASKING = {
     "content clean",
     "forget",
     "quarantine remove",
+    "queue drop",
     "repair",
     "retention apply",
 }
