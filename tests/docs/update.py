@@ -139,6 +139,7 @@ def _type(field: FieldInfo) -> str:
         int: "whole number",
         int | None: "whole number or unset",
         str | None: "text or unset",
+        float | None: "number or unset",
         Path | None: "path or unset",
     }
     names = {**names, float: "number", tuple[Path, ...]: "list of paths", tuple[str, ...]: "list of texts"}
