@@ -43,6 +43,7 @@ from tests.crash.flowfile_scenarios import (
     Meeting,
     Refusing,
     Releasing,
+    Reopening,
     Sharing,
     Surviving,
     Swapping,
@@ -385,6 +386,17 @@ def test_a_crash_after_another_failure_leaves_each_flowfile_once(name: str, part
 def test_a_crash_after_another_failure_in_every_mode(name: str) -> None:
     outcome = enumerate_crashes(FLOWS[name](), seeds=3)
     assert not outcome.alarms, str(outcome)
+
+
+@pytest.mark.in_parts
+def test_two_crashes_around_a_snapshot_of_the_queues_lose_nothing(part: Part) -> None:
+    modes = (CrashMode.ALL_KEPT, CrashMode.SYNCED_ONLY)
+    places = Reopening.places()
+    outcome = Outcome()
+    for case in part.of("snapshots of queues", len(places), len(places)):
+        outcome.add(enumerate_crashes(Reopening(places[case]), modes=modes, seeds=1))
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100
 
 
 @pytest.mark.in_parts
