@@ -331,6 +331,41 @@ class TakingOver(Inheriting):
             record.settle(flow, stored_events(fs))
 
 
+class Reopening(FlowScenario):
+    """A process was killed while it wrote a snapshot; the next one goes on, and writes one too.
+
+    Args:
+        crash_at: the operation of `Flowing` at which the first one was killed.
+    """
+
+    names_from = 1_000_000
+
+    def __init__(self, crash_at: int) -> None:
+        self._disk, self._ledger, _ = run_to(Flowing(), crash_at)
+
+    @staticmethod
+    def places() -> list[int]:
+        """Return the operations of `Flowing` that write its second snapshot."""
+        operations = operations_of(Flowing())
+        written = [at for at, operation in enumerate(operations, 1) if operation.path.name == "snapshot.partial"]
+        named = [at for at in written if operations[at - 1].kind == "rename"]
+        first = min(at for at in written if at > named[0])
+        return list(range(first, named[1] + 12))
+
+    def start(self) -> MemoryFileSystem:
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def new_record(self) -> FlowLedger:
+        return self._ledger.copy()
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        with opened(fs, record) as flow:
+            record.settle(flow, stored_events(fs))
+            create(flow, FIRST, 400)
+            flow.queues.checkpoint()
+            create(flow, FIRST, 404)
+
+
 class Sharing(FlowScenario):
     """Two processes work on the same queues in turn; each of them writes a snapshot that the other one follows."""
 

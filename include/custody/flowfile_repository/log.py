@@ -218,15 +218,7 @@ class FlowFileLog:
         following = folder.log(state.last_transaction + 1)
         # What was appended without a sync is part of the snapshot: it must not be less durable than it.
         self.sync()
-        # Of an attempt that died.
-        fs.remove(folder.partial)
-        header = FileHeader(repository=self.repository, number=state.last_transaction, created_ms=now_ms)
-        with fs.create(folder.partial) as file:
-            file.write(head(SNAPSHOT_PREAMBLE, header))
-            for chunk in _chunks(state.flowfiles()):
-                file.write(encode_flowfiles(chunk))
-            file.write(encode_summary(state.summary()))
-            file.sync()
+        self._write_partial(state, now_ms)
         if self._path != following and not self._is_ended:
             with fs.append(self._path) as file:
                 file.write(frame(KIND_END_OF_LOG))
@@ -243,6 +235,23 @@ class FlowFileLog:
             if name != following.name:
                 fs.remove(folder.logs / name)
         fs.sync_directory(folder.logs)
+
+    def _write_partial(self, state: FlowFileState, now_ms: int) -> None:
+        fs, partial = self._fs, self._folder.partial
+        # Of an attempt that died.
+        fs.remove(partial)
+        header = FileHeader(repository=self.repository, number=state.last_transaction, created_ms=now_ms)
+        try:
+            with fs.create(partial) as file:
+                file.write(head(SNAPSHOT_PREAMBLE, header))
+                for chunk in _chunks(state.flowfiles()):
+                    file.write(encode_flowfiles(chunk))
+                file.write(encode_summary(state.summary()))
+                file.sync()
+        except BaseException:
+            # At once: on a full disk the rest would take the room that commits need.
+            fs.remove(partial)
+            raise
 
     def close(self) -> None:
         """Release the log's file."""

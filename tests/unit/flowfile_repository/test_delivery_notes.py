@@ -1,17 +1,19 @@
-"""The log learns which events were delivered, and a log without its beginning is refused."""
+"""The log learns which events were delivered; logs without a beginning and snapshots without room are no end."""
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.errors import CorruptionError
+from custody.errors import CorruptionError, StorageError
 from custody.flow import Component
 from custody.repository import Repository
 from custody.repository.flow import Flow
+from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import MemoryFileSystem
 
 WORKER = Component(id="worker", type="Worker")
@@ -66,3 +68,16 @@ def test_an_empty_log_behind_transactions_that_are_missing_goes() -> None:
         flow.connect("queue")
         create(flow)
     assert fs.list(logs) == [first]
+
+
+def test_a_snapshot_that_does_not_fit_leaves_its_room_to_others() -> None:
+    fs = MemoryFileSystem()
+    full = Fault(frozenset({"write"}), "flowfiles/snapshot.partial", first=2, errno=errno.ENOSPC, taken_bytes=20)
+    with Repository(SETTINGS, FaultyFileSystem(fs, full), ManualClock(0)).flowfiles(is_ticking=False) as flow:
+        flow.connect("queue")
+        create(flow)
+        with pytest.raises(StorageError, match="No space left"):
+            flow.queues.checkpoint()
+        assert fs.list(SETTINGS.flowfiles_home) == ["lock", "log", "members", "swap"]
+        create(flow)
+        assert flow.queues.size("queue").count == 2
