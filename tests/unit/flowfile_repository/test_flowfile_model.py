@@ -69,7 +69,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(member=MEMBERS, data=st.data(), queue=st.sampled_from(QUEUES), penalty=st.sampled_from([0, 0, 100]))
     def work(self, member: int, data: st.DataObject, queue: str, penalty: int) -> None:
-        moved, gone = [], []
+        moved: list[Placed] = []
+        gone: list[str] = []
         for uuid in self._mine(member):
             way = data.draw(st.sampled_from(["move", "change", "leave", "keep"]))
             one = self.waiting[uuid][2]

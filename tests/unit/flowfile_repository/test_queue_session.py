@@ -474,7 +474,7 @@ def test_two_threads_share_a_queue_and_each_flowfile_is_worked_on_once(place: Pl
     place.put(*(f"{number:03}" for number in range(60)))
 
     def work(_: int) -> list[str]:
-        names = []
+        names: list[str] = []
         while True:
             with place.session() as session:
                 one = session.get("in")
