@@ -24,7 +24,7 @@ AT_ONCE = 1000
 STEP = 7919
 """Prime to COUNT: the priorities come in no order, each number once."""
 MEMORY_BYTES_MAX = 192 << 20
-"""Beyond what the process has before it opens the queue: 20,000 FlowFiles and a batch, a block of each file."""
+"""Beyond what the process has before: 20,000 FlowFiles and a batch, and a block of each file that overlaps."""
 RESTART_SECONDS_MAX = 20.0
 
 

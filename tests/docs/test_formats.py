@@ -28,6 +28,7 @@ from custody.eventlog import (
     write_log,
 )
 from custody.flow.content import claim_file as content
+from custody.flowfile_repository import records as flowfile_records
 from custody.format import framing, names
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
@@ -69,6 +70,7 @@ PREAMBLES = {
     "content": content.PREAMBLE,
     "ngsi-batch": batch_file.PREAMBLE,
     "swh-index": SWH_INDEX_PREAMBLE,
+    "flowfile-repository": flowfile_records.LOG_PREAMBLE,
 }
 
 

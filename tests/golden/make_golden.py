@@ -51,6 +51,7 @@ from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 from tests.crash.sink_scenarios import items
+from tests.golden.make_flowfiles import make_broken_flowfiles, make_flowfiles
 from tests.unit.ngsi.notification_records import parameters
 
 HERE = Path(__file__).resolve().parent
@@ -269,6 +270,8 @@ def main(folder: Path) -> None:
     make_swh(folder / "v1" / SWH)
     make_copies(folder / COPIES)
     make_broken(folder / "v1", folder / "broken")
+    make_flowfiles(folder / "v1/flowfiles")
+    make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)
 
 
 if __name__ == "__main__":

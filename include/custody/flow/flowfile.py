@@ -29,7 +29,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     process_group_name: str | None = None
 
 
-class FlowFile(msgspec.Struct, frozen=True, kw_only=True):
+# Without the garbage collector: it cannot be part of a cycle, and a process may hold many thousands.
+class FlowFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One piece of data at one moment. A change makes another value with the same uuid."""
 
     uuid: str

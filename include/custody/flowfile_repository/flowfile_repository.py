@@ -171,6 +171,8 @@ class _Request:
 
     decide: Callable[[_Batch, _Request], object]
     """Applies what it changes to the batch; it raises before it has applied anything that must not stay."""
+    is_commit: bool = False
+    """Whether it waits for the events of earlier commits; what only takes, or goes back, does not."""
     error: Exception | None = None
     taking: Taking = field(default_factory=Taking)
     transaction: Transaction | None = None
@@ -329,7 +331,9 @@ class FlowFileRepository:
             StorageError: the disk refused; it is unknown whether the work is done.
         """
         holder = f"{self.member}/{work.session}"
-        return self._run(lambda batch, request: self._decide_commit(batch, request, holder, work)).event_ids
+        return self._run(
+            lambda batch, request: self._decide_commit(batch, request, holder, work), is_commit=True
+        ).event_ids
 
     def wrote(self, session: str, claim: str) -> None:
         """Note that a session wrote a content to a resource claim, which is not deleted before the session ends."""
@@ -419,8 +423,8 @@ class FlowFileRepository:
             self._membership.close()
             raise
 
-    def _run(self, decide: Callable[[_Batch, _Request], object]) -> _Request:
-        request = _Request(decide)
+    def _run(self, decide: Callable[[_Batch, _Request], object], *, is_commit: bool = False) -> _Request:
+        request = _Request(decide, is_commit)
         self._requests.put(request)
         if request.error is not None:
             raise request.error
@@ -441,10 +445,11 @@ class FlowFileRepository:
             self._deliver_again()
         except CustodyError as error:
             for request in requests:
-                request.error = BackpressureError(
-                    f"events of an earlier commit could not be delivered: {error} Nothing was done."
-                )
-            return
+                if request.is_commit:
+                    request.error = BackpressureError(
+                        f"events of an earlier commit could not be delivered: {error} Nothing was done."
+                    )
+            requests = [request for request in requests if request.error is None]
         with self._batch() as batch:
             for request in requests:
                 try:

@@ -42,9 +42,11 @@ from custody.flowfile_repository.state import FlowFileState, ReadBlock
 from custody.flowfile_repository.swap import read_swap_block
 from custody.format.framing import Frame, frame, frames, judge_tail
 from custody.journal import KeepCut, discard_cut
-from custody.vfs import FileSystem, WritableFile
+from custody.vfs import FileSystem, WritableFile, release_pages
 
 _FLOWFILES_A_FRAME = 1000
+_MAPPED_BYTES_MAX = 64 << 20
+"""So much of a log counts as memory of the process while it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +311,19 @@ class FlowFileLog:
             header, self._end = read_head(data, self._path, LOG_PREAMBLE, "FlowFile log")
             self._check_repository(header)
             self._last_ms = header.created_ms
+        if self._apply_new(data, state):
+            self._is_ended = True
+            return False
+        if self._end < len(data):
+            self._cut_tail(data, state.last_transaction + 1)
+        return True
+
+    def _apply_new(self, data: memoryview, state: FlowFileState) -> bool:
+        """Apply the transactions of a log that are new; return whether its end record follows them."""
+        released = self._end
         for record in whole_frames(data, self._end):
             if record.kind == KIND_END_OF_LOG:
-                self._is_ended = True
-                return False
+                return True
             if record.kind != KIND_TRANSACTION:
                 raise CorruptionError(
                     f"{self._path} @{record.offset}: expected a transaction, got a record of kind {record.kind}."
@@ -323,9 +334,10 @@ class FlowFileLog:
             if transaction.number > state.last_transaction:
                 state.apply(transaction)
             self._end = record.end
-        if self._end < len(data):
-            self._cut_tail(data, state.last_transaction + 1)
-        return True
+            if self._end - released > _MAPPED_BYTES_MAX:
+                release_pages(data)
+                released = self._end
+        return False
 
     def _check_repository(self, header: FileHeader) -> None:
         if not self.repository:

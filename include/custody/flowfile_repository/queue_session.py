@@ -378,10 +378,11 @@ class QueueSession:
 
         New contents are left to the cleaning of contents that nobody refers to.
         """
-        self.report.rollback()
         until = self._clock.now_ms() + penalty_ms if penalty_ms else 0
-        if self._taken:
+        # First: when the disk refuses, the session can be rolled back again.
+        if self._taken and not self._is_over:
             self._flowfiles.give_back(self.name, list(self._taken), penalised_until_ms=until)
+        self.report.rollback()
 
     def __enter__(self) -> Self:
         return self

@@ -38,7 +38,9 @@ Order = tuple[Key, int]
 """The place in a queue: the priority, least first, and the order of arrival among equals."""
 
 
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
+# `gc=False` here and below: these values cannot be part of a cycle, and the collector would visit thousands of them
+# again and again while a log is read.
+class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A FlowFile and its place in a queue."""
 
     flowfile: FlowFile
@@ -117,13 +119,13 @@ class SwapFile(msgspec.Struct, frozen=True, array_like=True):
         return sum(block.bytes for block in self.blocks[self.next_block :])
 
 
-class Enter(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Enter(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A FlowFile enters a queue with all its values: it is new, or nearly all of it changed."""
 
     waiting: Waiting
 
 
-class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Move(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """A FlowFile that was taken enters a queue, with what changed of it."""
 
     uuid: str
@@ -139,7 +141,7 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=2):
     content_claim: ContentClaim | None = None
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     """A FlowFile leaves the flow."""
 
     uuid: str

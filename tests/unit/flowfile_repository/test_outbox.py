@@ -67,6 +67,22 @@ def test_events_that_the_journal_refused_wait_and_come_once(
     assert [one.source_ordinal for one in machine.journal.events] == [0, 1, 2]
 
 
+def test_only_commits_wait_for_events_that_cannot_be_delivered(machine: Machine) -> None:
+    with _connected(machine) as flowfiles:
+        put(flowfiles, "q", [flowfile("a")])
+        assert flowfiles.take("q", "s").items
+        machine.journal.refuse()
+        put(flowfiles, "q", [flowfile("b")], events=1)
+        flowfiles.give_back("s", ["a"])
+        assert flowfiles.size("q").taken == 0
+        assert [item.uuid for item in flowfiles.take("q", "s", count=2).items] == ["a", "b"]
+        with pytest.raises(BackpressureError):
+            flowfiles.commit(Work("s", leaves=["a"]))
+        machine.journal.error = None
+        flowfiles.commit(Work("s", leaves=["a", "b"]))
+        assert len(machine.journal.events) == 1
+
+
 def test_a_tick_delivers_what_waits(machine: Machine) -> None:
     with _connected(machine) as flowfiles:
         machine.journal.refuse()

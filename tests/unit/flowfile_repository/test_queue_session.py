@@ -14,8 +14,15 @@ import pytest
 
 from custody.clock import ManualClock
 from custody.config import load_settings
-from custody.errors import BackpressureError, ClosedError, ConfigurationError, InvalidInputError, NotFoundError
-from custody.flowfile_repository import QueueSession
+from custody.errors import (
+    BackpressureError,
+    ClosedError,
+    ConfigurationError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+)
+from custody.flowfile_repository import Placed, QueueSession, Work
 from custody.model import Event
 from custody.repository import Component, FlowFile, Repository
 from custody.repository.flow import Flow
@@ -513,3 +520,65 @@ def test_a_flowfile_of_another_session_is_refused(
     with pytest.raises(NotFoundError, match="does not know it"):
         use(session, other)
     session.rollback()
+
+
+def test_a_rollback_that_the_disk_refused_can_be_repeated(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.put("a")
+    session = place.session()
+    session.get("in")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError):
+        patch.setattr(place.flow.queues, "give_back", refuse)
+        session.rollback()
+    assert place.flow.queues.size("in").taken == 1
+    session.rollback()
+    assert place.names("in") == ["a"]
+
+
+def test_expired_flowfiles_that_cannot_be_ended_go_back_with_all_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.flow.connect("in", expiration_ms=1000)
+    place.put("old")
+    place.clock.advance(1001)
+    place.put("new")
+
+    def refuse(*_: object) -> None:
+        raise BackpressureError("the journal is full")
+
+    session = place.session()
+    with monkeypatch.context() as patch, pytest.raises(BackpressureError):
+        patch.setattr(place.flow.queues, "commit", refuse)
+        session.get_many("in", 5)
+    assert place.names("in") == ["old", "new"]
+    assert [one.attributes["filename"] for one in session.get_many("in", 5)] == ["new"]
+    session.rollback()
+    assert place.kinds()[-1] == "EXPIRE"
+
+
+def test_a_flowfile_that_goes_two_ways_in_one_commit_is_refused(place: Place) -> None:
+    queues = place.flow.queues
+    place.put("a")
+    [item] = queues.take("in", "s").items
+    with pytest.raises(InvalidInputError, match="to go one way"):
+        queues.commit(Work("s", [Placed(item.flowfile, "out")], [item.uuid]))
+    with pytest.raises(NotFoundError, match="this session has not taken it"):
+        queues.commit(Work("other", [Placed(item.flowfile, "out")]))
+    queues.commit(Work("s", [Placed(item.flowfile, "out")]))
+    assert place.names("out") == ["a"]
+
+
+def test_a_queue_that_is_not_empty_is_not_removed(place: Place) -> None:
+    place.put("a")
+    with pytest.raises(InvalidInputError, match="expected an empty one, got 1 FlowFiles"):
+        place.flow.queues.disconnect("in")
+    with place.session() as session:
+        session.transfer(_got(session), "out")
+    place.flow.queues.disconnect("in")
+    with pytest.raises(NotFoundError, match="no queue 'in'"):
+        place.session().get("in")
+    with pytest.raises(NotFoundError, match="no queue 'in'"):
+        place.flow.queues.disconnect("in")
