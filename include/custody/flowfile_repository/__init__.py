@@ -1,6 +1,6 @@
 """Room `flowfile_repository`: FlowFiles that wait in queues between steps, and the log that keeps them."""
 
-from custody.flowfile_repository.flow import Flow, open_flow
+from custody.flowfile_repository.flow import Flow, existing_queues, open_flow
 from custody.flowfile_repository.flowfile_repository import (
     FlowFileOptions,
     FlowFileRepository,
@@ -11,9 +11,11 @@ from custody.flowfile_repository.flowfile_repository import (
 from custody.flowfile_repository.outbox import JournalProvenance, Provenance
 from custody.flowfile_repository.queue import QueueSize
 from custody.flowfile_repository.queue_session import QueueSession
-from custody.flowfile_repository.records import Connection, Waiting
+from custody.flowfile_repository.records import Connection, Replayed, Waiting
+from custody.flowfile_repository.state import REPLAY_DAYS
 
 __all__ = [
+    "REPLAY_DAYS",
     "Connection",
     "Flow",
     "FlowFileOptions",
@@ -23,8 +25,10 @@ __all__ = [
     "Provenance",
     "QueueSession",
     "QueueSize",
+    "Replayed",
     "Taking",
     "Waiting",
     "Work",
+    "existing_queues",
     "open_flow",
 ]

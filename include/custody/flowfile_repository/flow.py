@@ -11,11 +11,11 @@ from threading import Thread
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import CustodyError
+from custody.errors import CustodyError, NotFoundError
 from custody.flow import Component
 from custody.flow.content import Content, find_content
 from custody.flowfile_repository.flowfile_repository import FlowFileOptions, FlowFileRepository
-from custody.flowfile_repository.outbox import JournalProvenance
+from custody.flowfile_repository.outbox import JournalProvenance, Provenance
 from custody.flowfile_repository.queue_session import QueueSession
 from custody.flowfile_repository.records import Connection
 from custody.ingest.slots import SlotWriter
@@ -67,20 +67,8 @@ def open_flow(
     Raises:
         CorruptionError: the log of the FlowFile repository is damaged.
     """
-    options = FlowFileOptions(
-        swap_threshold=settings.flowfiles.swap_threshold,
-        checkpoint_seconds=settings.flowfiles.checkpoint_seconds,
-        is_synced=SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER,
-    )
     provenance = JournalProvenance(writer, workspaces)
-    with FlowFileRepository(
-        fs,
-        settings.flowfiles_home,
-        clock,
-        provenance,
-        options,
-        keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
-    ) as flowfiles:
+    with _queues(settings, fs, clock, provenance) as flowfiles:
         closing = Signal()
         ticking = Thread(target=_tick, args=(flowfiles, closing), name="custody-flowfiles", daemon=True)
         ticking.start()
@@ -89,6 +77,31 @@ def open_flow(
         finally:
             closing.set()
             ticking.join()
+
+
+def existing_queues(settings: Settings, fs: FileSystem, clock: Clock) -> FlowFileRepository:
+    """Open the queues of a repository to look at them; no writer slot is held, so events of others are not delivered.
+
+    Raises:
+        NotFoundError: no FlowFile was ever queued here.
+        CorruptionError: the log of the FlowFile repository is damaged.
+    """
+    if not fs.list(settings.flowfiles_home):
+        raise NotFoundError(
+            f"{settings.flowfiles_home}: expected the queues of a flow, found none. Nothing can be replayed before a "
+            "flow has run here (docs/flow.md)."
+        )
+    return _queues(settings, fs, clock, None)
+
+
+def _queues(settings: Settings, fs: FileSystem, clock: Clock, provenance: Provenance | None) -> FlowFileRepository:
+    options = FlowFileOptions(
+        swap_threshold=settings.flowfiles.swap_threshold,
+        checkpoint_seconds=settings.flowfiles.checkpoint_seconds,
+        is_synced=SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER,
+    )
+    kept = partial(keep_cut, fs, settings.quarantine, clock.now_ms())
+    return FlowFileRepository(fs, settings.flowfiles_home, clock, provenance, options, keep_cut=kept)
 
 
 def _tick(flowfiles: FlowFileRepository, closing: Signal) -> None:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from custody.clock import Clock
-from custody.errors import BackpressureError, CustodyError, InvalidInputError, LockedError, NotFoundError
+from custody.errors import BackpressureError, ConflictError, CustodyError, InvalidInputError, LockedError, NotFoundError
 from custody.flow.flowfile import FlowFile
 from custody.flowfile_repository.log import FlowFileLog, LogFolder
 from custody.flowfile_repository.outbox import Provenance, with_keys
@@ -39,6 +39,7 @@ from custody.flowfile_repository.records import (
     Leave,
     Move,
     Released,
+    Replayed,
     Return,
     SwapFile,
     SwapIn,
@@ -106,6 +107,8 @@ class Work:
     returns: Sequence[str] = ()
     """Uuids of FlowFiles that go back to their places, unchanged."""
     events: Sequence[Event] = ()
+    replayed: Replayed | None = None
+    """Of a replay plan, how far it is with this work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,15 @@ class FlowFileRepository:
         """Return the FlowFiles of a queue that are in memory, first ones first; those in swap files come behind."""
         return self._read(lambda state: sorted(_queue(state, queue).waiting.values(), key=lambda item: item.order))
 
+    @property
+    def id(self) -> str:
+        """The repository's id, given when its log was made."""
+        return self._log.repository
+
+    def replayed(self, plan: str) -> int:
+        """Return how many events of a replay plan are done."""
+        return self._read(lambda state: state.replayed(plan))
+
     def claims(self) -> dict[str, int]:
         """Return how many FlowFiles refer to each resource claim."""
         return self._read(lambda state: dict(state.claimants))
@@ -304,6 +316,7 @@ class FlowFileRepository:
             BackpressureError: a queue is full, or events of an earlier commit cannot be delivered; nothing was done.
             NotFoundError: a queue does not exist, or the session has not taken a FlowFile; nothing was done.
             InvalidInputError: a priority cannot be computed; nothing was done.
+            ConflictError: another process went on with the replay plan meanwhile; nothing was done.
             StorageError: the disk refused; it is unknown whether the work is done.
         """
         holder = f"{self.member}/{work.session}"
@@ -505,6 +518,7 @@ class FlowFileRepository:
 
     def _decide_commit(self, batch: _Batch, request: _Request, holder: str, work: Work) -> None:
         state = batch.state
+        _check_replay(state, work.replayed)
         taken = {}
         for uuid_ in (*(placed.flowfile.uuid for placed in work.placed), *work.leaves, *work.returns):
             held = state.taken.get(uuid_)
@@ -527,6 +541,8 @@ class FlowFileRepository:
         changes += [Leave(uuid_) for uuid_ in work.leaves]
         if work.returns:
             changes.append(Return(tuple(work.returns)))
+        if work.replayed is not None:
+            changes.append(work.replayed)
         if changes or work.events:
             transaction = batch.apply(changes, work.events, is_synced=True)
             request.transaction = transaction if work.events else None
@@ -726,6 +742,15 @@ def _full(state: FlowFileState, names: Sequence[str]) -> str:
         for size in [state.queues[name].size]
     ]
     return f"full: the queue {', '.join(sizes)}. Nothing was committed: let its consumer work, or raise its bounds."
+
+
+def _check_replay(state: FlowFileState, replayed: Replayed | None) -> None:
+    """Refuse to do again what another process did of a replay plan since this one looked."""
+    if replayed is not None and state.replayed(replayed.plan) != replayed.first:
+        raise ConflictError(
+            f"replay plan {replayed.plan}: expected {replayed.first} events to be done, "
+            f"got {state.replayed(replayed.plan)}: another process runs it. Nothing was done here."
+        )
 
 
 def _deliver_missing(provenance: Provenance, transactions: Sequence[Transaction]) -> None:
