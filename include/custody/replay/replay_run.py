@@ -26,6 +26,7 @@ from custody.replay.replayed_flowfile import FindContent, Replay, ReplayJudge
 BATCH_EVENTS = 200
 """So many events are one transaction: a full queue takes in at most so many more than its bound."""
 _SHOWN = 5
+_WITHOUT_THEM = "Make a new plan, or run this one without these events: --skip-changed."
 _DAY_MS = 24 * 3600 * 1000
 
 ReadEvents = Callable[[str, Sequence[int]], dict[int, Event]]
@@ -255,9 +256,9 @@ def _changed(plan: ReplayPlan, changed: Sequence[Refusal]) -> ConflictError:
     more = f" And {len(changed) - _SHOWN} more." if len(changed) > _SHOWN else ""
     error = ConflictError(
         f"replay plan {plan.id}: what it rests on has changed: {len(changed)} of its events cannot be replayed any "
-        f"more. {shown}{more}"
+        f"more. {shown}{more} {_WITHOUT_THEM}"
     )
-    error.hint = "Make a new plan, or run this one without these events: --skip-changed."
+    error.hint = _WITHOUT_THEM
     return error
 
 
