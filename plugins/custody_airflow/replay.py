@@ -55,19 +55,16 @@ class ReplayPlanOperator(BaseOperator):
         from custody.vfs import PosixFileSystem
 
         fs, folder = PosixFileSystem(), repository_folder()
-        if self.plan:
-            path = Path(self.plan)
-        elif self.query:
-            task = context["ti"]
-            path = folder / _PLANS / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{task.dag_id}/{task.run_id}')}.plan"
-        else:
+        if not self.query and not self.plan:
             raise AirflowSkipException("neither a query nor a plan was named: nothing to replay")
-        # A second plan would have an id of its own, and send what the first one sent already.
-        if self.query and not self.plan and not fs.exists(path):
+        path = Path(self.plan)
+        if not self.plan:
             query = bounded(self.query, self.start, self.end) if self.within_interval == "True" else self.query
-            plan = Repository.open(folder).plan_replay(query)
-            fs.make_directory(path.parent)
-            save_plan(fs, path, plan)
+            path = folder / _PLANS / plan_name(context["ti"].dag_id, context["ti"].run_id, query)
+            # A second plan would have an id of its own, and send what the first one sent already.
+            if not fs.exists(path):
+                fs.make_directory(path.parent)
+                save_plan(fs, path, Repository.open(folder).plan_replay(query))
         plan = read_plan(fs, path)
         for refusal in plan.refused[:100]:
             self.log.warning("%s", refusal.message)
@@ -128,6 +125,11 @@ class ReplayCheckOperator(BaseOperator):
         """Fail, or not."""
         if self.stopped:
             raise AirflowFailException(f"{self.stopped} Clear the task `replay` with all behind it for that.")
+
+
+def plan_name(dag_id: str, run_id: str, query: str) -> str:
+    """Return the name of a run's plan: one a query, as a backfill that is done anew keeps the names of its runs."""
+    return f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{dag_id}/{run_id}?{query}')}.plan"
 
 
 def bounded(query: str, start: str, end: str) -> str:

@@ -90,6 +90,7 @@ def test_a_run_makes_one_plan_however_often_it_tries(operators: Any) -> None:
     assert (first["events"], first["bytes"], first["refused"]) == (3, 21, {})
     assert planned(operators) == first
     assert planned(operators, "manual__2")["plan"] != first["plan"]
+    assert planned(operators, query="event_type:DROP OR event_type:SEND")["plan"] != first["plan"]
     assert planned(operators, "manual__3", query="", plan=first["file"])["plan"] == first["plan"]
     assert planned(operators, "manual__4", query="event_type:CREATE")["refused"] == {"no-source-queue": 3}
 

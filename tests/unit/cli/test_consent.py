@@ -22,6 +22,7 @@ ASKING = {
     "forget",
     "quarantine remove",
     "repair",
+    "replay run",
     "retention apply",
 }
 
