@@ -15,6 +15,7 @@ SCHEDULE_VARIABLE = "CUSTODY_ROLLOVER_SCHEDULE"
 WATCH_VARIABLE = "CUSTODY_ROLLOVER_WATCH"
 RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
 MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
+REPLAY_SCHEDULE_VARIABLE = "CUSTODY_REPLAY_SCHEDULE"
 NGSI_SCHEDULE_VARIABLE = "CUSTODY_NGSI_SCHEDULE"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
@@ -27,6 +28,7 @@ _AIRFLOWS_OWN = ("/api/v2", "/ui", "/execution", "/auth", "/pluginsv2")
 """Beginnings of paths under which Airflow mounts no plugin."""
 _EVERY_MINUTE = "* * * * *"
 _EVERY_HOUR = "0 * * * *"
+_EVERY_DAY = "0 0 * * *"
 # Small logs of the last hour become one: a search pays for each shard.
 _BETWEEN_HOURS = "40 * * * *"
 
@@ -110,6 +112,11 @@ def ngsi_schedule() -> str | None:
 def retention_schedule() -> str | None:
     """Return the cron schedule of the retention; an empty variable means that only people trigger it."""
     return _schedule(RETENTION_SCHEDULE_VARIABLE, _EVERY_HOUR)
+
+
+def replay_schedule() -> str | None:
+    """Return the cron schedule of the replay, whose intervals a backfill takes; empty means that there is none."""
+    return _schedule(REPLAY_SCHEDULE_VARIABLE, _EVERY_DAY)
 
 
 def maintenance_schedule() -> str | None:

@@ -23,6 +23,7 @@ ONE_PASS_AT_A_TIME = {
     "provenance_rollover",
     "provenance_retention",
     "provenance_maintenance",
+    "provenance_replay",
     "swh_provenance",
     "ngsi_to_hdfs",
     "web_crawler",

@@ -49,6 +49,7 @@ from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
 from custody.quarantine import Quarantine, QuarantineEntry
+from custody.replay import Refusal, replay_plan
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
 from custody.swh.pages import COLUMN
@@ -67,6 +68,7 @@ PREAMBLES = {
     "staging": UNIT_PREAMBLE,
     "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
+    "replay-plan": replay_plan.PREAMBLE,
     "content": content.PREAMBLE,
     "ngsi-batch": batch_file.PREAMBLE,
     "swh-index": SWH_INDEX_PREAMBLE,
@@ -136,6 +138,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("scrub", "## Round", scrub.ScrubRound),
         ("event-log", "## Metadata", LogMetadata),
         ("staging", "### Manifest", UnitManifest),
+        ("replay-plan", "## Layout", replay_plan.ReplayPlan),
         ("lease", "## Layout", Holder),
         ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),
@@ -151,6 +154,12 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
 )
 def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
     rows = table(section(read(f"formats/{page}.md"), heading), "key | type")
+    assert [row[0] for row in rows] == [field.name for field in msgspec.structs.fields(struct)]
+
+
+@pytest.mark.parametrize(("heading", "struct"), [("## Event", replay_plan.PlannedReplay), ("## Refusal", Refusal)])
+def test_the_values_of_a_replay_plan_are_in_their_order(heading: str, struct: type[msgspec.Struct]) -> None:
+    rows = table(section(read("formats/replay-plan.md"), heading), "value | type")
     assert [row[0] for row in rows] == [field.name for field in msgspec.structs.fields(struct)]
 
 
@@ -390,6 +399,14 @@ def test_the_example_of_a_lease_is_what_the_code_writes() -> None:
     assert holder.encode() == LEASE_PREAMBLE + framing.frame(1, shown)
     assert Holder.decode(holder.encode(), Path("0000000001")) == holder
     assert names.epoch_file(holder.epoch) == "0000000001"
+
+
+def test_the_example_of_a_replay_plan_is_what_the_code_writes() -> None:
+    shown = examples(read("formats/replay-plan.md"))["document"].strip().encode()
+    plan = msgspec.json.decode(shown, type=replay_plan.ReplayPlan)
+    written = replay_plan.FORMAT.encode(plan)
+    assert written == replay_plan.PREAMBLE + framing.frame(replay_plan.KIND_PLAN, shown)
+    assert replay_plan.FORMAT.decode(written, "a.plan") == plan
 
 
 def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:

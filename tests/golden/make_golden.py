@@ -1,11 +1,11 @@
-"""Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes v1, copies and broken below FOLDER.
+"""Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes v1, copies, plans and broken below FOLDER.
 
 `python tests/golden/newer.py FOLDER` writes `newer-custody`.
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
-but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies.
-`broken` holds one file, or one shard, a defect. The events and all other values come from `expected.json`, which
-people write.
+but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
+`plans` a plan of a replay. `broken` holds one file, or one shard, a defect. The events and all other values come from
+`expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
 of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
@@ -43,6 +43,7 @@ from custody.maintenance.scrub import ScrubRound, ScrubState, encode_scrub
 from custody.model import Event
 from custody.ngsi_sink.sink import Sink
 from custody.recovery import STEPS
+from custody.replay import ReplayPlan, save_plan
 from custody.repository import Repository
 from custody.rollover import GroupWatch, WaitingGroups
 from custody.store import LocalStore
@@ -76,6 +77,7 @@ CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 SUNK = parameters(file_format="csv-column")
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
+PLAN = Path("plans/march-2.plan")
 STONE = AddTombstone(id=bytes(range(16)), event_ids=[3], before_event_id=6, reason="asked for", created_ms=5)
 MARKED = AddMark(id=bytes(range(16, 32)), paths=["data/2026-03-01/events/00000000000000000000.parquet"], events=3)
 SWH = Path("store/main/swh/builds/2026-03/swh_contents_in_revisions/tables/contents_in_revisions_without_frontiers")
@@ -204,6 +206,13 @@ _FRAMED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+def make_plan(folder: Path, document: dict[str, object]) -> None:
+    """Write a plan of a replay."""
+    folder.mkdir(parents=True)
+    plan = msgspec.convert(document["replay_plan"], ReplayPlan)
+    save_plan(PosixFileSystem(), folder / PLAN.name, plan)
+
+
 def make_broken(good: Path, folder: Path) -> None:
     """Write one broken file a defect, each made from a good one."""
     folder.mkdir(parents=True)
@@ -218,6 +227,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "claim": good / CLAIM,
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
         "ef": good / SWH / "00000.ef",
+        "plan": good.parent / PLAN,
     }
     for suffix, path in small.items():
         for defect, damage in _FRAMED.items():
@@ -269,6 +279,7 @@ def main(folder: Path) -> None:
     make_good(folder / "v1", document)
     make_swh(folder / "v1" / SWH)
     make_copies(folder / COPIES)
+    make_plan(folder / PLAN.parent, document)
     make_broken(folder / "v1", folder / "broken")
     make_flowfiles(folder / "v1/flowfiles")
     make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)

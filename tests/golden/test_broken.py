@@ -19,6 +19,7 @@ from custody.maintenance.scrub import decode_scrub
 from custody.model import to_events
 from custody.quarantine import Quarantine
 from custody.query import parse_query
+from custody.replay import read_plan
 from custody.swh.index_file import read_index
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitManifest
@@ -62,6 +63,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
     ".txn": lambda path: decode(path.read_bytes(), path),
     ".ckpt": lambda path: decode(path.read_bytes(), path),
+    ".plan": lambda path: read_plan(FS, path),
     ".ef": lambda path: read_index(FS, path).check(),
 }
 VERSION = {"future-version", "unknown-feature"}
@@ -70,7 +72,7 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim", ".ef"):
+    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim", ".ef", ".plan"):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 

@@ -1,6 +1,7 @@
 """Today's code reads what version 1 of each format wrote: the checked-in files, and files that are made now."""
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from custody.lease import Holder, lease_status
 from custody.model import EVENT_SCHEMA, Event, to_events
 from custody.ngsi_sink.sink import Sink
 from custody.query import parse_query
+from custody.replay import read_plan
 from custody.repository import Repository
 from custody.rollover import read_mark
 from custody.store import LocalStore
@@ -43,6 +45,7 @@ from tests.golden.make_golden import (
     INCARNATION,
     JOURNALS,
     MARKED,
+    PLAN,
     STONE,
     STORE,
     SUNK,
@@ -105,6 +108,21 @@ def test_a_lease_says_who_took_it(golden: Path) -> None:
     status = lease_status(FS, path.parent)
     assert status is not None
     assert (status.epoch, status.released, status.is_open) == (1, True, False)
+
+
+def test_a_plan_of_a_replay_says_what_is_sent_again() -> None:
+    plan = read_plan(FS, HERE / PLAN)
+    assert json.loads(msgspec.json.encode(plan)) == EXPECTED["replay_plan"]
+    assert (plan.bytes, plan.queues, plan.refused_by_code) == (
+        2048,
+        {"orders": 2},
+        {"no-source-queue": 1, "queue-removed": 1},
+    )
+    # By these uuids a run that goes on knows its FlowFiles: how they are made never changes.
+    assert [plan.flowfile_uuid(item) for item in plan.events] == [
+        "e99077b2-bdb0-5478-85f7-e340541f3bd5",
+        "7317e049-b68f-5f6f-b168-c13a944eef49",
+    ]
 
 
 def test_a_resource_claim_gives_its_contents(golden: Path) -> None:

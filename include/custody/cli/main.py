@@ -69,6 +69,7 @@ _PLACES = {
         "repair_cmd:repair",
         "Look at everything as `custody verify` does, print what would mend it, and do that.",
     ),
+    "replay": _place("replay_cmd:replay", "Send FlowFiles again into the queues that they came from, each once."),
     "retention": _place("retention_cmd:retention", "Let events go that are too old, or for which there is no room."),
     "run": _place("run_cmd:run", "Submit the Spark job of STEP; `all` runs every step of a rollover in one driver."),
     "sample": _place("sample_cmd:sample", "Write files of simulated NiFi provenance events into FOLDER."),

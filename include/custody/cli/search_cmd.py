@@ -58,7 +58,7 @@ def search(
     """
     opened = Repository.open(repository)
     parsed = _structured(query) if structured else query
-    moment = None if as_of is None else _as_of(as_of)
+    moment = None if as_of is None else parse_as_of(as_of)
     if facets:
         _print_facets(opened.facets(parsed, facets, writer=writer, as_of=moment), as_json)
         return
@@ -108,8 +108,12 @@ def _print_json(result: SearchResult, explain: bool) -> None:
     print_json(document)
 
 
-def _as_of(text: str) -> int | datetime:
-    """Return a revision, or the end of the time that a text means."""
+def parse_as_of(text: str) -> int | datetime:
+    """Return a revision, or the end of the time that a text means.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
     if text.isdigit() and len(text) <= _REVISION_DIGITS_MAX:
         return int(text)
     last = time_span(text, SystemClock().now_ms())[1]

@@ -13,9 +13,11 @@ from custody.flowfile_repository.look import FlowFileLook, QueuedFlowFile, Queue
 from custody.flowfile_repository.outbox import Provenance
 from custody.flowfile_repository.queue import QueueSize
 from custody.flowfile_repository.queue_session import QueueSession
-from custody.flowfile_repository.records import Connection, Waiting
+from custody.flowfile_repository.records import Connection, Replayed, Waiting
+from custody.flowfile_repository.state import REPLAY_DAYS
 
 __all__ = [
+    "REPLAY_DAYS",
     "ArchiveOptions",
     "Connection",
     "ContentArchive",
@@ -28,6 +30,7 @@ __all__ = [
     "QueueSize",
     "QueueStatus",
     "QueuedFlowFile",
+    "Replayed",
     "Taking",
     "Waiting",
     "Work",

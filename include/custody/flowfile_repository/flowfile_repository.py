@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from custody.clock import Clock
-from custody.errors import BackpressureError, CustodyError, InvalidInputError, NotFoundError
+from custody.errors import BackpressureError, ConflictError, CustodyError, InvalidInputError, NotFoundError
 from custody.flow.flowfile import FlowFile
 from custody.flowfile_repository.content_archive import ContentArchive
 from custody.flowfile_repository.log import FlowFileLog, LogFolder, lock_folder
@@ -43,6 +43,7 @@ from custody.flowfile_repository.records import (
     Pin,
     Purged,
     Released,
+    Replayed,
     Return,
     SwapFile,
     SwapIn,
@@ -112,6 +113,8 @@ class Work:
     events: Sequence[Event] = ()
     penalties: Mapping[str, int] = field(default_factory=dict)
     """Until when FlowFiles of `returns` are penalised, by uuid."""
+    replayed: Replayed | None = None
+    """Of a replay plan, how far it is with this work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +281,15 @@ class FlowFileRepository:
         """Return the FlowFiles of a queue that are in memory, first ones first; those in swap files come behind."""
         return self._read(lambda state: sorted(_queue(state, queue).waiting.values(), key=lambda item: item.order))
 
+    @property
+    def id(self) -> str:
+        """The repository's id, given when its log was made."""
+        return self._log.repository
+
+    def replayed(self, plan: str) -> int:
+        """Return how many events of a replay plan are done."""
+        return self._read(lambda state: state.replayed(plan))
+
     def claims(self) -> dict[str, int]:
         """Return how many FlowFiles refer to each resource claim."""
         return self._read(lambda state: dict(state.claimants))
@@ -328,6 +340,7 @@ class FlowFileRepository:
             BackpressureError: a queue is full, or events of an earlier commit cannot be delivered; nothing was done.
             NotFoundError: a queue does not exist, or the session has not taken a FlowFile; nothing was done.
             InvalidInputError: a priority cannot be computed; nothing was done.
+            ConflictError: another process went on with the replay plan meanwhile; nothing was done.
             StorageError: the disk refused; it is unknown whether the work is done.
         """
         holder = f"{self.member}/{work.session}"
@@ -542,6 +555,7 @@ class FlowFileRepository:
 
     def _decide_commit(self, batch: _Batch, request: _Request, holder: str, work: Work) -> None:
         state = batch.state
+        _check_replay(state, work.replayed)
         taken = _taken_by(state, holder, work)
         if self._archive is not None:
             self._require_contents(state, work.placed, self._archive)
@@ -566,6 +580,8 @@ class FlowFileRepository:
             by_penalty.setdefault(work.penalties.get(uuid_, 0), []).append(uuid_)
         changes += [Return(tuple(uuids), until) for until, uuids in by_penalty.items()]
         changes += self._unpin(state, holder)
+        if work.replayed is not None:
+            changes.append(work.replayed)
         if changes or work.events:
             transaction = batch.apply(changes, work.events, is_synced=True)
             request.transaction = transaction if work.events else None
@@ -811,6 +827,15 @@ def _full(state: FlowFileState, names: Sequence[str]) -> str:
         for size in [state.queues[name].size]
     ]
     return f"full: the queue {', '.join(sizes)}. Nothing was committed: let its consumer work, or raise its bounds."
+
+
+def _check_replay(state: FlowFileState, replayed: Replayed | None) -> None:
+    """Refuse to do again what another process did of a replay plan since this one looked."""
+    if replayed is not None and state.replayed(replayed.plan) != replayed.first:
+        raise ConflictError(
+            f"replay plan {replayed.plan}: expected {replayed.first} events to be done, "
+            f"got {state.replayed(replayed.plan)}: another process runs it. Nothing was done here."
+        )
 
 
 def _deliver_missing(provenance: Provenance, transactions: Sequence[Transaction]) -> None:

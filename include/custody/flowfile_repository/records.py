@@ -225,6 +225,19 @@ class Pin(msgspec.Struct, frozen=True, array_like=True, tag=15):
     """None at its end."""
 
 
+class Replayed(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """The events of a replay plan, from one place to another, were replayed or passed over."""
+
+    plan: str
+    """The plan's id."""
+    first: int
+    """The place of the first one; all before it were done earlier."""
+    stop: int
+    """The place behind the last one."""
+    plan_ms: int
+    """When the plan was made: long after that it cannot be run, and its progress is not kept any more."""
+
+
 Change = (
     Enter
     | Move
@@ -241,6 +254,7 @@ Change = (
     | Released
     | Purged
     | Pin
+    | Replayed
 )
 
 
@@ -296,6 +310,8 @@ class SnapshotSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Resource claims that long sessions wrote to, by session."""
     drained_swaps: list[str] = []
     """Swap files of which all came back, to be removed."""
+    replays: dict[str, tuple[int, int]] = {}
+    """How many events of each replay plan are done, and when the plan was made, by the plan's id."""
 
 
 class SwapSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from custody.flowfile_repository.records import (
     Pin,
     Purged,
     Released,
+    Replayed,
     Return,
     SnapshotSummary,
     SwapFile,
@@ -40,6 +41,11 @@ from custody.flowfile_repository.records import (
     Yield,
 )
 from custody.model import ContentClaim
+
+REPLAY_DAYS = 90
+"""So long a replay plan can be run."""
+_REPLAY_KEPT_MS = (REPLAY_DAYS + 1) * 24 * 3600 * 1000
+"""So long its progress is kept: for a day more, as clocks differ."""
 
 ReadBlock = Callable[[SwapFile, int], list[Waiting]]
 """Reads one block of a swap file."""
@@ -94,6 +100,8 @@ class FlowFileState:
     """Swap files of which all came back; the log may need them until the next snapshot."""
     places: dict[str, str] = field(default_factory=dict)
     """The queue of each FlowFile that waits in memory, by uuid."""
+    replays: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How many events of each replay plan are done, and when the plan was made."""
     last_transaction: int = -1
     next_sequence: int = 0
     next_ordinal: int = 0
@@ -122,6 +130,7 @@ class FlowFileState:
         state.archived = dict(summary.archived)
         state.pins = dict(summary.pins)
         state.yielded = dict(summary.yielded)
+        state.replays = dict(summary.replays)
         state.drained_swaps = dict.fromkeys(summary.drained_swaps)
         state.last_transaction = last
         state.next_sequence, state.next_ordinal = summary.next_sequence, summary.next_ordinal
@@ -141,6 +150,7 @@ class FlowFileState:
             archived=self.archived,
             pins=self.pins,
             yielded=self.yielded,
+            replays=self.replays,
             drained_swaps=list(self.drained_swaps),
         )
 
@@ -295,6 +305,20 @@ class FlowFileState:
                 if swap.name == name:
                     return queue, swap
         raise KeyError(name)
+
+    @_apply.register
+    def _(self, change: Replayed, transaction: Transaction) -> None:
+        # The progress outlives the FlowFiles: that one has left the flow is no reason to send it again.
+        self.replays[change.plan] = change.stop, change.plan_ms
+        self.replays = {
+            plan: progress
+            for plan, progress in self.replays.items()
+            if transaction.time_ms - progress[1] < _REPLAY_KEPT_MS
+        }
+
+    def replayed(self, plan: str) -> int:
+        """Return how many events of a replay plan are done."""
+        return self.replays.get(plan, (0, 0))[0]
 
     def _queue_of(self, uuid: str) -> FlowFileQueue:
         return self.queues[self.places.pop(uuid)]

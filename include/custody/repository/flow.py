@@ -11,7 +11,7 @@ from threading import Thread
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import BackpressureError, CustodyError
+from custody.errors import BackpressureError, CustodyError, NotFoundError
 from custody.flow import Appender, Component
 from custody.flow.content import Content, ContentWriter, find_content
 from custody.flowfile_repository import (
@@ -20,6 +20,7 @@ from custody.flowfile_repository import (
     ContentArchive,
     FlowFileOptions,
     FlowFileRepository,
+    Provenance,
     QueueSession,
 )
 from custody.ingest.dedup import StoredKeys, key_of
@@ -126,25 +127,39 @@ def open_flow(
     Raises:
         CorruptionError: the log of the FlowFile repository is damaged.
     """
+    provenance = JournalProvenance(writer, workspaces)
+    bounds = ArchiveOptions(settings.content.archive_age_ms, settings.content.archive_share)
+    archive = ContentArchive(fs, settings.store, bounds, partial(held_contents, settings, fs, clock))
+    opened = _queues(settings, fs, clock, provenance, archive)
+    with opened as flowfiles, _ticking(flowfiles) if is_ticking else nullcontext():
+        yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), archive, clock)
+
+
+def existing_queues(settings: Settings, fs: FileSystem, clock: Clock) -> FlowFileRepository:
+    """Open the queues of a repository to look at them; no writer slot is held, so events of others are not delivered.
+
+    Raises:
+        NotFoundError: no FlowFile was ever queued here.
+        CorruptionError: the log of the FlowFile repository is damaged.
+    """
+    if not fs.list(settings.flowfiles_home):
+        raise NotFoundError(
+            f"{settings.flowfiles_home}: expected the queues of a flow, found none. Nothing can be replayed before a "
+            "flow has run here (docs/flow.md)."
+        )
+    return _queues(settings, fs, clock, None, None)
+
+
+def _queues(
+    settings: Settings, fs: FileSystem, clock: Clock, provenance: Provenance | None, archive: ContentArchive | None
+) -> FlowFileRepository:
     options = FlowFileOptions(
         swap_threshold=settings.flowfiles.swap_threshold,
         checkpoint_seconds=settings.flowfiles.checkpoint_seconds,
         is_synced=SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER,
     )
-    provenance = JournalProvenance(writer, workspaces)
-    bounds = ArchiveOptions(settings.content.archive_age_ms, settings.content.archive_share)
-    archive = ContentArchive(fs, settings.store, bounds, partial(held_contents, settings, fs, clock))
-    opened = FlowFileRepository(
-        fs,
-        settings.flowfiles_home,
-        clock,
-        provenance,
-        options,
-        archive=archive,
-        keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
-    )
-    with opened as flowfiles, _ticking(flowfiles) if is_ticking else nullcontext():
-        yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), archive, clock)
+    kept = partial(keep_cut, fs, settings.quarantine, clock.now_ms())
+    return FlowFileRepository(fs, settings.flowfiles_home, clock, provenance, options, archive=archive, keep_cut=kept)
 
 
 @contextmanager

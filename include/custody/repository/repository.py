@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -40,13 +41,15 @@ if TYPE_CHECKING:
     from custody.repository.flow import Flow
 
 if TYPE_CHECKING:
-    from custody.flow import Component, Session
+    from custody.flow import Component, FlowFile, Session
     from custody.flow.content import Content
     from custody.ingest.ingest import Ingest, IngestPreview
     from custody.ingest.slots import SlotWriter
     from custody.lineage import Lineage
     from custody.maintenance import CompactionReport, RewritePlan
     from custody.recovery import Leftover, RecoveryReport
+    from custody.replay import ReplayCheck, ReplayPlan, ReplayReport, ReplaySources
+    from custody.replay.replay_plan import FoundEvent
     from custody.repository.content_listing import CleanedContents, ListedClaim
     from custody.repository.retention_api import RetentionResult
     from custody.repository.soft_delete import EventSelection, ForgetResult
@@ -61,6 +64,7 @@ _NAME_THE_WRITER = (
     "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
 )
 _OPENING_THREADS = 8
+_REPLAY_PAGE = 500
 
 
 class Repository:
@@ -480,6 +484,119 @@ class Repository:
         for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
             yield from list_claims(self._fs, self.settings.store, name)
 
+    def plan_replay(
+        self,
+        text: str | dict[str, object] = "",
+        *,
+        event_ids: Sequence[int] = (),
+        writer: str | None = None,
+        as_of: AsOf | None = None,
+    ) -> ReplayPlan:
+        """Return the plan for sending the FlowFiles of some events again; nothing is changed.
+
+        The events are those that a query finds, as `search` does, oldest first; or those with some ids. Each is looked
+        at as it is today, also with `as_of`: what was forgotten since is not sent again.
+
+        Raises:
+            NotFoundError: no FlowFile was ever queued here, or there is no such revision.
+            InvalidInputError: the query cannot be read.
+            ConfigurationError: several writers have events, and an id or a revision is given without a writer.
+        """
+        from custody.replay import ReplayJudge, make_plan
+        from custody.repository.flow import existing_queues
+
+        notices: dict[str, None] = {}
+        revisions = {item.writer: item.catalog.load().revision for item in self.workspaces()}
+        found = self._numbered(event_ids, writer) if event_ids else self._found(text, writer, as_of, notices)
+        with existing_queues(self.settings, self._fs, self._clock) as queues:
+            judge = ReplayJudge({one.name for one in queues.connections()}, self._replay_sources.find)
+            plan = make_plan(found, judge, repository=queues.id, revisions=revisions, now_ms=self._clock.now_ms())
+        asked = text if isinstance(text, str) else msgspec.json.encode(text).decode()
+        return msgspec.structs.replace(
+            plan, query=asked, as_of=None if as_of is None else str(as_of), notices=list(notices)
+        )
+
+    def check_replay(self, plan: ReplayPlan | Path) -> ReplayCheck:
+        """Return what is left of a replay plan, and which of its events cannot be replayed any more.
+
+        Raises:
+            InvalidInputError: the plan is of another repository, or too old.
+            CorruptionError: the plan's file is damaged.
+        """
+        from custody.replay import check_plan
+        from custody.repository.flow import existing_queues
+
+        opened = self._opened_plan(plan)
+        with existing_queues(self.settings, self._fs, self._clock) as queues:
+            return check_plan(queues, opened, self._replay_sources, self._clock.now_ms())
+
+    def replay(
+        self,
+        plan: ReplayPlan | Path,
+        *,
+        user: str | None = None,
+        skip_changed: bool = False,
+        on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+        writer: SlotWriter | None = None,
+        wait_seconds: float | None = None,
+    ) -> ReplayReport:
+        """Send the FlowFiles of a plan again, each once; a run that was broken off goes on where it stopped.
+
+        Each enters the queue that it came from under a uuid of its own, and a REPLAY event links the two. A full queue
+        stops the run: the report says so, and the plan can be run again.
+
+        Durability: on return what the report names survives power loss.
+
+        Raises:
+            InvalidInputError: the plan is of another repository, or too old.
+            ConflictError: what the plan rests on has changed (see `skip_changed`), or another process runs it.
+            CorruptionError: the plan's file is damaged.
+            LockedError: no writer is given and live processes hold all slots.
+        """
+        from custody.replay import login_name, run_plan
+
+        opened = self._opened_plan(plan)
+        with self.flowfiles(writer, wait_seconds=wait_seconds) as flow:
+            return run_plan(
+                flow.queues,
+                opened,
+                self._replay_sources,
+                self._clock,
+                user=user or login_name(),
+                skip_changed=skip_changed,
+                on_progress=on_progress,
+            )
+
+    def replay_event(
+        self,
+        event_id: int,
+        writer: str | None = None,
+        *,
+        user: str | None = None,
+        wait_seconds: float | None = None,
+    ) -> FlowFile:
+        """Send the FlowFile of one event again, each time anew; return the one that entered the queue.
+
+        Durability: on return FlowFile and REPLAY event survive power loss.
+
+        Raises:
+            NotFoundError, InvalidInputError: the event cannot be replayed; the message has the code and the reason.
+            BackpressureError: the queue is full.
+            ConfigurationError: several writers have events and none is named.
+            LockedError: live processes hold all slots.
+        """
+        from custody.replay import Refusal, RefusalCode, login_name, replay_one
+
+        name = self._one_writer(writer)
+        events = self.get_many([event_id], name)
+        if not events:
+            detail = next(iter(events.notices), "it was never stored here, or is forgotten")
+            raise Refusal(name, event_id, RefusalCode.UNKNOWN_EVENT, detail).error()
+        with self.flowfiles(wait_seconds=wait_seconds) as flow:
+            return replay_one(
+                flow.queues, name, events[0], self._replay_sources.find, self._clock, user or login_name()
+            )
+
     def status(self) -> RepositoryStatus:
         """Return the status of everything, read from disk."""
         from custody.repository.status import repository_status
@@ -674,6 +791,48 @@ class Repository:
                     # An open shard would go on with its old files.
                     self._shards.forget(built.path)
                     yield workspace.writer, built
+
+    @property
+    def _replay_sources(self) -> ReplaySources:
+        from custody.flow.content import ContentReader
+        from custody.replay import ReplaySources
+
+        def read_events(writer: str, event_ids: Sequence[int]) -> dict[int, Event]:
+            return {event.event_id: event for event in self.get_many(event_ids, writer)}
+
+        return ReplaySources(read_events, ContentReader(self._fs, self.settings.store).find)
+
+    def _opened_plan(self, plan: ReplayPlan | Path) -> ReplayPlan:
+        from custody.replay import read_plan
+
+        return read_plan(self._fs, plan) if isinstance(plan, Path) else plan
+
+    def _numbered(self, event_ids: Sequence[int], writer: str | None) -> Iterator[FoundEvent]:
+        """Yield the events with some ids, each id once."""
+        name = self._one_writer(writer)
+        wanted = list(dict.fromkeys(event_ids))
+        for first in range(0, len(wanted), _REPLAY_PAGE):
+            some = wanted[first : first + _REPLAY_PAGE]
+            events = self._replay_sources.read_events(name, some)
+            yield from ((name, event_id, events.get(event_id)) for event_id in some)
+
+    def _found(
+        self, text: str | dict[str, object], writer: str | None, as_of: AsOf | None, notices: dict[str, None]
+    ) -> Iterator[FoundEvent]:
+        """Yield the events that a query finds, oldest first, as they are today."""
+        cursor: str | None = None
+        while True:
+            page = self.search(text, limit=_REPLAY_PAGE, oldest_first=True, cursor=cursor, writer=writer, as_of=as_of)
+            notices.update(dict.fromkeys(page.notices))
+            if as_of is None:
+                yield from ((stored.writer, stored.event.event_id, stored.event) for stored in page.events)
+            else:
+                # What was live then may be forgotten now.
+                for name, stored in groupby(page.events, key=lambda stored: stored.writer):
+                    yield from self._numbered([one.event.event_id for one in stored], name)
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     def _question(self, text: str | dict[str, object]) -> query.Query:
         from custody.query import parse_query, structured_query

@@ -23,6 +23,7 @@ ASKING = {
     "quarantine remove",
     "queue drop",
     "repair",
+    "replay run",
     "retention apply",
 }
 
