@@ -75,6 +75,17 @@ class FlowFileLook:
         """Return the queues, by name."""
         return [self._status(queue) for _, queue in sorted(self._state.queues.items())]
 
+    def check(self) -> None:
+        """Read all that waits, in swap files too.
+
+        Raises:
+            CorruptionError: a block of a swap file is damaged; the message names file and offset.
+        """
+        for queue in self._state.queues.values():
+            for swap in queue.swaps:
+                for number in range(swap.next_block, len(swap.blocks)):
+                    self._read_block(swap, number)
+
     def flowfiles(self, queue: str, count: int) -> list[QueuedFlowFile]:
         """Return the first FlowFiles of a queue in its order, at most `count`; those that are being worked on last.
 

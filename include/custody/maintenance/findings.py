@@ -94,6 +94,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "record-damaged": FindingKind(
         "damage", "its bytes go to the quarantine, what it remembers is lost: custody repair"
     ),
+    "flowfiles-damaged": FindingKind("damage", "put the folder of the queues back from a backup"),
     "lease-damaged": FindingKind("notice", "the next attempts at the writer's files take its place"),
     "build-damaged": FindingKind("damage", "build the tables of software again"),
     "sink-damaged": FindingKind("damage", "put the object back from a backup"),

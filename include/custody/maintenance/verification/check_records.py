@@ -11,6 +11,7 @@ from pathlib import Path
 
 from custody.config import Settings
 from custody.errors import CustodyError
+from custody.flowfile_repository import FlowFileLook
 from custody.format.checked_json import is_changed
 from custody.format.framing import misplaced_parts
 from custody.format.names import LEASES, SOFTWARE, parse_epoch
@@ -43,6 +44,17 @@ def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
         yield from _checked(fs, path, check, "record-damaged")
     if fs.exists(scrub):
         yield from _marks(fs, scrub, "record-damaged")
+    yield from _flowfiles(settings, fs)
+
+
+def _flowfiles(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
+    """Yield what keeps the queues of FlowFiles from being read: snapshot, logs, and each block of a swap file."""
+    home = settings.flowfiles_home
+    if fs.list(home):
+        try:
+            FlowFileLook(fs, home, 0).check()
+        except CustodyError as error:
+            yield Finding.of("flowfiles-damaged", home, error, name=str(home))
 
 
 def check_leases(workspace: Workspace) -> Iterator[Finding]:
