@@ -1,5 +1,31 @@
 """Lineage of FlowFiles: where data came from and what became of it."""
 
-from custody.lineage.graph import FlowFileNode, Lineage, Lookup, trace
+from custody.lineage.graph import (
+    EXPANDABLE,
+    Bounds,
+    Cut,
+    Direction,
+    FlowFileNode,
+    Lineage,
+    Lookup,
+    NodeKind,
+    UnknownEvent,
+    expansion_bounds,
+    require_expandable,
+    trace,
+)
 
-__all__ = ["FlowFileNode", "Lineage", "Lookup", "trace"]
+__all__ = [
+    "EXPANDABLE",
+    "Bounds",
+    "Cut",
+    "Direction",
+    "FlowFileNode",
+    "Lineage",
+    "Lookup",
+    "NodeKind",
+    "UnknownEvent",
+    "expansion_bounds",
+    "require_expandable",
+    "trace",
+]
