@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from custody.flow.content import Content
     from custody.ingest.ingest import Ingest, IngestPreview
     from custody.ingest.slots import SlotWriter
-    from custody.lineage import Bounds, Direction, Lineage
+    from custody.lineage import Bounds, Diagram, Direction, Lineage
     from custody.maintenance import CompactionReport, RewritePlan
     from custody.recovery import Leftover, RecoveryReport
     from custody.repository.content_listing import CleanedContents, ListedClaim
@@ -433,6 +433,16 @@ class Repository:
         stored = self._stored(event_id, writer)
         attributes = self.settings.index.attributes
         return expand(self.workspaces(), self._shards, attributes, stored, Direction(direction), self._bounds(bounds))
+
+    def diagram(self, lineage: Lineage) -> Diagram:
+        """Return a lineage as nodes and edges, each event with its reference and whether its contents can be had.
+
+        `custody.lineage.export` writes it as JSON, DOT, SVG, GraphML or OpenLineage.
+        """
+        from custody.flow.content import ContentReader
+        from custody.lineage import Diagram
+
+        return Diagram.of(lineage, ContentReader(self._fs, self.settings.store))
 
     def _bounds(self, bounds: Bounds | None) -> Bounds:
         from custody.lineage import Bounds

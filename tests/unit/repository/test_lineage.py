@@ -64,3 +64,20 @@ def test_events_in_a_damaged_log_are_unknown_and_stay_connected(repository: Repo
         (1, ("child", "parent")),
     ]
     assert lineage.notices
+
+
+def test_a_diagram_says_whether_contents_can_be_had(repository: Repository) -> None:
+    repository.append_with_content([event(0)], b"hello")
+    [created] = repository.events()
+    lineage = repository.lineage([created.flowfile_uuid])
+
+    def output() -> str | None:
+        nodes = repository.diagram(lineage).nodes
+        return next(node.output_content for node in nodes if node.event_id == created.event_id)
+
+    assert output() == "available"
+    path = repository.content(created).path
+    path.unlink()
+    assert output() == "gone"
+    path.write_bytes(b"something else")
+    assert output() == "damaged"
