@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.text import Text
 from rich.tree import Tree
 
-from custody.cli.options import json_option, writer_option
-from custody.cli.output import clean, print_json, stderr, stdout, time_text
+from custody.cli.options import json_option, whole_option, writer_option
+from custody.cli.output import answered, clean, print_json, stderr, stdout, time_text
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError
 from custody.lineage import Bounds, Cut, ExportFormat, FlowFileNode, Lineage, NodeKind, export
@@ -39,6 +40,7 @@ _CUT_NAMED = 5
 )
 @click.option("--all", "everything", is_flag=True, help=f"Print every line, not only {_LINES_SHOWN}.")
 @writer_option
+@whole_option
 @json_option
 @click.pass_obj
 def lineage(
@@ -52,6 +54,7 @@ def lineage(
     form: str | None,
     everything: bool,
     writer: str | None,
+    whole: bool,
     as_json: bool,
 ) -> None:
     """Print the lineage of WHAT: a FlowFile's uuid, or the id of an event of it.
@@ -75,6 +78,7 @@ def lineage(
     else:
         uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
         graph = opened.lineage([uuid], bounds)
+    graph = graph.with_events(partial(answered, settings=opened.settings, whole=whole))
     for notice in graph.notices:
         stderr().print(clean(notice))
     if form is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from custody.errors import InvalidInputError
@@ -96,6 +96,14 @@ class Lineage:
     def cut(self) -> dict[str, Cut]:
         """The FlowFiles of which there is more, each with the bound."""
         return {uuid: node.cut for uuid, node in self.nodes.items() if node.cut is not None}
+
+    def with_events(self, change: Callable[[Event], Event]) -> Lineage:
+        """Return the lineage with each event as `change` returns it."""
+        nodes = {
+            uuid: replace(node, events=tuple(change(event) for event in node.events))
+            for uuid, node in self.nodes.items()
+        }
+        return replace(self, nodes=nodes)
 
     def roots(self) -> list[FlowFileNode]:
         """Return the FlowFiles without a parent in the graph, oldest first."""

@@ -426,3 +426,17 @@ def test_a_lineage_is_exported(new: Path, repository: Repository, form: str) -> 
     result = run(new, "lineage", "p", "--export", form)
     assert result.exit_code == 0
     assert "custody:main/events/1" in result.stdout
+
+
+def test_long_attributes_are_cut_in_answers_and_never_in_the_record(new: Path, repository: Repository) -> None:
+    text = "x" * 70_000
+    append(repository, [event(0, flowfile_uuid="p", updated_attributes={"filename": text})])
+    for arguments in (("search",), ("event", 0), ("events",), ("lineage", "p")):
+        answer = run(new, *arguments, "--json").stdout
+        assert '"cut_attributes":{"filename":70000}' in answer
+        assert "x" * 65_536 + "…" in answer
+        assert "x" * 65_537 not in answer
+        assert text in run(new, *arguments, "--json", "--whole").stdout
+    assert text not in run(new, "lineage", "p", "--export", "json").stdout
+    assert text in run(new, "event", 0, "--nifi").stdout
+    assert repository.get(0).filename == text
