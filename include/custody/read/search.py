@@ -114,6 +114,7 @@ class SearchSource:
         self._workspace = workspace
         self._notices = notices
         self._losses = LossTracker(notices)
+        self._remembered: dict[int, list[Event]] | None = None
 
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
@@ -125,7 +126,17 @@ class SearchSource:
 
     def get_many(self, event_ids: Sequence[int]) -> list[Event]:
         """Return the events with these ids, in id order; those that cannot be read are left out."""
-        return reader.get_many(self._workspace, event_ids, self.view, self._losses)
+        if self._remembered is None:
+            return reader.get_many(self._workspace, event_ids, self.view, self._losses)
+        new = [event_id for event_id in event_ids if event_id not in self._remembered]
+        for event in reader.get_many(self._workspace, new, self.view, self._losses) if new else ():
+            # An id that was given out twice has both events.
+            self._remembered.setdefault(event.event_id, []).append(event)
+        return [event for event_id in sorted(set(event_ids)) for event in self._remembered.get(event_id, ())]
+
+    def remember(self) -> None:
+        """Keep what is read from now on, for searches of one moment that meet the same events again."""
+        self._remembered = {}
 
     def readable(self, event_ids: EventIds) -> npt.NDArray[np.bool_]:
         """Return which of some events can be read, found without decoding them."""

@@ -73,6 +73,9 @@ def _searching(
     with ThreadPoolExecutor(_OPENING_THREADS) as pool:
         # All of one moment; and journals that wait are decoded once, not for each generation.
         sources = list(open_sources(workspaces, attributes, notices))
+        for source in sources:
+            # An event joins two generations, and is met in both.
+            source.remember()
         yield LineageSearch(sources, shards, attributes, pool)
 
 
