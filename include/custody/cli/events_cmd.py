@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from custody.capture import event_to_json
-from custody.cli.options import Command, json_option, writer_option
-from custody.cli.output import clean, print_json, print_table, stderr, stdout, time_text
+from custody.cli.options import Command, json_option, whole_option, writer_option
+from custody.cli.output import answered, clean, print_json, print_table, stderr, stdout, time_text
 from custody.model import Event
 from custody.repository import Repository
 
@@ -24,22 +24,26 @@ def _nifi_option(command: Command) -> Command:
 @click.argument("event_id", type=click.IntRange(min=0))
 @writer_option
 @_nifi_option
+@whole_option
 @json_option
 @click.pass_obj
-def event(repository: Path, event_id: int, writer: str | None, nifi: bool, as_json: bool) -> None:
+def event(repository: Path, event_id: int, writer: str | None, nifi: bool, whole: bool, as_json: bool) -> None:
     """Print the event with the id EVENT_ID in full.
 
     \b
     Example:
       custody -r demo event 42
     """
-    found_event = Repository.open(repository).get(event_id, writer)
+    opened = Repository.open(repository)
+    stored = opened.get(event_id, writer)
+    shown = answered(stored, opened.settings, whole=whole)
     if nifi:
-        print_json(event_to_json(found_event))
+        # The format of exchange: whoever takes it in gets the record.
+        print_json(event_to_json(stored))
     elif as_json:
-        print_json(found_event)
+        print_json(shown)
     else:
-        _print_event(found_event)
+        _print_event(shown)
 
 
 @click.command()
@@ -47,9 +51,12 @@ def event(repository: Path, event_id: int, writer: str | None, nifi: bool, as_js
 @click.option("--count", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="Events to print.")
 @writer_option
 @_nifi_option
+@whole_option
 @json_option
 @click.pass_obj
-def events(repository: Path, first: int, count: int, writer: str | None, nifi: bool, as_json: bool) -> None:
+def events(
+    repository: Path, first: int, count: int, writer: str | None, nifi: bool, whole: bool, as_json: bool
+) -> None:
     """Print events in the order of their ids, those included that are not live yet.
 
     With --json or --nifi each event is one line.
@@ -58,10 +65,11 @@ def events(repository: Path, first: int, count: int, writer: str | None, nifi: b
     Example:
       custody -r demo events --from 1000 --count 50 --json
     """
-    page = Repository.open(repository).events(first, count, writer)
+    opened = Repository.open(repository)
+    page = opened.events(first, count, writer)
     if nifi or as_json:
         for item in page:
-            print_json(event_to_json(item) if nifi else item)
+            print_json(event_to_json(item) if nifi else answered(item, opened.settings, whole=whole))
     else:
         rows = [
             (item.event_id, time_text(item.event_time), item.event_type, item.component_type, item.flowfile_uuid)

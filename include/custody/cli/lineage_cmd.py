@@ -2,51 +2,132 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.text import Text
 from rich.tree import Tree
 
-from custody.cli.options import json_option, writer_option
-from custody.cli.output import clean, print_json, stderr, stdout, time_text
-from custody.lineage import FlowFileNode, Lineage
+from custody.cli.options import json_option, whole_option, writer_option
+from custody.cli.output import answered, clean, print_json, stderr, stdout, time_text
+from custody.clock import SystemClock
+from custody.errors import InvalidInputError
+from custody.lineage import Bounds, Cut, ExportFormat, FlowFileNode, Lineage, NodeKind, export
 from custody.model import Event
+from custody.query.times import time_span
 from custody.repository import Repository
 
 _LINES_SHOWN = 40
+_CUT_NAMED = 5
 
 
 @click.command()
 @click.argument("what")
+@click.option("--parents", "direction", flag_value="parents", help="Only what the event WHAT came from, one step.")
+@click.option("--children", "direction", flag_value="children", help="Only what the event WHAT made, one step.")
+@click.option("--depth", type=click.IntRange(min=0), help="At most so many generations away from WHAT.")
+@click.option("--since", metavar="TIME", help="Only events from this time on, as in queries: 2026-03-01, 3 hours ago.")
+@click.option("--until", metavar="TIME", help="Only events up to this time.")
+@click.option(
+    "--events", "events_max", type=click.IntRange(min=1), help="At most so many events; else query.lineage_events_max."
+)
+@click.option(
+    "--export",
+    "form",
+    type=click.Choice([str(form) for form in ExportFormat]),
+    help="Print nodes and edges in this format, with references and whether contents can be had.",
+)
 @click.option("--all", "everything", is_flag=True, help=f"Print every line, not only {_LINES_SHOWN}.")
 @writer_option
+@whole_option
 @json_option
 @click.pass_obj
-def lineage(repository: Path, what: str, everything: bool, writer: str | None, as_json: bool) -> None:
+def lineage(
+    repository: Path,
+    what: str,
+    direction: str | None,
+    depth: int | None,
+    since: str | None,
+    until: str | None,
+    events_max: int | None,
+    form: str | None,
+    everything: bool,
+    writer: str | None,
+    whole: bool,
+    as_json: bool,
+) -> None:
     """Print the lineage of WHAT: a FlowFile's uuid, or the id of an event of it.
 
     It is a tree from what it came from down to what came of it: below each FlowFile its events and what was made of it.
-    What leads to WHAT stands first.
+    What leads to WHAT stands first. Bounds cut it; each FlowFile that has more behind a bound says so.
 
     \b
     Example:
       custody -r demo lineage 42
       custody -r demo lineage 42 --all | less
+      custody -r demo lineage 42 --children
+      custody -r demo lineage 42 --depth 2 --export svg > lineage.svg
     """
     opened = Repository.open(repository)
-    uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
-    graph = opened.lineage([uuid])
+    bounds = _bounds(opened, depth, since, until, events_max)
+    if direction is not None:
+        event_id = _event_id(what)
+        uuid = opened.get(event_id, writer).flowfile_uuid
+        graph = opened.expand(event_id, direction, writer, bounds)
+    else:
+        uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
+        graph = opened.lineage([uuid], bounds)
+    graph = graph.with_events(partial(answered, settings=opened.settings, whole=whole))
     for notice in graph.notices:
         stderr().print(clean(notice))
-    if as_json:
-        nodes = list(graph.nodes.values())
-        document = {"events": graph.events, "is_complete": graph.is_complete, "nodes": nodes, "notices": graph.notices}
-        print_json(document)
+    if form is not None:
+        click.echo(export(opened.diagram(graph), ExportFormat(form)), nl=False)
+    elif as_json:
+        print_json(_document(graph))
     else:
         _print_tree(graph, uuid, None if everything else _LINES_SHOWN)
-    if not graph.is_complete:
-        stderr().print(f"cut after {graph.events} events (query.lineage_events_max)")
+    _say_cut(graph, bounds)
+
+
+def _event_id(what: str) -> int:
+    if not what.isdecimal():
+        raise click.UsageError(f"--parents and --children need the id of an event, got {what!r}.")
+    return int(what)
+
+
+def _bounds(
+    opened: Repository, depth: int | None, since: str | None, until: str | None, events_max: int | None
+) -> Bounds:
+    now_ms = SystemClock().now_ms()
+    first = None if since is None else time_span(since, now_ms)[0]
+    last = None if until is None else time_span(until, now_ms)[1]
+    if first is not None and last is not None and last < first:
+        raise InvalidInputError(f"until: expected a time from {since} on, got {until}.")
+    return Bounds(events_max or opened.settings.query.lineage_events_max, depth, first, last)
+
+
+def _document(graph: Lineage) -> dict[str, object]:
+    return {
+        "events": graph.events,
+        "is_complete": graph.is_complete,
+        "nodes": list(graph.nodes.values()),
+        "notices": graph.notices,
+        "unknown_events": graph.unknown_events,
+        "cut": graph.cut,
+    }
+
+
+def _say_cut(graph: Lineage, bounds: Bounds) -> None:
+    if graph.is_complete:
+        return
+    if Cut.SIZE in graph.cut.values() or graph.events == bounds.events_max:
+        stderr().print(f"cut after {graph.events} events (query.lineage_events_max, --events)")
+    named = list(graph.cut.items())
+    for uuid, cut in named[:_CUT_NAMED]:
+        stderr().print(clean(f"FlowFile {uuid} has more behind the bound of {cut}"))
+    if len(named) > _CUT_NAMED:
+        stderr().print(f"… {len(named) - _CUT_NAMED} more FlowFiles have more; --json names them")
 
 
 def _print_tree(graph: Lineage, uuid: str, lines_max: int | None) -> None:
@@ -59,6 +140,9 @@ def _print_tree(graph: Lineage, uuid: str, lines_max: int | None) -> None:
         # The events of a FlowFile that several lead to are printed once.
         if not again:
             lines += [(depth + 1, clean(_line(*pair, several))) for pair in zip(node.events, node.writers, strict=True)]
+    for unknown in graph.unknown_events:
+        event = f"event {unknown.event_id}" + (f" of {unknown.writer}" if several else "")
+        lines.append((0, clean(f"unknown {event}, which cannot be read, of FlowFile {', '.join(unknown.uuids)}")))
     tree = Tree(clean(f"{graph.events} events of {len(graph.nodes)} FlowFiles, {_counted(generations, 'generation')}"))
     # The last branch of each depth: the walk gives a node before what is below it.
     branches = {-1: tree}
@@ -82,5 +166,10 @@ def _counted(number: int, what: str) -> str:
 
 def _label(node: FlowFileNode, again: bool, is_start: bool) -> str:
     name = node.events[-1].filename if node.events else None
-    label = f"FlowFile {node.uuid}" + (f" ({name})" if name else "")
-    return label + (" … see above" if again else "") + (" ← asked for" if is_start else "")
+    kind = "unknown FlowFile" if node.kind == NodeKind.UNKNOWN else "FlowFile"
+    label = f"{kind} {node.uuid}" + (f" ({name})" if name else "")
+    return label + (" … see above" if again else "") + _more(node) + (" ← asked for" if is_start else "")
+
+
+def _more(node: FlowFileNode) -> str:
+    return "" if node.cut is None else f" … more behind the bound of {node.cut}"

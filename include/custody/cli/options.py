@@ -63,6 +63,12 @@ def writer_option(command: Command) -> Command:
     return click.option("--writer", "-w", help=text)(command)
 
 
+def whole_option(command: Command) -> Command:
+    """Give a command the option --whole."""
+    text = "Print attributes whole, also those beyond query.attribute_characters_max."
+    return click.option("--whole", is_flag=True, help=text)(command)
+
+
 def dry_run_option(command: Command) -> Command:
     """Give a command the option --dry-run."""
     return click.option("--dry-run", is_flag=True, help="Only show what would be done.")(command)

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -24,6 +24,10 @@ from rich.table import Table
 from rich.text import Text
 
 from custody.format.names import name_as_text
+
+if TYPE_CHECKING:
+    from custody.config import Settings
+    from custody.model import Event
 
 _BORDERS = 3  # columns that a table needs for each of its columns besides the text, and one
 _FIELD_AND_VALUE = 2
@@ -63,6 +67,14 @@ def json_text(value: object) -> str:
     except UnicodeEncodeError:  # a name on disk that is no UTF-8
         text = msgspec.json.encode(_as_text(msgspec.to_builtins(value))).decode()
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def answered(event: Event, settings: Settings, *, whole: bool) -> Event:
+    """Return an event as an answer shows it: with long attributes cut, unless they are to be `whole`."""
+    # Imported here: most commands print no event.
+    from custody.model import shortened
+
+    return event if whole else shortened(event, settings.query.attribute_characters_max)
 
 
 def print_table(

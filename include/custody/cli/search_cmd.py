@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 import msgspec
 
-from custody.cli.options import json_option
-from custody.cli.output import clean, print_json, print_table, stderr, time_text
+from custody.cli.options import json_option, whole_option
+from custody.cli.output import answered, clean, print_json, print_table, stderr, time_text
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError
 from custody.query import time_span
@@ -32,6 +33,7 @@ _REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 @click.option("--as-of", metavar="TIME|REVISION", help="Among the events that were live then, not those of today.")
 @click.option("--writer", "-w", help="Only the events of this writer; needed with a REVISION where there are several.")
 @click.option("--explain", is_flag=True, help="Say which shards were asked, and how long it took.")
+@whole_option
 @json_option
 @click.pass_obj
 def search(
@@ -46,6 +48,7 @@ def search(
     as_of: str | None,
     writer: str | None,
     explain: bool,
+    whole: bool,
     as_json: bool,
 ) -> None:
     """Print the events that match QUERY, newest first; without QUERY all of them.
@@ -70,13 +73,14 @@ def search(
         talk.print(clean(notice))
     if result.lost:
         talk.print(f"{result.lost} of the {result.total} events cannot be read and were passed over for this page.")
+    events = [StoredEvent(item.writer, answered(item.event, opened.settings, whole=whole)) for item in result.events]
     if as_json:
-        _print_json(result, explain)
+        _print_json(result, events, explain)
         return
     print_table(
         f"{result.total} events",
         ("writer", "event#", "time", "type", "component", "FlowFile", "filename"),
-        [_row(stored) for stored in result.events],
+        [_row(stored) for stored in events],
     )
     if result.cursor is not None:
         talk.print(f"next page: --cursor {result.cursor}")
@@ -95,10 +99,10 @@ def _structured(text: str) -> dict[str, object]:
     return document
 
 
-def _print_json(result: SearchResult, explain: bool) -> None:
+def _print_json(result: SearchResult, events: Sequence[StoredEvent], explain: bool) -> None:
     document: dict[str, object] = {
         "total": result.total,
-        "events": [_document(stored) for stored in result.events],
+        "events": [_document(stored) for stored in events],
         "cursor": result.cursor,
         "lost": result.lost,
         "notices": result.notices,

@@ -503,6 +503,12 @@ class QuerySection(Section):
     lineage_events_max: int = Field(
         10_000, ge=1, description="Events of one lineage; a larger one is cut there and says so."
     )
+    attribute_characters_max: int = Field(
+        65_536,
+        ge=64,
+        description="Longest value of an attribute in answers of commands, in characters; longer ones are cut there "
+        "and marked. The record has them whole, and --whole prints them.",
+    )
     open_shards_max: int = Field(
         256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
     )

@@ -4,9 +4,53 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from custody.model import Event
+from custody.errors import InvalidInputError
+from custody.model import Event, EventType
+
+EXPANDABLE = (EventType.CLONE, EventType.FORK, EventType.JOIN, EventType.REPLAY)
+"""The types of events whose parents and children can be expanded, as in NiFi."""
+
+
+class Direction(StrEnum):
+    """The side of an event to which it is expanded."""
+
+    PARENTS = "parents"
+    CHILDREN = "children"
+
+
+class Cut(StrEnum):
+    """The bound behind which a FlowFile has more than the lineage shows."""
+
+    SIZE = "size"
+    DEPTH = "depth"
+    TIME = "time"
+
+
+class NodeKind(StrEnum):
+    """FLOWFILE, or UNKNOWN for what may not or cannot be seen and still connects others."""
+
+    FLOWFILE = "FLOWFILE"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far a lineage goes; times in ms since the epoch, both included."""
+
+    events_max: int
+    depth_max: int | None = None
+    """Generations away from where it begins; 0 gives the events of the FlowFiles that were named."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def include(self, event: Event) -> bool:
+        """Whether an event lies within the times."""
+        is_late_enough = self.since_ms is None or event.event_time >= self.since_ms
+        return is_late_enough and (self.until_ms is None or event.event_time <= self.until_ms)
+
 
 Lookup = Callable[[Sequence[str], int], list[tuple[str, Event]]]
 """Given FlowFile uuids and a bound, returns at most that many events that mention one of them, each with its writer."""
@@ -21,6 +65,19 @@ class FlowFileNode:
     writers: tuple[str, ...]
     parents: tuple[str, ...]
     children: tuple[str, ...]
+    kind: NodeKind = NodeKind.FLOWFILE
+    """UNKNOWN: others name it, and no event that made it or that it had can be seen."""
+    cut: Cut | None = None
+    """The bound behind which there is more of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent:
+    """An event that is there and cannot be read, with the FlowFiles of the lineage that it mentions."""
+
+    writer: str
+    event_id: int
+    uuids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +87,23 @@ class Lineage:
     nodes: dict[str, FlowFileNode]
     events: int
     is_complete: bool
-    """False when the bound on events was reached."""
+    """False when a bound was reached."""
     notices: tuple[str, ...] = ()
     """What could not be read, where more of the lineage may be."""
+    unknown_events: tuple[UnknownEvent, ...] = ()
+
+    @property
+    def cut(self) -> dict[str, Cut]:
+        """The FlowFiles of which there is more, each with the bound."""
+        return {uuid: node.cut for uuid, node in self.nodes.items() if node.cut is not None}
+
+    def with_events(self, change: Callable[[Event], Event]) -> Lineage:
+        """Return the lineage with each event as `change` returns it."""
+        nodes = {
+            uuid: replace(node, events=tuple(change(event) for event in node.events))
+            for uuid, node in self.nodes.items()
+        }
+        return replace(self, nodes=nodes)
 
     def roots(self) -> list[FlowFileNode]:
         """Return the FlowFiles without a parent in the graph, oldest first."""
@@ -70,25 +141,94 @@ class Lineage:
                     stack += [(depth + 1, child) for child in reversed(children)]
 
 
-def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
-    """Follow parents and children from some FlowFiles until nothing new is found or `events_max` is reached."""
-    events_by_id: dict[tuple[str, int], Event] = {}  # each writer counts its own ids
-    visited: set[str] = set()
-    frontier = set(uuids)
+@dataclass(slots=True)
+class _Walk:
+    """What a breadth-first walk has met so far."""
+
+    bounds: Bounds
+    events: dict[tuple[str, int], Event] = field(default_factory=dict)  # each writer counts its own ids
+    visited: set[str] = field(default_factory=set)
+    cut: dict[str, Cut] = field(default_factory=dict)
+
+    def take(self, found: Sequence[tuple[str, Event]]) -> set[str]:
+        """Keep the events within the times; return the FlowFiles that they mention."""
+        mentioned: set[str] = set()
+        for writer, event in found:
+            if self.bounds.include(event):
+                self.events[writer, event.event_id] = event
+                mentioned.update(_relatives(event))
+            else:
+                self.mark(_relatives(event), Cut.TIME)
+        return mentioned
+
+    def mark(self, uuids: Iterable[str], cut: Cut) -> None:
+        """Take note that there is more of some FlowFiles."""
+        for uuid in uuids:
+            self.cut.setdefault(uuid, cut)
+
+
+def trace(
+    lookup: Lookup, uuids: Iterable[str], bounds: Bounds | int, begin: Sequence[tuple[str, Event]] = ()
+) -> Lineage:
+    """Follow parents and children from some FlowFiles until nothing new is found or a bound is reached.
+
+    Args:
+        lookup: finds the events of FlowFiles.
+        uuids: the FlowFiles to begin with.
+        bounds: how far to go; a number is the most events.
+        begin: events that are part of the lineage whatever is found.
+    """
+    if isinstance(bounds, int):
+        bounds = Bounds(bounds)
+    walk = _Walk(bounds)
+    walk.take(begin)
+    frontier, depth = set(uuids), 0
     # Invariant: a FlowFile is looked up once; what was visited leaves the frontier, so a cycle ends.
-    while frontier and len(events_by_id) <= events_max:
+    while frontier and len(walk.events) <= bounds.events_max:
+        if bounds.depth_max is not None and depth > bounds.depth_max:
+            walk.mark(frontier, Cut.DEPTH)
+            break
         # Breadth first: one lookup for a whole generation, and one event more than allowed to know that the bound was
         # met.
-        events = lookup(sorted(frontier), events_max + 1)
-        visited |= frontier
-        events_by_id.update(((writer, event.event_id), event) for writer, event in events)
-        mentioned = {uuid for _, event in events for uuid in _relatives(event)}
-        frontier = mentioned - visited
-    is_complete = not frontier and len(events_by_id) <= events_max
+        found = lookup(sorted(frontier), bounds.events_max + 1)
+        if len(found) > bounds.events_max:
+            walk.mark(frontier, Cut.SIZE)
+        walk.visited |= frontier
+        frontier = walk.take(found) - walk.visited
+        depth += 1
+    walk.mark(frontier, Cut.SIZE)
     # Cut in time order, so that a graph that is not complete lacks its newest events and not random ones.
-    in_order = sorted(events_by_id, key=lambda place: (events_by_id[place].event_time, place[1], place[0]))
-    chosen = [(writer, events_by_id[writer, event_id]) for writer, event_id in in_order[:events_max]]
-    return Lineage(_nodes(chosen), len(chosen), is_complete)
+    in_order = sorted(walk.events, key=lambda place: (walk.events[place].event_time, place[1], place[0]))
+    for place in in_order[bounds.events_max :]:
+        walk.mark(_relatives(walk.events[place]), Cut.SIZE)
+    chosen = [(writer, walk.events[writer, event_id]) for writer, event_id in in_order[: bounds.events_max]]
+    # What is cut, and no node of the graph, is named by the nodes that the same events mention.
+    return Lineage(_nodes(chosen, walk), len(chosen), not walk.cut)
+
+
+def require_expandable(event: Event, direction: Direction) -> tuple[str, ...]:
+    """Return the FlowFiles that an event came from, or those that it made.
+
+    Raises:
+        InvalidInputError: events of its type have neither.
+    """
+    if event.event_type not in EXPANDABLE:
+        raise InvalidInputError(
+            f"event {event.event_id}: expected one of the types {', '.join(EXPANDABLE)}, got {event.event_type}, so "
+            f"its {direction} cannot be expanded."
+        )
+    return event.parent_uuids if direction is Direction.PARENTS else event.child_uuids
+
+
+def expansion_bounds(event: Event, direction: Direction, bounds: Bounds) -> Bounds:
+    """Return the bounds of one step from an event: what came before it, or what came after it."""
+    since, until = bounds.since_ms, bounds.until_ms
+    if direction is Direction.CHILDREN:
+        since = event.event_time if since is None else max(since, event.event_time)
+    else:
+        until = event.event_time if until is None else min(until, event.event_time)
+        since = event.lineage_start_date if since is None else since
+    return Bounds(bounds.events_max, bounds.depth_max or 0, since, until)
 
 
 def _relatives(event: Event) -> Iterator[str]:
@@ -97,7 +237,7 @@ def _relatives(event: Event) -> Iterator[str]:
     yield from event.child_uuids
 
 
-def _nodes(events: Iterable[tuple[str, Event]]) -> dict[str, FlowFileNode]:
+def _nodes(events: Iterable[tuple[str, Event]], walk: _Walk) -> dict[str, FlowFileNode]:
     own: dict[str, list[Event]] = defaultdict(list)
     writers: dict[str, list[str]] = defaultdict(list)
     parents: dict[str, dict[str, None]] = defaultdict(dict)
@@ -112,7 +252,13 @@ def _nodes(events: Iterable[tuple[str, Event]]) -> dict[str, FlowFileNode]:
                     children[parent][child] = None
                     parents[child][parent] = None
     names = dict.fromkeys([*own, *parents, *children])
-    return {
-        uuid: FlowFileNode(uuid, tuple(own[uuid]), tuple(writers[uuid]), tuple(parents[uuid]), tuple(children[uuid]))
-        for uuid in names
-    }
+    nodes = {}
+    for uuid in names:
+        cut = walk.cut.get(uuid)
+        # A FlowFile that an event made is known by it, although nothing else happened to it.
+        is_known = uuid in own or uuid in parents or cut is not None
+        kind = NodeKind.FLOWFILE if is_known else NodeKind.UNKNOWN
+        nodes[uuid] = FlowFileNode(
+            uuid, tuple(own[uuid]), tuple(writers[uuid]), tuple(parents[uuid]), tuple(children[uuid]), kind, cut
+        )
+    return nodes

@@ -15,6 +15,7 @@ from custody.model.columns import (
     to_present,
     unknown_columns,
 )
+from custody.model.cut_event import CutEvent, shortened
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
 from custody.model.event_tables import require_valid_columns
 from custody.model.validation import (
@@ -37,6 +38,7 @@ __all__ = [
     "UNASSIGNED",
     "Acknowledged",
     "ContentClaim",
+    "CutEvent",
     "Event",
     "EventProblem",
     "EventType",
@@ -52,6 +54,7 @@ __all__ = [
     "require_valid",
     "require_valid_columns",
     "schema_of",
+    "shortened",
     "text_problem",
     "text_problems",
     "to_batch",

@@ -96,12 +96,12 @@ class LossTracker:
         if damage.first_event_id is not None and damage.last_event_id is not None:
             self._ranges.add((damage.first_event_id, damage.last_event_id))
 
-    def among(self, event_ids: npt.NDArray[np.int64]) -> int:
-        """Return how many of some ids were lost; the others are gone rightly, with a log that expired meanwhile."""
+    def of(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return which of some ids were lost; the others are gone rightly, with a log that expired meanwhile."""
         lost = np.zeros(len(event_ids), np.bool_)
         for first, last in self._ranges:
             lost |= (event_ids >= first) & (event_ids <= last)
-        return int(lost.sum())
+        return event_ids[lost]
 
 
 class Events(list[Event]):

@@ -45,6 +45,9 @@ from custody.read.time_travel import AsOf, snapshot_at
 from custody.read.tombstone_filter import hidden_ids
 from custody.workspace import Workspace
 
+# A damaged repository may have millions: an answer names so many, and counts all.
+LOST_NAMED_MAX = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
@@ -69,6 +72,8 @@ class SearchResult:
     cursor: str | None = None
     lost: int = 0
     """How many events that match were passed over on the way to this page because they cannot be read."""
+    lost_ids: tuple[tuple[str, int], ...] = ()
+    """Writer and id of the first `LOST_NAMED_MAX` of them, of each writer."""
     explained: Mapping[str, SearchStats] = field(default_factory=dict, compare=False)
 
 
@@ -109,6 +114,7 @@ class SearchSource:
         self._workspace = workspace
         self._notices = notices
         self._losses = LossTracker(notices)
+        self._remembered: dict[int, list[Event]] | None = None
 
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
@@ -120,15 +126,25 @@ class SearchSource:
 
     def get_many(self, event_ids: Sequence[int]) -> list[Event]:
         """Return the events with these ids, in id order; those that cannot be read are left out."""
-        return reader.get_many(self._workspace, event_ids, self.view, self._losses)
+        if self._remembered is None:
+            return reader.get_many(self._workspace, event_ids, self.view, self._losses)
+        new = [event_id for event_id in event_ids if event_id not in self._remembered]
+        for event in reader.get_many(self._workspace, new, self.view, self._losses) if new else ():
+            # An id that was given out twice has both events.
+            self._remembered.setdefault(event.event_id, []).append(event)
+        return [event for event_id in sorted(set(event_ids)) for event in self._remembered.get(event_id, ())]
+
+    def remember(self) -> None:
+        """Keep what is read from now on, for searches of one moment that meet the same events again."""
+        self._remembered = {}
 
     def readable(self, event_ids: EventIds) -> npt.NDArray[np.bool_]:
         """Return which of some events can be read, found without decoding them."""
         return reader.readable(self._workspace, event_ids, self.view, self._losses)
 
-    def lost_among(self, event_ids: EventIds) -> int:
-        """Return how many of some events lie in what `get_many` or `readable` found to be damaged."""
-        return self._losses.among(event_ids)
+    def lost_of(self, event_ids: EventIds) -> EventIds:
+        """Return which of some events lie in what `get_many` or `readable` found to be damaged."""
+        return self._losses.of(event_ids)
 
     def count_blocks(self, event_ids: Sequence[int]) -> int:
         """Return how many blocks of logs `get_many` reads for these events."""
@@ -189,6 +205,7 @@ def search(
         tuple(notice for one in matches for notice in one.notices),
         cursor if any(has_more) else None,
         sum(one.lost for one in matches),
+        tuple((one.writer, event_id) for one in matches for event_id in one.lost_ids),
         {one.writer: one.explained for one in matches},
     )
 
@@ -243,6 +260,8 @@ class WriterMatches:
         """The id of the last event that was taken or passed over."""
         self.lost = 0
         """How many were passed over because they cannot be read."""
+        self.lost_ids: list[int] = []
+        """The first of them."""
         self.notices: dict[str, None] = {}
         self._source = source
         self._request = request
@@ -334,7 +353,10 @@ class WriterMatches:
     def _pass_over(self, ids: EventIds, unread: npt.NDArray[np.bool_]) -> None:
         if len(ids):
             self.place = int(ids[-1])
-            self.lost += self._source.lost_among(ids[unread])
+            lost = self._source.lost_of(ids[unread])
+            self.lost += len(lost)
+            room = LOST_NAMED_MAX - len(self.lost_ids)
+            self.lost_ids += lost[:room].tolist()
 
     def _next(self, count: int) -> EventIds:
         """Return the next ids, at most `count`, none behind the last one; they are not given again."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings, root_of
-from custody.errors import ConfigurationError, NotFoundError, StorageError
+from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import COMPACT_LEASE
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from custody.flow.content import Content
     from custody.ingest.ingest import Ingest, IngestPreview
     from custody.ingest.slots import SlotWriter
-    from custody.lineage import Lineage
+    from custody.lineage import Bounds, Diagram, Direction, Lineage
     from custody.maintenance import CompactionReport, RewritePlan
     from custody.recovery import Leftover, RecoveryReport
     from custody.replay import ReplayCheck, ReplayPlan, ReplayReport, ReplaySources
@@ -269,6 +269,10 @@ class Repository:
             CorruptionError: what holds the event is damaged.
             StorageError: a container is missing, and the event may lie there.
         """
+        return self._stored(event_id, writer)[1]
+
+    def _stored(self, event_id: int, writer: str | None) -> tuple[str, Event]:
+        """Return one event and its writer; raises as `get`."""
         writers = self._writers() if writer is None else [writer]
         answers = {name: self.get_many([event_id], name, strict=True) for name in writers}
         matching = [(name, events[0]) for name, events in answers.items() if events]
@@ -287,7 +291,7 @@ class Repository:
         if len(matching) > 1:
             names = ", ".join(repr(name) for name, _ in matching)
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_THE_WRITER}")
-        return matching[0][1]
+        return matching[0]
 
     def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
         """Return the events with these ids, in id order; ids that do not exist are left out.
@@ -408,37 +412,62 @@ class Repository:
         counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
         return counts, (*index_notices, *notices)
 
-    def lineage(self, uuids: Sequence[str]) -> Lineage:
+    def lineage(self, uuids: Sequence[str], bounds: Bounds | None = None) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
+
+        With `bounds` no more than these allow; each FlowFile with more behind them says so.
 
         Raises:
             NotFoundError: no event mentions any of them.
         """
-        from whoosh import query
+        from custody.repository.lineage_api import lineage_of
 
-        from custody.lineage import trace
-        from custody.read.results import Notices
-        from custody.read.search import Page, open_sources, search
-
-        notices = Notices(strict=False)
-        index_notices: dict[str, None] = {}
-        attributes = self.settings.index.attributes
-        with ThreadPoolExecutor(_OPENING_THREADS) as pool:
-            # All of one moment; and journals that wait are decoded once, not for each generation.
-            sources = list(open_sources(self.workspaces(), attributes, notices))
-
-            def lookup(flowfiles: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
-                terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in flowfiles])
-                result = search(sources, self._shards, terms, attributes, Page(events_max), pool)
-                index_notices.update(dict.fromkeys(result.notices))
-                return [(stored.writer, stored.event) for stored in result.events]
-
-            lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
-        all_notices = (*index_notices, *notices)
-        if lineage.events == 0:
-            unread = f" Not all could be read: {all_notices[0]}" if all_notices else ""
+        chosen = self._bounds(bounds)
+        lineage = lineage_of(self.workspaces(), self._shards, self.settings.index.attributes, uuids, chosen)
+        # Events that are there and lie outside of the times are no missing FlowFile.
+        if lineage.events == 0 and lineage.is_complete:
+            unread = f" Not all could be read: {lineage.notices[0]}" if lineage.notices else ""
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
-        return replace(lineage, notices=all_notices)
+        return lineage
+
+    def expand(
+        self,
+        event_id: int,
+        direction: Direction | str,
+        writer: str | None = None,
+        bounds: Bounds | None = None,
+    ) -> Lineage:
+        """Return an event with the FlowFiles that it came from ("parents"), or that it made ("children").
+
+        One step, with the events of these FlowFiles before the event or after it; a depth in `bounds` makes it more.
+
+        Raises:
+            InvalidInputError: only CLONE, FORK, JOIN and REPLAY can be expanded; or the direction is neither.
+            NotFoundError, ConfigurationError, CorruptionError, StorageError: as `get`.
+        """
+        from custody.lineage import Direction
+        from custody.repository.lineage_api import expand
+
+        if direction not in list(Direction):
+            raise InvalidInputError(f"direction: expected one of {', '.join(Direction)}, got {direction!r}.")
+        stored = self._stored(event_id, writer)
+        attributes = self.settings.index.attributes
+        return expand(self.workspaces(), self._shards, attributes, stored, Direction(direction), self._bounds(bounds))
+
+    def diagram(self, lineage: Lineage) -> Diagram:
+        """Return a lineage as nodes and edges, each event with its reference and whether its contents can be had.
+
+        `custody.lineage.export` writes it as JSON, DOT, SVG, GraphML or OpenLineage.
+        """
+        from custody.flow.content import ContentReader
+        from custody.lineage import Diagram
+
+        return Diagram.of(lineage, ContentReader(self._fs, self.settings.store))
+
+    def _bounds(self, bounds: Bounds | None) -> Bounds:
+        from custody.lineage import Bounds
+
+        return bounds or Bounds(self.settings.query.lineage_events_max)
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.

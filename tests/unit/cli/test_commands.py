@@ -390,3 +390,53 @@ def test_wrong_usage_ends_with_2(root: Path, arguments: tuple[str, ...]) -> None
 def test_the_repository_may_come_from_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUSTODY_REPOSITORY", str(root))
     assert json.loads(run(None, "status", "--json").stdout)["root"] == str(root)
+
+
+def family(new: Path, repository: Repository) -> None:
+    fork = {"event_type": "FORK", "flowfile_uuid": "p", "parent_uuids": ("p",), "child_uuids": ("c",)}
+    append(repository, [event(0, flowfile_uuid="p"), event(1, **fork), event(2, event_type="SEND", flowfile_uuid="c")])
+
+
+def test_lineage_expands_one_event_to_one_side(new: Path, repository: Repository) -> None:
+    family(new, repository)
+    [row] = lines(run(new, "lineage", 1, "--children", "--json"))
+    assert sorted(item["event_id"] for node in row["nodes"] for item in node["events"]) == [1, 2]  # type: ignore[attr-defined]
+    [row] = lines(run(new, "lineage", 1, "--parents", "--json"))
+    assert sorted(item["event_id"] for node in row["nodes"] for item in node["events"]) == [0, 1]  # type: ignore[attr-defined]
+    refused = run(new, "lineage", 2, "--parents")
+    assert refused.exit_code == InvalidInputError.exit_code
+    assert "got SEND, so its parents cannot be expanded" in refused.stderr
+    assert run(new, "lineage", "p", "--parents").exit_code == 2
+
+
+def test_a_lineage_names_what_its_bounds_cut(new: Path, repository: Repository) -> None:
+    family(new, repository)
+    near = run(new, "lineage", "p", "--depth", 0)
+    assert "FlowFile c has more behind the bound of depth" in near.stderr
+    assert "… more behind the bound of depth" in near.stdout
+    [row] = lines(run(new, "lineage", "p", "--until", event(1).event_time, "--json"))
+    assert (row["events"], row["cut"], row["is_complete"]) == (2, {"c": "time"}, False)
+    assert run(new, "lineage", "p", "--since", "2026-03-02", "--until", "2026-03-01").exit_code != 0
+    assert json.loads(run(new, "lineage", "p", "--events", 1, "--json").stdout)["events"] == 1
+
+
+@pytest.mark.parametrize("form", ["json", "dot", "svg", "graphml", "openlineage"])
+def test_a_lineage_is_exported(new: Path, repository: Repository, form: str) -> None:
+    family(new, repository)
+    result = run(new, "lineage", "p", "--export", form)
+    assert result.exit_code == 0
+    assert "custody:main/events/1" in result.stdout
+
+
+def test_long_attributes_are_cut_in_answers_and_never_in_the_record(new: Path, repository: Repository) -> None:
+    text = "x" * 70_000
+    append(repository, [event(0, flowfile_uuid="p", updated_attributes={"filename": text})])
+    for arguments in (("search",), ("event", 0), ("events",), ("lineage", "p")):
+        answer = run(new, *arguments, "--json").stdout
+        assert '"cut_attributes":{"filename":70000}' in answer
+        assert "x" * 65_536 + "…" in answer
+        assert "x" * 65_537 not in answer
+        assert text in run(new, *arguments, "--json", "--whole").stdout
+    assert text not in run(new, "lineage", "p", "--export", "json").stdout
+    assert text in run(new, "event", 0, "--nifi").stdout
+    assert repository.get(0).filename == text

@@ -83,6 +83,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("lease", "dead_seconds", [0.5, 3600], [0, -1, float("nan"), float("inf")]),
     ("query", "results_default", [1, 10_000_000], [0]),
     ("query", "lineage_events_max", [1, 10_000_000], [0]),
+    ("query", "attribute_characters_max", [64, 1 << 40], [0, 63]),
     ("query", "open_shards_max", [1, 10_000], [0]),
     ("query", "cache_bytes", [0, 1 << 40], [-1]),
     ("query", "open_logs_max", [1, 100_000], [0]),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.lineage import trace
+from custody.errors import InvalidInputError
+from custody.lineage import Bounds, Cut, Direction, expansion_bounds, require_expandable, trace
 from custody.model import Event
 from tests.support import event
 
@@ -136,3 +137,63 @@ def test_a_lineage_is_the_connected_part_of_the_graph(edges: list[tuple[str, str
 def test_a_walk_reaches_every_flowfile_of_a_cycle() -> None:
     lineage = trace(family([("a", "b"), ("b", "a")]).lookup, ["a"], 100)
     assert {node.uuid for _, node, _ in lineage.walk()} == {"a", "b"}
+
+
+def test_a_bound_of_depth_names_the_flowfiles_that_have_more() -> None:
+    store = family(EDGES)
+    near = trace(store.lookup, ["a"], Bounds(100, depth_max=0))
+    assert sorted(near.nodes) == ["a", "b", "c"]
+    assert near.cut == {"b": Cut.DEPTH, "c": Cut.DEPTH}
+    assert not near.is_complete
+    further = trace(store.lookup, ["a"], Bounds(100, depth_max=1))
+    assert further.cut == {"d": Cut.DEPTH}
+    whole = trace(store.lookup, ["a"], Bounds(100, depth_max=3))
+    assert (sorted(whole.nodes), whole.cut, whole.is_complete) == (list("abcde"), {}, True)
+
+
+def test_bounds_of_time_include_their_ends_and_name_what_has_more() -> None:
+    events = [event(n, event_id=n, event_time=n, flowfile_uuid="a") for n in range(5)]
+    store = Store([("main", item) for item in events])
+    lineage = trace(store.lookup, ["a"], Bounds(100, since_ms=1, until_ms=3))
+    assert [item.event_time for item in lineage.nodes["a"].events] == [1, 2, 3]
+    assert (lineage.cut, lineage.is_complete) == ({"a": Cut.TIME}, False)
+    assert trace(store.lookup, ["a"], Bounds(100, since_ms=0, until_ms=4)).is_complete
+
+
+def test_a_bound_of_size_names_what_lost_events() -> None:
+    events = [event(n, event_id=n, event_time=n, flowfile_uuid="a") for n in range(5)]
+    lineage = trace(Store([("main", item) for item in events]).lookup, ["a"], 2)
+    assert (lineage.events, lineage.cut) == (2, {"a": Cut.SIZE})
+
+
+def test_a_flowfile_of_which_nothing_can_be_seen_keeps_the_graph_together() -> None:
+    # Of `b` only the events that name it are left: what made it and what happened to it was forgotten.
+    store = Store([pair for pair in family([("a", "x"), ("b", "d")]).events if pair[1].flowfile_uuid != "b"])
+    join = event(9, event_id=9, event_type="JOIN", flowfile_uuid="d", parent_uuids=("a", "b"), child_uuids=("d",))
+    store.events.append(("main", join))
+    lineage = trace(store.lookup, ["a"], 100)
+    kinds = {uuid: node.kind for uuid, node in lineage.nodes.items()}
+    assert kinds == {"a": "FLOWFILE", "x": "FLOWFILE", "b": "UNKNOWN", "d": "FLOWFILE"}
+    assert lineage.nodes["b"].children == ("d",)
+
+
+def test_a_flowfile_behind_a_bound_is_not_unknown() -> None:
+    join = event(9, event_id=9, event_type="JOIN", flowfile_uuid="d", parent_uuids=("b",), child_uuids=("d",))
+    lineage = trace(Store([("main", join)]).lookup, ["d"], Bounds(100, depth_max=0))
+    assert (lineage.nodes["b"].kind, lineage.cut) == ("FLOWFILE", {"b": Cut.DEPTH})
+
+
+@pytest.mark.parametrize("event_type", ["SEND", "DROP", "RECEIVE", "CREATE", "OWN"])
+@pytest.mark.parametrize("direction", list(Direction))
+def test_only_events_with_relatives_can_be_expanded(event_type: str, direction: Direction) -> None:
+    with pytest.raises(InvalidInputError, match=rf"got {event_type}, so its {direction} cannot be expanded"):
+        require_expandable(event(event_type=event_type), direction)
+
+
+@pytest.mark.parametrize("event_type", ["CLONE", "FORK", "JOIN", "REPLAY"])
+def test_an_expansion_ends_at_the_time_of_the_event(event_type: str) -> None:
+    one = event(event_type=event_type, event_time=50, lineage_start_date=10, parent_uuids=("a",), child_uuids=("b",))
+    assert require_expandable(one, Direction.PARENTS) == ("a",)
+    assert require_expandable(one, Direction.CHILDREN) == ("b",)
+    assert expansion_bounds(one, Direction.PARENTS, Bounds(9)) == Bounds(9, 0, 10, 50)
+    assert expansion_bounds(one, Direction.CHILDREN, Bounds(9, 2, until_ms=70)) == Bounds(9, 2, 50, 70)

@@ -10,7 +10,7 @@ from custody.flow.content.claim_file import (
     sections_of,
     with_content,
 )
-from custody.flow.content.content_reader import Content, ContentReader, content_of, find_content
+from custody.flow.content.content_reader import Availability, Content, ContentReader, content_of, find_content
 from custody.flow.content.content_writer import OPEN_SECONDS_MAX, ContentOptions, ContentStream, ContentWriter
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 
@@ -18,6 +18,7 @@ __all__ = [
     "CLAIM_SCHEME",
     "DIGEST_ATTRIBUTE",
     "OPEN_SECONDS_MAX",
+    "Availability",
     "ClaimFile",
     "Content",
     "ContentOptions",

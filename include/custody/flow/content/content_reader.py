@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
-from custody.errors import CorruptionError, NotFoundError, StorageError
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.flow.content.claim_file import ClaimHeader, ContentRecord, ResourceClaim, read_header, record_at, scan
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.model import ContentClaim, Event
@@ -74,6 +75,16 @@ class Content:
         return b"".join(self.chunks())
 
 
+class Availability(StrEnum):
+    """Whether a content can be had; DAMAGED: its file is there and does not hold it, or cannot be read."""
+
+    AVAILABLE = "available"
+    GONE = "gone"
+    ERASED = "erased"
+    ELSEWHERE = "elsewhere"
+    DAMAGED = "damaged"
+
+
 @dataclass(frozen=True)
 class _Kept:
     """A file of contents that is mapped, and what its header says."""
@@ -106,6 +117,27 @@ class ContentReader:
         """
         if claim is None:
             raise NotFoundError("the content has no claim; there is nothing to read here.")
+        kept, found = self._look_up(claim)
+        return _checked(claim, kept, found, sha256)
+
+    def availability(self, claim: ContentClaim | None) -> Availability | None:
+        """Return whether the content of a claim can be had, None without a claim; its bytes are not checked."""
+        if claim is None:
+            return None
+        if ResourceClaim.of(claim) is None:
+            return Availability.ELSEWHERE
+        try:
+            _, found = self._look_up(claim)
+        except NotFoundError:
+            return Availability.GONE
+        except (CorruptionError, FormatVersionError, StorageError):
+            return Availability.DAMAGED
+        if found is None:
+            return Availability.DAMAGED
+        return Availability.AVAILABLE if found.erased_ms is None else Availability.ERASED
+
+    def _look_up(self, claim: ContentClaim) -> tuple[_Kept, ContentRecord | None]:
+        """Return the file of a claim and the record of its content, None where it has none; raises as `find`."""
         name = claim.container, claim.section, claim.identifier
         offset, size = claim.offset or 0, claim.size or 0
         # Taken out and put in again, so that the order of the dictionary is the order of use.
@@ -118,7 +150,7 @@ class ContentReader:
         self._files[name] = kept  # the newest one is last
         while len(self._files) > _FILES_MAX:
             del self._files[next(iter(self._files))]
-        return _checked(claim, kept, found, sha256)
+        return kept, found
 
     def of(self, event: Event, *, previous: bool = False) -> Content:
         """Return the content that an event speaks of, after it or with `previous` before it; raises as `find`.

@@ -1,0 +1,188 @@
+"""Exports of a lineage's diagram: JSON, DOT, SVG, GraphML and OpenLineage; the same diagram gives the same bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from custody.capture.identity import uuid_of_name
+from custody.lineage.diagram import EVENT, Diagram, DiagramEdge, DiagramNode
+from custody.lineage.graph import NodeKind
+from custody.lineage.svg import svg
+
+_PRODUCER = "https://pypi.org/project/custody"
+_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_FACET_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"
+_NAMESPACE = "custody"
+_NOT_XML = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_DOT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x7f-\x9f]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_GRAPHML = "http://graphml.graphdrawing.org/xmlns"
+_FIELDS = {
+    "kind": "string",
+    "flowfile_uuid": "string",
+    "time": "long",
+    "cut": "string",
+    "event_type": "string",
+    "event_id": "long",
+    "writer": "string",
+    "url": "string",
+    "filename": "string",
+    "component": "string",
+    "input_content": "string",
+    "output_content": "string",
+}
+"""The fields of a node that GraphML has, with their types there."""
+
+
+class ExportFormat(StrEnum):
+    """A format of exports."""
+
+    JSON = "json"
+    DOT = "dot"
+    SVG = "svg"
+    GRAPHML = "graphml"
+    OPENLINEAGE = "openlineage"
+
+
+def export(diagram: Diagram, form: ExportFormat) -> str:
+    """Return a diagram in a format, as a text that ends with a line break."""
+    return _WRITERS[form](diagram)
+
+
+def _json(diagram: Diagram) -> str:
+    return _plain_json(diagram) + "\n"
+
+
+def _plain_json(value: object) -> str:
+    # JSON leaves these as they are, and a terminal would obey them.
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", msgspec.json.encode(value).decode())
+
+
+def _dot(diagram: Diagram) -> str:
+    lines = ["digraph lineage {", '  node [fontname="sans-serif"];']
+    lines += [f"  {_quoted(node.id)} [{_dot_attributes(node)}];" for node in diagram.nodes]
+    lines += [
+        f"  {_quoted(edge.source)} -> {_quoted(edge.target)} [tooltip={_quoted(edge.flowfile_uuid)}];"
+        for edge in diagram.edges
+    ]
+    return "\n".join([*lines, "}", ""])
+
+
+def _dot_attributes(node: DiagramNode) -> str:
+    shape = "box" if node.kind == EVENT else "ellipse"
+    chosen = {"label": node.label, "shape": shape}
+    if node.kind == NodeKind.UNKNOWN:
+        chosen["style"] = "dashed"
+    if node.url is not None:
+        chosen["URL"] = node.url
+    chosen["tooltip"] = node.flowfile_uuid or node.id
+    return ", ".join(f"{name}={_quoted(value)}" for name, value in chosen.items())
+
+
+def _quoted(text: str) -> str:
+    """Return a text as DOT quotes it; backslashes would be escapes of labels, so they are doubled."""
+    plain = _NOT_DOT.sub("\N{REPLACEMENT CHARACTER}", text)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _graphml(diagram: Diagram) -> str:
+    root = ET.Element("graphml", {"xmlns": _GRAPHML})
+    for name, kind in {**_FIELDS, "label": "string"}.items():
+        ET.SubElement(root, "key", {"id": name, "for": "node", "attr.name": name, "attr.type": kind})
+    ET.SubElement(root, "key", {"id": "flowfile", "for": "edge", "attr.name": "flowfile_uuid", "attr.type": "string"})
+    graph = ET.SubElement(root, "graph", {"id": "lineage", "edgedefault": "directed"})
+    for node in diagram.nodes:
+        _add_node(graph, node)
+    for edge in diagram.edges:
+        places = {"source": _xml(edge.source), "target": _xml(edge.target)}
+        _add_data(ET.SubElement(graph, "edge", places), "flowfile", edge.flowfile_uuid)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+
+
+def _add_node(graph: ET.Element, node: DiagramNode) -> None:
+    element = ET.SubElement(graph, "node", {"id": _xml(node.id)})
+    for name in _FIELDS:
+        value = getattr(node, name)
+        if value is not None:
+            _add_data(element, name, str(value))
+    _add_data(element, "label", node.label)
+
+
+def _add_data(element: ET.Element, key: str, value: str) -> None:
+    ET.SubElement(element, "data", {"key": key}).text = _xml(value)
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML cannot hold, escaped or not."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _openlineage(diagram: Diagram) -> str:
+    """Return a run event a line, for each event: its run reads the FlowFiles it came from and writes those it made."""
+    return "".join(f"{_plain_json(document)}\n" for document in _run_events(diagram))
+
+
+def _run_events(diagram: Diagram) -> Iterator[dict[str, object]]:
+    events = {node.id: node for node in diagram.nodes if node.kind == EVENT}
+    ends: dict[str, tuple[dict[str, None], dict[str, None]]] = {place: ({}, {}) for place in events}
+    for edge in diagram.edges:
+        _put_edge(ends, edge)
+    for place, node in events.items():
+        inputs, outputs = ends[place]
+        yield _run_event(node, list(inputs), list(outputs))
+
+
+def _put_edge(ends: dict[str, tuple[dict[str, None], dict[str, None]]], edge: DiagramEdge) -> None:
+    # An edge between two events is a FlowFile that goes on: the one writes it and the other reads it.
+    if edge.target in ends:
+        ends[edge.target][0][edge.flowfile_uuid] = None
+    if edge.source in ends:
+        ends[edge.source][1][edge.flowfile_uuid] = None
+
+
+def _run_event(node: DiagramNode, inputs: list[str], outputs: list[str]) -> dict[str, object]:
+    moment = _EPOCH + timedelta(milliseconds=node.time or 0)
+    facet = {
+        "_producer": _PRODUCER,
+        "_schemaURL": _FACET_SCHEMA,
+        "url": node.url,
+        "eventType": node.event_type,
+        "eventId": node.event_id,
+        "writer": node.writer,
+        "flowFileUuid": node.flowfile_uuid,
+        "filename": node.filename,
+        "inputContent": node.input_content,
+        "outputContent": node.output_content,
+    }
+    present = {name: value for name, value in facet.items() if value is not None}
+    return {
+        "eventType": "COMPLETE",
+        "eventTime": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "producer": _PRODUCER,
+        "schemaURL": _SCHEMA,
+        "run": {"runId": uuid_of_name("run", node.id), "facets": {"custody_event": present}},
+        "job": {"namespace": _NAMESPACE, "name": node.component or "unknown"},
+        "inputs": [_dataset(uuid) for uuid in inputs],
+        "outputs": [_dataset(uuid) for uuid in outputs],
+    }
+
+
+def _dataset(uuid: str) -> dict[str, str]:
+    return {"namespace": _NAMESPACE, "name": uuid}
+
+
+_WRITERS: dict[ExportFormat, Callable[[Diagram], str]] = {
+    ExportFormat.JSON: _json,
+    ExportFormat.DOT: _dot,
+    ExportFormat.SVG: svg,
+    ExportFormat.GRAPHML: _graphml,
+    ExportFormat.OPENLINEAGE: _openlineage,
+}

@@ -1,0 +1,112 @@
+"""Lineage over all writers: looking FlowFiles up, one event's relatives, and what can be seen of contents."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+from whoosh import query
+
+from custody.index import ShardCache
+from custody.lineage import Bounds, Direction, Lineage, UnknownEvent, expansion_bounds, require_expandable, trace
+from custody.model import Event
+from custody.read.results import Notices
+from custody.read.search import Page, SearchResult, SearchSource, open_sources, search
+from custody.workspace import Workspace
+
+_OPENING_THREADS = 8
+# Each costs a search of its own, and is asked for only where something is damaged.
+_LOST_ASKED_MAX = 1000
+
+
+class LineageSearch:
+    """Answers of one moment: the events that mention FlowFiles, and those among them that cannot be read."""
+
+    def __init__(
+        self, sources: Sequence[SearchSource], shards: ShardCache, attributes: Sequence[str], pool: Executor
+    ) -> None:
+        self._sources = sources
+        self._shards = shards
+        self._attributes = attributes
+        self._pool = pool
+        self._asked = 0
+        self._unknown: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
+        self.notices: dict[str, None] = {}
+
+    def lookup(self, uuids: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
+        """Return at most so many events that mention one of some FlowFiles, each with its writer."""
+        result = self._search(uuids, events_max)
+        self.notices.update(dict.fromkeys(result.notices))
+        if result.lost_ids:
+            self._connect(uuids, events_max, result)
+        return [(stored.writer, stored.event) for stored in result.events]
+
+    def unknown_events(self) -> tuple[UnknownEvent, ...]:
+        """Return the events that were met and cannot be read, by writer and id."""
+        return tuple(
+            UnknownEvent(writer, event_id, tuple(uuids)) for (writer, event_id), uuids in sorted(self._unknown.items())
+        )
+
+    def _connect(self, uuids: Sequence[str], events_max: int, result: SearchResult) -> None:
+        """Find out which FlowFiles the unreadable events mention: the index still knows."""
+        if len(uuids) == 1:
+            for place in result.lost_ids:
+                self._unknown[place][uuids[0]] = None
+            return
+        for uuid in uuids[: _LOST_ASKED_MAX - self._asked]:
+            self._asked += 1
+            for place in self._search([uuid], events_max).lost_ids:
+                self._unknown[place][uuid] = None
+
+    def _search(self, uuids: Sequence[str], events_max: int) -> SearchResult:
+        terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in uuids])
+        return search(self._sources, self._shards, terms, self._attributes, Page(events_max), self._pool)
+
+
+@contextmanager
+def _searching(
+    workspaces: Sequence[Workspace], shards: ShardCache, attributes: Sequence[str], notices: Notices
+) -> Iterator[LineageSearch]:
+    with ThreadPoolExecutor(_OPENING_THREADS) as pool:
+        # All of one moment; and journals that wait are decoded once, not for each generation.
+        sources = list(open_sources(workspaces, attributes, notices))
+        for source in sources:
+            # An event joins two generations, and is met in both.
+            source.remember()
+        yield LineageSearch(sources, shards, attributes, pool)
+
+
+def lineage_of(
+    workspaces: Sequence[Workspace],
+    shards: ShardCache,
+    attributes: Sequence[str],
+    uuids: Sequence[str],
+    bounds: Bounds,
+    begin: Sequence[tuple[str, Event]] = (),
+) -> Lineage:
+    """Return the lineage of FlowFiles within bounds, `begin` included; without an event when nobody mentions them."""
+    notices = Notices(strict=False)
+    with _searching(workspaces, shards, attributes, notices) as found:
+        lineage = trace(found.lookup, uuids, bounds, begin)
+        return replace(lineage, notices=(*found.notices, *notices), unknown_events=found.unknown_events())
+
+
+def expand(
+    workspaces: Sequence[Workspace],
+    shards: ShardCache,
+    attributes: Sequence[str],
+    stored: tuple[str, Event],
+    direction: Direction,
+    bounds: Bounds,
+) -> Lineage:
+    """Return an event with the FlowFiles that it came from, or with those that it made, and their events.
+
+    Raises:
+        InvalidInputError: the event is of a type that has neither.
+    """
+    uuids = require_expandable(stored[1], direction)
+    bounds = expansion_bounds(stored[1], direction, bounds)
+    return lineage_of(workspaces, shards, attributes, uuids, bounds, [stored])

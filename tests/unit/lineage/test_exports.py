@@ -1,0 +1,136 @@
+"""Exports of a lineage: well formed whatever names hold, the same each time, of bounded size."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from custody.capture import Accepted, Format
+from custody.flow.content import ContentReader
+from custody.lineage import Diagram, ExportFormat, Lineage, UnknownEvent, export, trace
+from custody.lineage.svg import NODES_MAX
+from custody.model import ContentClaim, Event
+from custody.vfs import PosixFileSystem
+from tests.support import event
+from tests.unit.capture.sample_inputs import read
+
+_NS = "{http://graphml.graphdrawing.org/xmlns}"
+_SVG = "{http://www.w3.org/2000/svg}"
+NASTY = 'a<b>&"c\'\\ ]]> --> \x00\x1b[31m\ufffe\n"]; evil [label="x'
+
+
+def story(name: str = "a.txt") -> list[Event]:
+    attributes = {"filename": name}
+    elsewhere = ContentClaim(container="default", section="1", identifier="9", offset=0, size=3)
+    gone = ContentClaim(container="custody:main/1", section="0001", identifier="1772409600000-1", offset=0, size=3)
+    fork = {"event_type": "FORK", "parent_uuids": ("p",), "child_uuids": ("c", "d")}
+    return [
+        event(0, event_id=0, event_type="RECEIVE", flowfile_uuid="p", updated_attributes=attributes),
+        event(1, event_id=1, flowfile_uuid="p", component_name=name, **fork),
+        event(2, event_id=2, event_type="SEND", flowfile_uuid="c", content_claim=elsewhere),
+        event(3, event_id=3, event_type="DROP", flowfile_uuid="p", previous_content_claim=gone),
+        event(4, event_id=4, event_type="JOIN", flowfile_uuid="j", parent_uuids=("c", "x"), child_uuids=("j",)),
+    ]
+
+
+def lineage_of(events: list[Event]) -> Lineage:
+    return trace(lambda _, most: [("main", item) for item in events][:most], ["p"], 10_000)
+
+
+def diagram_of(lineage: Lineage) -> Diagram:
+    return Diagram.of(lineage, ContentReader(PosixFileSystem(), Path("/nowhere")))
+
+
+def test_a_receive_and_a_drop_are_three_nodes_and_two_edges() -> None:
+    diagram = diagram_of(
+        lineage_of(
+            [
+                event(0, event_id=0, event_type="RECEIVE", flowfile_uuid="p"),
+                event(1, event_id=1, event_type="DROP", flowfile_uuid="p"),
+            ]
+        )
+    )
+    assert [node.id for node in diagram.nodes] == ["custody:main/events/0", "flowfile:p", "custody:main/events/1"]
+    assert [(edge.source, edge.target) for edge in diagram.edges] == [
+        ("custody:main/events/0", "flowfile:p"),
+        ("flowfile:p", "custody:main/events/1"),
+    ]
+
+
+def test_nodes_have_reference_file_name_and_whether_contents_can_be_had() -> None:
+    nodes = {node.id: node for node in diagram_of(lineage_of(story())).nodes}
+    assert nodes["custody:main/events/0"].filename == "a.txt"
+    assert nodes["custody:main/events/0"].output_content is None
+    assert nodes["custody:main/events/2"].output_content == "elsewhere"
+    assert nodes["custody:main/events/3"].input_content == "gone"
+    assert nodes["flowfile:x"].kind == "UNKNOWN"
+    assert nodes["flowfile:p"].kind == "FLOWFILE"
+
+
+def test_each_edge_joins_two_nodes_and_no_node_is_alone() -> None:
+    diagram = diagram_of(lineage_of(story()))
+    places = {node.id for node in diagram.nodes}
+    ends = {end for edge in diagram.edges for end in (edge.source, edge.target)}
+    assert ends == places
+
+
+def test_an_unreadable_event_is_a_node_at_its_flowfiles() -> None:
+    graph = lineage_of(story())
+    lost = Lineage(graph.nodes, graph.events, graph.is_complete, (), (UnknownEvent("main", 7, ("c", "d")),))
+    diagram = diagram_of(lost)
+    assert next(node for node in diagram.nodes if node.event_id == 7).kind == "UNKNOWN"
+    assert [edge.source for edge in diagram.edges if edge.target == "custody:main/events/7"] == [
+        "flowfile:c",
+        "flowfile:d",
+    ]
+
+
+@pytest.mark.parametrize("form", list(ExportFormat))
+def test_the_same_lineage_gives_the_same_bytes(form: ExportFormat) -> None:
+    assert export(diagram_of(lineage_of(story())), form) == export(diagram_of(lineage_of(story())), form)
+
+
+@given(st.text(min_size=1) | st.just(NASTY))
+def test_no_name_breaks_a_format(name: str) -> None:
+    diagram = diagram_of(lineage_of(story(name)))
+    graph = ET.fromstring(export(diagram, ExportFormat.GRAPHML).encode())  # noqa: S314 - its own
+    assert len(graph.findall(f".//{_NS}node")) == len(diagram.nodes)
+    assert len(graph.findall(f".//{_NS}edge")) == len(diagram.edges)
+    picture = ET.fromstring(export(diagram, ExportFormat.SVG).encode())  # noqa: S314 - its own
+    assert len(picture.findall(f"{_SVG}g")) == len(diagram.nodes)
+    assert {element.tag for element in picture} == {f"{_SVG}{tag}" for tag in ("defs", "path", "g")}
+    lines = export(diagram, ExportFormat.DOT).splitlines()
+    assert len(lines) == 3 + len(diagram.nodes) + len(diagram.edges)
+    assert all(_quotes(line) % 2 == 0 for line in lines)
+    assert json.loads(export(diagram, ExportFormat.JSON))["events"] == 5
+
+
+def _quotes(line: str) -> int:
+    return line.replace("\\\\", "").replace('\\"', "").count('"')
+
+
+def test_openlineage_can_be_ingested_and_gives_the_same_families() -> None:
+    text = export(diagram_of(lineage_of(story())), ExportFormat.OPENLINEAGE)
+    found = read(text.encode(), Format.OPENLINEAGE)
+    events = [item.event for item in found if isinstance(item, Accepted)]
+    assert len(events) == len(found) == 5
+    documents = [json.loads(line) for line in text.splitlines()]
+    for document in documents:
+        assert {"eventTime", "producer", "schemaURL", "run", "job"} <= set(document)
+        for facet in document["run"]["facets"].values():
+            assert {"_producer", "_schemaURL"} <= set(facet)
+    assert [item["name"] for item in documents[1]["inputs"]] == ["p"]
+    assert {item["name"] for item in documents[1]["outputs"]} == {"p", "c", "d"}
+    assert {item["name"] for item in documents[4]["inputs"]} == {"c", "x"}
+
+
+def test_a_picture_is_bounded_and_says_what_it_leaves_out() -> None:
+    events = [event(n, event_id=n, event_type="SEND", flowfile_uuid="p") for n in range(NODES_MAX + 9)]
+    text = export(diagram_of(lineage_of(events)), ExportFormat.SVG)
+    assert text.count("<rect") == NODES_MAX
+    assert "10 more nodes are not drawn" in text

@@ -1,0 +1,83 @@
+"""Lineage over a repository: expanding one event, and what cannot or must not be seen keeps its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from custody.errors import InvalidInputError, NotFoundError
+from custody.model import Event
+from custody.repository import EventSelection, Repository
+from tests.support import append, event, flipped, run_steps
+
+FORK = {"event_type": "FORK", "flowfile_uuid": "parent", "parent_uuids": ("parent",), "child_uuids": ("child",)}
+STORY = [
+    event(0, event_type="RECEIVE", event_time=10, flowfile_uuid="parent", lineage_start_date=10),
+    event(1, event_time=20, lineage_start_date=10, **FORK),
+    event(2, event_type="SEND", event_time=30, flowfile_uuid="child", lineage_start_date=10),
+    event(3, event_type="DROP", event_time=40, flowfile_uuid="parent", lineage_start_date=10),
+]
+
+
+def ids(events: list[Event]) -> list[int]:
+    return sorted(item.event_id for item in events)
+
+
+@pytest.mark.parametrize(("direction", "expected"), [("parents", [0, 1]), ("children", [1, 2])])
+def test_an_event_is_expanded_to_one_side(repository: Repository, direction: str, expected: list[int]) -> None:
+    append(repository, STORY)
+    lineage = repository.expand(1, direction)
+    assert ids([item for node in lineage.nodes.values() for item in node.events]) == expected
+    assert list(lineage.nodes) == ["parent", "child"]
+
+
+def test_what_cannot_be_expanded_is_refused(repository: Repository) -> None:
+    append(repository, STORY)
+    with pytest.raises(InvalidInputError, match="got SEND, so its parents cannot be expanded"):
+        repository.expand(2, "parents")
+    with pytest.raises(InvalidInputError, match="parents, children"):
+        repository.expand(1, "cousins")
+    with pytest.raises(NotFoundError, match="no event 99"):
+        repository.expand(99, "children")
+
+
+def test_a_forgotten_flowfile_stays_as_a_node_that_nothing_is_known_of(repository: Repository) -> None:
+    join = event(5, event_type="JOIN", flowfile_uuid="both", parent_uuids=("secret", "parent"), child_uuids=("both",))
+    append(repository, [*STORY, event(4, event_type="RECEIVE", flowfile_uuid="secret"), join])
+    run_steps(repository.settings)
+    repository.forget(EventSelection(event_ids=(4,)), "asked for")
+    lineage = repository.lineage(["parent"])
+    assert lineage.nodes["secret"].kind == "UNKNOWN"
+    assert (lineage.nodes["secret"].events, lineage.nodes["secret"].children) == ((), ("both",))
+    assert {node.kind for uuid, node in lineage.nodes.items() if uuid != "secret"} == {"FLOWFILE"}
+
+
+def test_events_in_a_damaged_log_are_unknown_and_stay_connected(repository: Repository) -> None:
+    append(repository, STORY[:2])
+    run_steps(repository.settings)
+    append(repository, STORY[2:])
+    run_steps(repository.settings)
+    oldest = min(repository.settings.store.rglob("*.parquet"), key=lambda path: path.name)
+    oldest.write_bytes(flipped(oldest.read_bytes(), 8 * 100))
+    lineage = repository.lineage(["parent", "child"])
+    assert [(item.event_id, item.uuids) for item in lineage.unknown_events] == [
+        (0, ("parent",)),
+        (1, ("child", "parent")),
+    ]
+    assert lineage.notices
+
+
+def test_a_diagram_says_whether_contents_can_be_had(repository: Repository) -> None:
+    repository.append_with_content([event(0)], b"hello")
+    [created] = repository.events()
+    lineage = repository.lineage([created.flowfile_uuid])
+
+    def output() -> str | None:
+        nodes = repository.diagram(lineage).nodes
+        return next(node.output_content for node in nodes if node.event_id == created.event_id)
+
+    assert output() == "available"
+    path = repository.content(created).path
+    path.unlink()
+    assert output() == "gone"
+    path.write_bytes(b"something else")
+    assert output() == "damaged"
