@@ -346,9 +346,11 @@ class WriterMatches:
 
     def _pass_to(self, number: int) -> None:
         """Pass over what could not be fetched before a number of the chunk."""
-        over = self._chunk[self._passed : number]
-        self._pass_over(over, np.ones(len(over), np.bool_))
-        self._passed = number
+        # Asked for each event, and nearly always nothing lies between.
+        if number > self._passed:
+            over = self._chunk[self._passed : number]
+            self._pass_over(over, np.ones(len(over), np.bool_))
+            self._passed = number
 
     def _pass_over(self, ids: EventIds, unread: npt.NDArray[np.bool_]) -> None:
         if len(ids):
