@@ -10,6 +10,7 @@ import click
 
 from custody.cli.error_report import Program
 from custody.cli.groups import CommandPlace
+from custody.errors import ExitCode
 
 
 def _place(where: str, short_help: str) -> CommandPlace:
@@ -143,4 +144,12 @@ def main() -> None:
     sys.meta_path.insert(0, _NoPandas)
     # To look for plugins, pydantic reads the metadata of every installed package; the settings have none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    cli()
+    try:
+        cli()
+    except SystemExit as ended:
+        if ended.code == ExitCode.OUTPUT_UNREAD:
+            # A reader goes away in the middle of the work, when threads of libraries still run: to take the process
+            # down in order then aborts now and then ("terminate called without an active exception"). Nothing is left
+            # to be said or written.
+            os._exit(ExitCode.OUTPUT_UNREAD)
+        raise

@@ -277,6 +277,13 @@ class FlowFileRepository:
         """
         return self._read(lambda state: _queue(state, queue).size)
 
+    def require_queue(self, queue: str) -> None:
+        """Raise NotFoundError unless there is a queue of this name."""
+        # Without the lock where it is known already: every transfer asks, and a commit looks again.
+        state = self._state
+        if state is None or queue not in state.queues:
+            self.size(queue)
+
     def waiting(self, queue: str) -> list[Waiting]:
         """Return the FlowFiles of a queue that are in memory, first ones first; those in swap files come behind."""
         return self._read(lambda state: sorted(_queue(state, queue).waiting.values(), key=lambda item: item.order))

@@ -297,7 +297,7 @@ class QueueSession:
             raise InvalidInputError(f"FlowFile {flowfile.uuid}: expected a queue to transfer it to, got none.")
         current = self.report.current(flowfile)
         for queue in queues:
-            self._flowfiles.size(queue)
+            self._flowfiles.require_queue(queue)
         if relationship is not None:
             self.report.route(flowfile, relationship, destinations=queues)
         for queue in queues[1:]:
