@@ -39,6 +39,7 @@ NURSERY = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
+from unittest.mock import patch
 from tests.behaviour.flow_processes import run_role
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
@@ -106,8 +107,8 @@ def opened(root: Path) -> Iterator[Flow]:
     """Open the flow; its queues are swapped from forty FlowFiles on."""
     settings = load_settings(root)
     small = settings.flowfiles.model_copy(update={"swap_threshold": 20})
-    swap.BLOCK_FLOWFILES = 5
-    with Repository(settings.model_copy(update={"flowfiles": small})).flowfiles(wait_seconds=60) as flow:
+    repository = Repository(settings.model_copy(update={"flowfiles": small}))
+    with patch.object(swap, "BLOCK_FLOWFILES", 5), repository.flowfiles(wait_seconds=60) as flow:
         known = {connection.name for connection in flow.queues.connections()}
         for name, prioritizers in ((MADE, ()), (CHANGED, ("attribute:rank",)), (READY, ("newest",))):
             if name not in known:

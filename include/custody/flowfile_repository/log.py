@@ -354,8 +354,7 @@ class FlowFileLog:
         if judge_tail(data, self._end).damaged > self._end or self._was_synced(data, broken):
             raise CorruptionError(
                 f"{self._path} @{self._end}: expected a transaction with its checksum, got a damaged one. It may have "
-                "been acknowledged, so nothing was cut: restore the file from a backup, or repair it with "
-                "custody flowfiles repair."
+                "been acknowledged, so nothing was cut: restore the file from a backup."
             )
         if self._is_read_only:
             # Perhaps somebody is writing it at this moment.

@@ -18,9 +18,10 @@ from tests.support import files_below, python
 from tests.unit.catalog.catalogs import START_MS, add, build, open_catalog, transactions, value
 
 COMMIT = """
+import random
 import sys
+import time
 from pathlib import Path
-from unittest.mock import patch
 from custody.catalog import Action, AddFile, Catalog
 from custody.clock import SystemClock
 from custody.store import LocalStore
@@ -30,6 +31,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for number in range(int(sys.argv[3])):
     catalog.commit([Action(add_file=AddFile(path=f"{sys.argv[2]}/{number}"))], next_event_id=number)
+    time.sleep(random.random() / 500)  # on a quick disk one process would be done before the next one is woken
 """
 
 
