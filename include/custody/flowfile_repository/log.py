@@ -4,8 +4,8 @@ Folder: `snapshot`, `snapshot.partial` while one is written, `log/<first transac
 holds the lock may read what others appended, append, and write a snapshot. A process that dies while it appends leaves
 a torn tail, which the next holder cuts: nothing of it was acknowledged.
 
-A snapshot begins a new log. Logs before it are removed when it is durable; a process that follows an older one has it
-open still, reads to its end record, and goes on with the next.
+A snapshot begins a new log, and removes the logs before it once it is durable. A process whose log is gone reads the
+snapshot, which holds all that it missed.
 """
 
 from __future__ import annotations
