@@ -31,6 +31,7 @@ DAGS = (
     "ngsi_to_hdfs",
     "provenance_ingest",
     "provenance_maintenance",
+    "provenance_export",
     "provenance_replay",
     "provenance_retention",
     "provenance_rollover",

@@ -31,6 +31,7 @@ AREAS = frozenset(
         "builds",
         "content",
         "data",
+        "exports",
         "flowfiles",
         "forgotten",
         "hdfs",

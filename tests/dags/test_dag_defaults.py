@@ -24,6 +24,7 @@ ONE_PASS_AT_A_TIME = {
     "provenance_retention",
     "provenance_maintenance",
     "provenance_replay",
+    "provenance_export",
     "swh_provenance",
     "ngsi_to_hdfs",
     "web_crawler",

@@ -27,6 +27,7 @@ from custody.eventlog import (
     toc,
     write_log,
 )
+from custody.export.cursors import CURSORS_FILE, Cursors, read_cursors
 from custody.flow.content import claim_file as content
 from custody.flowfile_repository import records as flowfile_records
 from custody.format import framing, names
@@ -139,6 +140,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("event-log", "## Metadata", LogMetadata),
         ("staging", "### Manifest", UnitManifest),
         ("replay-plan", "## Layout", replay_plan.ReplayPlan),
+        ("export-cursors", "## Layout", Cursors),
         ("lease", "## Layout", Holder),
         ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),
@@ -407,6 +409,14 @@ def test_the_example_of_a_replay_plan_is_what_the_code_writes() -> None:
     written = replay_plan.FORMAT.encode(plan)
     assert written == replay_plan.PREAMBLE + framing.frame(replay_plan.KIND_PLAN, shown)
     assert replay_plan.FORMAT.decode(written, "a.plan") == plan
+
+
+def test_the_example_of_cursors_is_what_the_code_writes(tmp_path: Path) -> None:
+    shown = examples(read("formats/export-cursors.md"))["document"].strip().encode()
+    (tmp_path / CURSORS_FILE).write_bytes(shown)
+    cursors = read_cursors(FS, tmp_path, "marquez")
+    assert cursors is not None
+    assert cursors.encode() == shown
 
 
 def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:

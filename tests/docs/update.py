@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 from custody import errors
 from custody.cli.main import cli
-from custody.config import Settings
+from custody.config import ExportTarget, Settings
 from custody.config.settings import ENVIRONMENT_PREFIX
 from custody.index import NUMBER_FIELDS, TEXT_FIELD, TIME_FIELDS
 from custody.query import field_help
@@ -92,6 +92,19 @@ def settings_block() -> str:
     return _table(("setting", "type", "default", "range", "environment"), rows)
 
 
+def exports_block() -> str:
+    """Return the table of an export's settings."""
+    rows = [
+        (f"`{name}`", _type(field), _default(field), _range(field), field.description or "")
+        for name, field in ExportTarget.model_fields.items()
+    ]
+    return _table(("key", "type", "default", "range", "meaning"), rows)
+
+
+def _default(field: FieldInfo) -> str:
+    return "none" if field.is_required() else f"`{_toml(field.get_default(call_default_factory=True))}`"
+
+
 def fields_block() -> str:
     """Return the table of search fields."""
     return _table(
@@ -141,6 +154,7 @@ def _type(field: FieldInfo) -> str:
         str | None: "text or unset",
         float | None: "number or unset",
         Path | None: "path or unset",
+        dict[str, str]: "table of texts",
     }
     names = {**names, float: "number", tuple[Path, ...]: "list of paths", tuple[str, ...]: "list of texts"}
     return names[kind]
@@ -174,6 +188,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "errors": errors_block,
     "hints": hints_block,
     "settings": settings_block,
+    "exports": exports_block,
     "fields": fields_block,
 }
 

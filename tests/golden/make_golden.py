@@ -30,6 +30,7 @@ from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.config import load_settings
+from custody.export.cursors import Cursors, write_cursors
 from custody.flow.content import ContentWriter
 from custody.format.framing import MARK, frame
 from custody.format.names import RELEASED_SUFFIX, epoch_file
@@ -75,6 +76,9 @@ INCARNATION = "0123456789abcdef0123456789abcdef"
 CLAIM = Path("store/main/content/1/0000/1772409602500-0")
 CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 SUNK = parameters(file_format="csv-column")
+EXPORTED = Cursors(
+    export="marquez", updated_ms=1_772_409_600_000, next_event_ids={"main": 1201}, delivered=1200, refused=1
+)
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
 PLAN = Path("plans/march-2.plan")
@@ -130,6 +134,7 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     (root / "maintenance").mkdir()
     (root / "maintenance/scrub").write_bytes(encode_scrub(scrub))
     LandingLedger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
+    write_cursors(PosixFileSystem(), root / "exports/marquez", EXPORTED)
     watch = GroupWatch(PosixFileSystem(), repository.settings, clock, again_ms=60_000)
     watch.confirm(WaitingGroups(groups={"main": 3}, again=False))
     with Sink.open(PosixFileSystem(), root / "ngsi", root / "hdfs", ManualClock(1), SUNK) as sink:

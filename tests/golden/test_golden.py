@@ -18,6 +18,7 @@ from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
+from custody.export.cursors import Cursors, read_cursors
 from custody.flow.content import ClaimFile, ResourceClaim, find_content
 from custody.format.names import parse_shard
 from custody.index import OpenShard
@@ -108,6 +109,13 @@ def test_a_lease_says_who_took_it(golden: Path) -> None:
     status = lease_status(FS, path.parent)
     assert status is not None
     assert (status.epoch, status.released, status.is_open) == (1, True, False)
+
+
+def test_cursors_of_an_export_say_how_far_it_is() -> None:
+    cursors = read_cursors(FS, HERE / "v1/exports/marquez", "marquez")
+    assert cursors == Cursors(
+        export="marquez", updated_ms=1_772_409_600_000, next_event_ids={"main": 1201}, delivered=1200, refused=1
+    )
 
 
 def test_a_plan_of_a_replay_says_what_is_sent_again() -> None:

@@ -24,7 +24,8 @@ from custody.spark.submit import step_command, submit_command
 from custody.spark.swh.steps import ALL as SWH_STEPS
 from custody.vfs import PosixFileSystem
 from custody.workspace import read_report
-from tests.support import run_steps
+from tests.support import append, event, run_steps
+from tests.unit.export.test_export_run import made, written
 
 ENVIRONMENT = {**os.environ, **submit_environment()}
 
@@ -210,3 +211,17 @@ def test_the_jobs_of_retention_let_old_events_go_and_report_the_plan(repository:
     assert len(plans[0]) == len(plans[1]) > 1, "what is marked is the plan"
     assert list(Repository.open(root).events()) == []
     assert not list((root / "store").rglob("data/*/events/*.parquet"))
+
+
+def test_exports_deliver_what_waits_and_leave_those_that_were_not_named(tmp_path: Path) -> None:
+    repository = made(tmp_path / "r")
+    append(repository, [event(number) for number in range(12)])
+    root = str(repository.settings.root)
+    other = submit("export_deliver", "--repository", root, "--only", "other")
+    assert (other.returncode, written(repository)) == (0, [])
+    done = submit("export_deliver", "--repository", root, "--run-id", "r1", "--only", "box")
+    assert done.returncode == 0, done.stderr
+    [report] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step"')]
+    assert (report["units"], report["events"]) == (1, 12)
+    assert written(repository) == list(range(12))
+    assert (repository.settings.runs / "r1" / "export_deliver.json").is_file()

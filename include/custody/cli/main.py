@@ -42,6 +42,7 @@ _PLACES = {
     "example": _place(
         "example_cmd:example", "Run a whole flow to try things with: steps, queues, contents and events."
     ),
+    "export": _place("export_cmd:export", "Deliver events to the receivers NAMES of the settings, or to all of them."),
     "forget": _place(
         "forget_cmd:forget",
         "Let no answer give out events that fulfil all conditions given; later events are not meant.",

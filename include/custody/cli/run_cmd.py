@@ -13,6 +13,7 @@ import msgspec
 from custody.cli.options import dry_run_option, json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr
 from custody.config import load_settings
+from custody.export.export_steps import EXPORT_STEPS
 from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.recovery import STEPS
 from custody.repository import Repository
@@ -23,7 +24,7 @@ _NGSI = "ngsi_to_hdfs"
 
 
 @click.command()
-@click.argument("step", type=click.Choice(["all", *STEPS, *MAINTENANCE_STEPS, _NGSI]))
+@click.argument("step", type=click.Choice(["all", *STEPS, *MAINTENANCE_STEPS, *EXPORT_STEPS, _NGSI]))
 @click.option("--verbose", "-v", is_flag=True, help="Show Spark's log.")
 @click.option("--take-over", is_flag=True, help="Take the work over from an attempt that lives; it then ends with 19.")
 @click.option("--until", help="Of ngsi_to_hdfs: what arrived before this instant is written, full batch or not.")
@@ -94,7 +95,7 @@ def _show_waiting(repository: Path, step: str, *, as_json: bool) -> None:
     if step == _NGSI:
         plans = [StepPlan(step, tuple(_waiting_for_sink(repository)))]
     else:
-        settings, known = load_settings(repository), {**STEPS, **MAINTENANCE_STEPS}
+        settings, known = load_settings(repository), {**STEPS, **MAINTENANCE_STEPS, **EXPORT_STEPS}
         names = STEPS if step == "all" else [step]
         plans = [StepPlan(name, tuple(map(str, known[name].units(settings)))) for name in names]
     if as_json:

@@ -16,8 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from custody.config.parsing import date_parts, duration_ms
 
-_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+_Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
@@ -267,7 +267,7 @@ class ContentSection(Section):
     @classmethod
     def _containers_are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            if not _NAME_PATTERN.fullmatch(name):
+            if not re.fullmatch(NAME_PATTERN, name):
                 raise ValueError(f"expected names of a-z, 0-9, _ and -, got {name!r}")
         return names
 

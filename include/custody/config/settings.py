@@ -10,6 +10,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -21,9 +22,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from custody.config.exports import ExportTarget
 from custody.config.ngsi import NgsiSection
 from custody.config.parsing import is_local, local_folder
 from custody.config.sections import (
+    NAME_PATTERN,
     CaptureSection,
     CatalogSection,
     ContentSection,
@@ -79,6 +82,7 @@ class Settings(BaseSettings):
     spark: SparkSection = Field(default_factory=SparkSection)
     ngsi: NgsiSection = Field(default_factory=NgsiSection)
     swh: SwhSection = Field(default_factory=SwhSection)
+    exports: dict[Annotated[str, Field(pattern=NAME_PATTERN)], ExportTarget] = Field(default_factory=dict)
 
     @classmethod
     def settings_customise_sources(
@@ -146,6 +150,11 @@ class Settings(BaseSettings):
     def watch_mark(self) -> Path:
         """Where a watcher notes the groups of journals that it has reported."""
         return self.root / "watch" / "groups.json"
+
+    @property
+    def exports_home(self) -> Path:
+        """Where exports keep how far they are, a folder each."""
+        return self.root / "exports"
 
     @property
     def runs(self) -> Path:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from xml.etree import ElementTree as ET
 
 import msgspec
 
-from custody.capture.identity import uuid_of_name
 from custody.lineage.diagram import EVENT, Diagram, DiagramEdge, DiagramNode
 from custody.lineage.graph import NodeKind
+from custody.lineage.openlineage import Dataset, run_event
 from custody.lineage.svg import svg
 
-_PRODUCER = "https://pypi.org/project/custody"
-_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
-_FACET_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"
-_NAMESPACE = "custody"
 _NOT_XML = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_DOT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x7f-\x9f]")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GRAPHML = "http://graphml.graphdrawing.org/xmlns"
 _FIELDS = {
     "kind": "string",
@@ -149,10 +143,7 @@ def _put_edge(ends: dict[str, tuple[dict[str, None], dict[str, None]]], edge: Di
 
 
 def _run_event(node: DiagramNode, inputs: list[str], outputs: list[str]) -> dict[str, object]:
-    moment = _EPOCH + timedelta(milliseconds=node.time or 0)
     facet = {
-        "_producer": _PRODUCER,
-        "_schemaURL": _FACET_SCHEMA,
         "url": node.url,
         "eventType": node.event_type,
         "eventId": node.event_id,
@@ -162,21 +153,8 @@ def _run_event(node: DiagramNode, inputs: list[str], outputs: list[str]) -> dict
         "inputContent": node.input_content,
         "outputContent": node.output_content,
     }
-    present = {name: value for name, value in facet.items() if value is not None}
-    return {
-        "eventType": "COMPLETE",
-        "eventTime": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "producer": _PRODUCER,
-        "schemaURL": _SCHEMA,
-        "run": {"runId": uuid_of_name("run", node.id), "facets": {"custody_event": present}},
-        "job": {"namespace": _NAMESPACE, "name": node.component or "unknown"},
-        "inputs": [_dataset(uuid) for uuid in inputs],
-        "outputs": [_dataset(uuid) for uuid in outputs],
-    }
-
-
-def _dataset(uuid: str) -> dict[str, str]:
-    return {"namespace": _NAMESPACE, "name": uuid}
+    job = node.component or "unknown"
+    return run_event(node.id, node.time or 0, job, facet, map(Dataset, inputs), map(Dataset, outputs))
 
 
 _WRITERS: dict[ExportFormat, Callable[[Diagram], str]] = {

@@ -32,7 +32,7 @@ QUICK_START_FLAGS = (QUICK_COMPILER, "-XX:+UseSerialGC", "-Xshare:auto")
 _QUIET = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 # By name, for Airflow parses DAGs often and must not load the library to know a file's name.
 _MAINTENANCE = ("compact", "rebuild", "scrub")
-_PREFIXES = ("retention", "swh")
+_PREFIXES = ("retention", "swh", "export")
 
 
 def job_of(step: str) -> tuple[str, list[str]]:

@@ -21,6 +21,7 @@ import msgspec
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
+from custody.export.export_steps import EXPORT_STEPS
 from custody.lease import Attempt, Heartbeat, Lease, superseded_error
 from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.recovery import STEPS
@@ -29,12 +30,12 @@ from custody.spark.environment import job_program, seconds_since_submit
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
 from custody.workspace import StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
-from custody.workspace.step import Step
+from custody.workspace.step import Step, Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS, **MAINTENANCE_STEPS}
+ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS, **MAINTENANCE_STEPS, **EXPORT_STEPS}
 """Every step that has a job, by name."""
 
 
@@ -52,7 +53,13 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
     try:
         for name in steps:
             report, session = run_step(
-                name, settings, session, attempt, take_over=arguments.take_over, startup_seconds=startup
+                name,
+                settings,
+                session,
+                attempt,
+                take_over=arguments.take_over,
+                startup_seconds=startup,
+                only=arguments.only,
             )
             startup = 0.0
             sys.stdout.write(report.line() + "\n")
@@ -87,18 +94,19 @@ def run_step(
     *,
     take_over: bool = False,
     startup_seconds: float = 0.0,
+    only: Collection[str] = (),
 ) -> tuple[StepReport, SparkSession | None]:
     """Do all units of a step, each writer's under its lease.
 
     A session is started only when there are units, and returned for the next step. A writer whose lease cannot be had
     costs an error in the report; the others' units are done. `startup_seconds` is the time that it took to come here;
-    the start of a session is added to it.
+    the start of a session is added to it. With `only`, units of other names are left.
     """
     started = time.monotonic()
     step = ALL_STEPS[name]
     details: list[UnitReport] = []
     leases: dict[str, Lease] = {}
-    units = step.units(settings)
+    units = _chosen(step.units(settings), only)
     if step.lease is not None:
         for writer in sorted({unit.writer for unit in units}):
             try:
@@ -106,7 +114,7 @@ def run_step(
             except CustodyError as error:
                 details.append(_failed(writer, error))
         # Listed again: what another attempt did until now is done.
-        units = [unit for unit in step.units(settings) if unit.writer in leases] if leases else []
+        units = [unit for unit in _chosen(step.units(settings), only) if unit.writer in leases] if leases else []
     done: list[UnitReport] = []
     with Heartbeat(leases.values(), SystemClock(), settings.lease.dead_seconds):
         try:
@@ -155,6 +163,10 @@ def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json:
     return msgspec.json.encode(msgspec.structs.replace(report, seconds=seconds))
 
 
+def _chosen(units: Sequence[Unit], only: Collection[str]) -> list[Unit]:
+    return [unit for unit in units if not only or str(unit) in only]
+
+
 def _failed(unit: str, error: Exception) -> UnitReport:
     kind = error.kind if isinstance(error, CustodyError) else None
     return UnitReport(unit=unit, error=f"{type(error).__name__}: {error}", error_kind=kind)
@@ -177,5 +189,8 @@ def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--take-over", action="store_true", help="take the work over from an attempt that lives; it ends as superseded"
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="UNIT", help="leave other units of the step alone"
     )
     return parser

@@ -1,0 +1,72 @@
+"""Cursors of an export: by writer, the id of the next event to deliver. docs/formats/export-cursors.md.
+
+The file is replaced after each delivery and never before, so a crash repeats the last delivery and loses none. It is
+written through the file system of the export's lease: an attempt that another one took over from moves no cursor back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CorruptionError, FormatVersionError
+from custody.format.checked_json import has_right_checksum, with_checksum
+from custody.vfs import FileSystem
+
+CURSORS_FILE = "cursors.json"
+_VERSION = 1
+
+
+class Cursors(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an export is."""
+
+    format_version: int = _VERSION
+    export: str
+    updated_ms: int = 0
+    next_event_ids: dict[str, int] = {}
+    delivered: int = 0
+    """Events that were delivered, repetitions included."""
+    refused: int = 0
+    """Events that the receiver refused and the quarantine has."""
+
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        return with_checksum(msgspec.json.encode(self, order="sorted"))
+
+
+def read_cursors(fs: FileSystem, folder: Path, export: str) -> Cursors | None:
+    """Return how far an export is; None before its first delivery.
+
+    Raises:
+        CorruptionError: the file is damaged, or belongs to another export.
+        FormatVersionError: it is of a version that this code does not know.
+    """
+    path = folder / CURSORS_FILE
+    if not fs.exists(path):
+        return None
+    data = fs.read(path)
+    if not has_right_checksum(data):
+        raise _unusable(path, export, "cursors with their checksum, got other bytes")
+    try:
+        cursors = msgspec.json.decode(data, type=Cursors)
+    except msgspec.DecodeError as error:
+        raise _unusable(path, export, f"cursors, got {error}") from error
+    if cursors.format_version != _VERSION:
+        raise FormatVersionError(f"{path}: expected format_version {_VERSION}, got {cursors.format_version}.")
+    if cursors.export != export:
+        raise _unusable(path, export, f"cursors of the export {export!r}, got those of {cursors.export!r}")
+    return cursors
+
+
+def write_cursors(fs: FileSystem, folder: Path, cursors: Cursors) -> None:
+    """Replace the cursors of an export. Durability: on return they survive power loss."""
+    fs.make_directory(folder)
+    fs.write_durably(folder / CURSORS_FILE, cursors.encode())
+
+
+def _unusable(path: Path, export: str, what: str) -> CorruptionError:
+    return CorruptionError(
+        f"{path}: expected {what}. Bring it back from a backup, or say where to go on, for each writer: "
+        f"custody export {export} --rewind WRITER:EVENT_ID"
+    )

@@ -1,0 +1,55 @@
+"""How far a writer's events are settled: below a bound no event can appear any more that is not there now.
+
+Ids are given out before events are written, and threads write at the same time: of the newest events one may be there
+while one before it is still on its way. A reader that goes on from a cursor (an export, a follower) must not pass such
+a gap. Behind a sealed group nothing can come into it; in an open one only the ids without a gap from its first one on
+are settled.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import numpy as np
+
+from custody.errors import StorageError
+from custody.eventlog import OnDamage
+from custody.journal import Group
+from custody.read.cache import read_tail
+from custody.workspace import Workspace, attempts
+
+
+def settled_bound(workspace: Workspace, on_damage: OnDamage) -> int:
+    """Return the event id below which a writer's events are settled; an open group is read for that.
+
+    Raises:
+        StorageError: a container is missing: any id may lie there.
+        ConflictError: journals change too fast to be read; try again.
+        CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over.
+    """
+    for attempt in attempts(workspace):
+        with attempt as moment:
+            for missing in workspace.missing():
+                raise StorageError(f"{missing}. Nobody can go on behind what may lie there: bring it back first.")
+            # Listed once more: a journal that gets another name while its folder is listed may be in no listing.
+            if workspace.groups() != moment.groups:
+                raise StorageError(errno.ENOENT, "journals moved while they were listed")
+            bound = moment.state.next_event_id
+            for group in sorted(moment.waiting, key=lambda item: item.first_event_id):
+                end = _settled_end(workspace, group, on_damage)
+                if not group.is_sealed:
+                    return end
+                bound = max(bound, end)
+            return bound
+    raise AssertionError("every attempt ended before its look was complete")
+
+
+def _settled_end(workspace: Workspace, group: Group, on_damage: OnDamage) -> int:
+    """Return one more than the last settled id of a group that waits."""
+    ids = read_tail(workspace, [group], on_damage).column("event_id").to_numpy()
+    if group.is_sealed:
+        return int(ids[-1]) + 1 if len(ids) else group.first_event_id
+    # The ids go up, so the first one that is not where it would be without a gap has the gap before it.
+    expected = np.arange(group.first_event_id, group.first_event_id + len(ids))
+    gaps = np.flatnonzero(ids != expected)
+    return group.first_event_id + (int(gaps[0]) if len(gaps) else len(ids))
