@@ -46,9 +46,7 @@ def test_it_delivers_and_says_how_far_it_is(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path) -> None:
     made(tmp_path / "r")
     root = tmp_path / "r"
-    assert "expected a writer" in str(
-        CliRunner().invoke(cli, ["-r", str(root), "export", "box", "--rewind", "a:1"]).exception
-    )
+    assert "expected a writer" in failure("-r", root, "export", "box", "--rewind", "a:1")
     assert run("-r", root, "export", "--follow", "--list")[0] == ExitCode.USAGE
     assert "no export 'bax'" in failure("-r", root, "export", "bax")
 
@@ -73,7 +71,7 @@ def test_refused_events_make_the_command_fail_until_they_are_taken(tmp_path: Pat
 def test_a_follower_delivers_what_comes_and_ends_well_when_it_is_told_to(tmp_path: Path) -> None:
     repository = made(tmp_path / "r")
     program = Path(sys.executable).with_name("custody")
-    command = [program, "-r", tmp_path / "r", "export", "--follow", "--poll", "0.05"]
+    command = [str(program), "-r", str(tmp_path / "r"), "export", "--follow", "--poll", "0.05"]
     with subprocess.Popen(
         [*command, "--json"], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(INCLUDE)}
     ) as process:
