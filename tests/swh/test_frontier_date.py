@@ -29,7 +29,7 @@ def pairs(tables: Reference) -> set[Row]:
     of_directory: dict[object, set[object]] = {}
     for content, directory, _ in tables.contents_in_frontier_directories():
         of_directory.setdefault(directory, set()).add(content)
-    direct = {(content, root) for content, root, *_ in tables.contents_in_revisions_without_frontiers()}
+    direct: set[Row] = {(content, root) for content, root, *_ in tables.contents_in_revisions_without_frontiers()}
     for directory, _, root, *_ in tables.frontier_directories_in_revisions():
         direct |= {(content, root) for content in of_directory.get(directory, ())}
     return direct
@@ -68,10 +68,11 @@ def test_a_new_arrangement_of_old_contents_is_frontier_by_one_date_and_not_by_th
 
 
 def many_revisions_of_one_second(contents: int, revisions: int) -> SmallGraph:
-    old = [(20, 10), *((10, number, f"{number}".encode()) for number in range(contents))]
+    old: list[tuple[int, int, bytes]] = [(20, 10, b"")]
+    old += [(10, number, f"{number}".encode()) for number in range(contents)]
     new = [(12, number, f"{number}".encode()) for number in range(contents)]
     for number in range(revisions):
-        new += [(21 + number, 13 + number), (13 + number, 12, b"new"), (13 + number, 9 - number, b"own")]
+        new += [(21 + number, 13 + number, b""), (13 + number, 12, b"new"), (13 + number, 9 - number, b"own")]
     dates = {"n20": 1, **{f"n{21 + number}": 2 for number in range(revisions)}}
     return graph(*old, *new, **dates)
 

@@ -16,14 +16,14 @@ import click
 
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
-from custody.cli.output import clean, print_json, stderr
+from custody.cli.output import clean, print_json, stderr, working
 from custody.cli.swh_output import print_first, print_occurrences
 from custody.clock import SystemClock
 from custody.config import load_settings
 from custody.errors import ConfigurationError
 from custody.repository import Repository
 from custody.spark.submit import run_job
-from custody.swh import Swhid, content_swhid, import_git
+from custody.swh import Swhid, content_swhid, import_export, import_git
 from custody.swh.build import NODE_FILTERS
 from custody.vfs import PosixFileSystem
 
@@ -31,6 +31,54 @@ from custody.vfs import PosixFileSystem
 @click.group(cls=CommandGroup)
 def swh() -> None:
     """Where was this content? The provenance tables of Software Heritage (docs/swh.md)."""
+
+
+@swh.command("import-export")
+@click.argument("export", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--graph-version", required=True, help="Name of this version of the graph, such as 2024-12-06.")
+@click.option(
+    "--compressed",
+    type=click.Path(path_type=Path),
+    metavar="PREFIX",
+    help="Files of the compressed graph, by the beginning of their names: ids and dates are taken from them.",
+)
+@click.option("--memory", default=4096, show_default=True, type=click.IntRange(64), help="MiB of memory for the joins.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1), help="Threads of the joins.")
+@json_option
+def import_export_command(
+    export: Path, out: Path, graph_version: str, compressed: Path | None, memory: int, threads: int, as_json: bool
+) -> None:
+    """Write the graph of Software Heritage's graph export EXPORT to the new folder OUT.
+
+    EXPORT is the folder `orc` (or `parquet`) of a dataset as it is published, with a folder for each table.
+
+    \b
+    Example:
+      custody swh import-export 2024-12-06/orc graph --graph-version 2024-12-06 --compressed 2024-12-06/compressed/graph
+    """
+    with working("import"):
+        imported = import_export(
+            PosixFileSystem(),
+            export.absolute(),
+            out.absolute(),
+            version=graph_version,
+            compressed=None if compressed is None else compressed.absolute(),
+            memory_bytes=memory << 20,
+            threads=threads,
+        )
+    if as_json:
+        print_json(imported)
+        return
+    stderr().print(
+        f"wrote {imported.nodes} nodes and {imported.edges} edges to {out}, graph version {imported.version}",
+        markup=False,
+    )
+    if imported.absent:
+        stderr().print(
+            f"left out: {imported.absent} edges of nodes that the compressed graph does not have; are the two of one "
+            "version?"
+        )
 
 
 @swh.command("import-git")

@@ -10,6 +10,7 @@ from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.swh.database import Occurrence, ProvenanceDatabase, Whereabouts
+    from custody.swh.export_import import ImportedExport, import_export
     from custody.swh.git_import import Imported, import_git
     from custody.swh.graph import Graph, GraphTable, open_graph
     from custody.swh.swhid import ObjectType, Swhid, content_swhid
@@ -18,18 +19,21 @@ __all__ = [
     "Graph",
     "GraphTable",
     "Imported",
+    "ImportedExport",
     "ObjectType",
     "Occurrence",
     "ProvenanceDatabase",
     "Swhid",
     "Whereabouts",
     "content_swhid",
+    "import_export",
     "import_git",
     "open_graph",
 ]
 
 _MODULES = {
     "custody.swh.database": ("Occurrence", "ProvenanceDatabase", "Whereabouts"),
+    "custody.swh.export_import": ("ImportedExport", "import_export"),
     "custody.swh.git_import": ("Imported", "import_git"),
     "custody.swh.graph": ("Graph", "GraphTable", "open_graph"),
     "custody.swh.swhid": ("ObjectType", "Swhid", "content_swhid"),

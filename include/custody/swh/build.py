@@ -61,6 +61,12 @@ class BuildDescription(msgspec.Struct, frozen=True, kw_only=True):
     graph: str
     fingerprint: str
     node_filter: str
+    graph_version: str = ""
+    """Name of the version of the graph; empty where nothing names it."""
+
+    def footer(self) -> dict[str, str]:
+        """Return what the footers of the tables say of the graph, by the names that the original uses."""
+        return {"swh_graph_version": self.graph_version, "swh_graph_path": self.graph} if self.graph_version else {}
 
 
 class StepOutput(msgspec.Struct, frozen=True, kw_only=True):

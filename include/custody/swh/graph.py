@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -22,6 +23,17 @@ from custody.swh.swhid import HASH_BYTES
 from custody.vfs import FileSystem
 
 FORMATS = ("parquet", "orc")
+GRAPH_DESCRIPTION = "graph.json"
+"""The file beside the tables that says of which version they are; a graph may lack it."""
+
+
+class GraphDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """Which graph the tables hold."""
+
+    version: str = ""
+    """Name of the version of the graph whose ids they use."""
+    source: str = ""
+    """Where they were made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,8 @@ class Graph:
 
     folder: Path
     tables: Mapping[str, GraphTable]
+    version: str = ""
+    """Name of the version of the graph; empty where nothing names it."""
 
     def fingerprint(self, fs: FileSystem) -> str:
         """Return what changes when a file of the graph is exchanged: a digest of names, sizes and times."""
@@ -96,7 +110,17 @@ def open_graph(fs: FileSystem, folder: Path) -> Graph:
         NotFoundError: a table is not there.
         InvalidInputError: a file is no Parquet or ORC, lacks a column, or has one of another type.
     """
-    return Graph(folder, MappingProxyType({name: _open_table(fs, folder, name) for name in TABLES}))
+    tables = MappingProxyType({name: _open_table(fs, folder, name) for name in TABLES})
+    return Graph(folder, tables, _version(fs, folder / GRAPH_DESCRIPTION))
+
+
+def _version(fs: FileSystem, path: Path) -> str:
+    if not fs.exists(path):
+        return ""
+    try:
+        return msgspec.json.decode(fs.read(path), type=GraphDescription).version
+    except msgspec.DecodeError as error:
+        raise InvalidInputError(f"{path}: expected an object with the key version, got: {error}.") from error
 
 
 def _open_table(fs: FileSystem, folder: Path, name: str) -> GraphTable:

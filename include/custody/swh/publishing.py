@@ -63,6 +63,7 @@ def publish(catalog: Catalog, build: Build) -> Published:
         ]
         described = build.description
         text = f"build {build.name} of {described.graph}, filter {described.node_filter}"
+        text += f", graph version {described.graph_version}" if described.graph_version else ""
         state = catalog.commit([*actions, Action(note=Note(text=text))])
     # After the commit: until then steps may need what others kept. A crash in between leaves it to the next call.
     build.clear()

@@ -99,6 +99,9 @@ def write_tables(
                 firsts.append(group_keys[:: spec.page_rows])
                 writer.write_table(group, row_group_size=group_rows)
                 rows += group.num_rows
+            if spec.schema.metadata:
+                # Of the graph, not of the columns: its version, where it has one.
+                writer.add_key_value_metadata(spec.schema.metadata)
         sink.flush()
         file.sync()
         size, digest = file.tell(), sink.sha256

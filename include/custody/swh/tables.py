@@ -6,7 +6,7 @@ Ids are those of the graph that the database was built from. Every file is sorte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -55,6 +55,10 @@ class TableSpec:
     def key(self) -> str:
         """The column that is indexed."""
         return self.order[0]
+
+    def with_footer(self, footer: Mapping[str, str]) -> TableSpec:
+        """Return the table with texts that the footer of each of its files has besides."""
+        return replace(self, schema=self.schema.with_metadata(dict(footer) or None))
 
     @property
     def derives_key(self) -> bool:

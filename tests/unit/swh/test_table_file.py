@@ -19,7 +19,7 @@ from custody.errors import CorruptionError, FormatVersionError, InvalidInputErro
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index
 from custody.swh.pages import COLUMN, PageCache, find_pages
 from custody.swh.table_file import IndexedTable, write_table_file
-from custody.swh.tables import NODE_IDS, NODES, TABLES, hash_keys
+from custody.swh.tables import CONTENTS_IN_REVISIONS, NODE_IDS, NODES, TABLES, hash_keys
 from custody.vfs import PosixFileSystem
 from tests.unit.swh.tables import SPEC, source, write
 
@@ -301,3 +301,16 @@ def test_damage_in_a_page_is_noticed_by_a_question_about_its_rows_only(tmp_path:
     with pytest.raises(CorruptionError, match=r"00000\.parquet: pages 0 to 0 cannot be read: the checksum of the page"):
         table.rows(np.array([0], np.uint64))
     assert table.rows(np.array([150], np.uint64)).num_rows == 41
+
+
+def test_a_footer_says_of_which_version_of_a_graph_the_table_is(tmp_path: Path) -> None:
+    rows = pa.table({"cnt": [1, 2], "revrel": [3, 4], "revrel_author_date": [5, 6], "path": [b"a", b"b"]})
+    pq.write_table(rows, tmp_path / "source.parquet")
+    spec = TABLES[CONTENTS_IN_REVISIONS].with_footer({"swh_graph_version": "2024-12-06"})
+    assert write_table_file(PosixFileSystem(), spec, [tmp_path / "source.parquet"], tmp_path / "0.parquet") is not None
+    footer = pq.read_metadata(tmp_path / "0.parquet").metadata
+    assert footer is not None
+    assert footer[b"swh_graph_version"] == b"2024-12-06"
+    plain = TABLES[CONTENTS_IN_REVISIONS].with_footer({})
+    assert write_table_file(PosixFileSystem(), plain, [tmp_path / "source.parquet"], tmp_path / "1.parquet") is not None
+    assert pq.read_metadata(tmp_path / "1.parquet").metadata is None

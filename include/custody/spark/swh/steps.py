@@ -137,7 +137,10 @@ def _do(
         # Only now, as a build that is published can be looked at without its graph.
         graph = open_graph(fs, arguments.graph.resolve())
         description = BuildDescription(
-            graph=str(graph.folder), fingerprint=graph.fingerprint(fs), node_filter=arguments.node_filter
+            graph=str(graph.folder),
+            fingerprint=graph.fingerprint(fs),
+            node_filter=arguments.node_filter,
+            graph_version=graph.version,
         )
         build = Build.begin(fs, folder, arguments.build, description)
         # Looked up before a session is started, which takes seconds.

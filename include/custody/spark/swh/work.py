@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -214,16 +214,19 @@ def merge_runs(work: Work, name: str, folder: Path) -> None:
     PosixFileSystem().make_directory(target)
     # By the footers of the runs: no row is read to find out how keys are spread.
     ranges = cut_ranges(runs, TABLES[name], work.sizes.file_rows)
-    files = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
+    files = work.each(
+        ranges, partial(_merge, name, runs, target, work.sizes.group_rows, work.build.description.footer())
+    )
     work.files += [msgspec.json.decode(file, type=WrittenFile) for file in files if file]
 
 
-def _merge(name: str, runs: list[Path], folder: Path, group_rows: int, part: Range) -> bytes:
+def _merge(name: str, runs: list[Path], folder: Path, group_rows: int, footer: Mapping[str, str], part: Range) -> bytes:
     """Write one range in a Python worker; return its description, nothing for an empty one."""
     fs = PosixFileSystem()
     target = folder / f"{part.number:05}.parquet"
     # A task that Spark tries again finds what its first try left.
     fs.remove(target)
     fs.remove(target.with_suffix(".ef"))
-    written = merge_range(fs, TABLES[name], runs, part, target, group_rows=group_rows)
+    spec = TABLES[name].with_footer(footer)
+    written = merge_range(fs, spec, runs, part, target, group_rows=group_rows)
     return msgspec.json.encode(written) if written is not None else b""
