@@ -1,0 +1,17 @@
+"""The benchmark of the FlowFile repository runs and says what it measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.flowfiles.__main__ import run_custody, run_sqlite
+
+pytestmark = pytest.mark.benchmark
+
+
+@pytest.mark.parametrize("run", [run_custody, run_sqlite])
+def test_commits_of_two_threads_are_measured(tmp_path: Path, run: type[object]) -> None:
+    figures = run(tmp_path / "repository", 2, 4)  # type: ignore[call-arg]
+    assert figures["commits_per_second"] > 0  # type: ignore[index]
