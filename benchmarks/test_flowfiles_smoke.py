@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,6 @@ pytestmark = pytest.mark.benchmark
 
 
 @pytest.mark.parametrize("run", [run_custody, run_sqlite])
-def test_commits_of_two_threads_are_measured(tmp_path: Path, run: type[object]) -> None:
-    figures = run(tmp_path / "repository", 2, 4)  # type: ignore[call-arg]
-    assert figures["commits_per_second"] > 0  # type: ignore[index]
+def test_commits_of_two_threads_are_measured(tmp_path: Path, run: Callable[[Path, int, int], dict[str, float]]) -> None:
+    figures = run(tmp_path / "repository", 2, 4)
+    assert figures["commits_per_second"] > 0

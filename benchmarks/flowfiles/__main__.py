@@ -56,7 +56,7 @@ def _measure(threads: int, flowfiles: int, work: Callable[[int], None]) -> Figur
 
 def run_custody(folder: Path, threads: int, flowfiles: int) -> Figures:
     """Measure the FlowFile repository, contents and provenance included."""
-    with Repository.open(folder).flowfiles() as flow:
+    with Repository.create(folder).flowfiles() as flow:
         for number in range(threads):
             for name in "abc":
                 flow.connect(f"{name}{number}")
@@ -128,7 +128,7 @@ def main(runs: int, flowfiles: int, folder: Path | None) -> None:
                     readings.setdefault(f"{name} {threads}", []).append(run(home / "repository", threads, flowfiles))
                 finally:
                     shutil.rmtree(home)
-    print(
+    click.echo(
         json.dumps(
             {
                 name: {key: round(statistics.median(one[key] for one in found), 3) for key in found[0]}
