@@ -1,142 +1,155 @@
-"""Commits a second of the FlowFile repository beside SQLite (WAL, synchronous=FULL), with the same durability.
-
-Each FlowFile makes three commits: it is received (10 attributes, 1 KB of content), gets an attribute, and is
-transferred to another queue. The sides run in turns; the medians are told, with CPU seconds and syncs.
-"""
+"""The benchmark's command: `PYTHONPATH=include python -m benchmarks.flowfiles` from the project's root."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import sqlite3
-import statistics
 import tempfile
-import threading
 import time
-import uuid
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 import click
+from rich.console import Console
 
-from custody.flow import Component
-from custody.repository import Repository
+from benchmarks.append.machine import Machine, load_average
+from benchmarks.append.peers.base import PeerUnavailableError
+from benchmarks.environment import LOCAL
+from benchmarks.flowfiles.measures import Answer, Order, Peer, Plan, Series, Step, in_folder, queue_steps, short_steps
+from benchmarks.flowfiles.peers.custody_peer import CustodyPeer
+from benchmarks.flowfiles.peers.nifi_peer import NifiPeer, NifiProcess
+from benchmarks.flowfiles.peers.plain_peer import PlainPeer
+from benchmarks.flowfiles.peers.sqlite_peer import SqlitePeer
+from benchmarks.flowfiles.report import Results
 
-ATTRIBUTES = {f"attribute{number}": f"value {number}" for number in range(10)}
-CONTENT = bytes(range(256)) * 4
-COMPONENT = Component(id="benchmark", type="Benchmark")
-Figures = dict[str, float]
+PEERS = ("custody", "nifi-sync", "nifi-nosync", "sqlite", "plain")
+QUICK = Plan(
+    seconds=0.2,
+    rounds=1,
+    contents=1,
+    large_bytes=2 << 20,
+    swap_files=1,
+    flowfiles=35_000,
+    drained=15_000,
+    is_settled=False,
+)
+_WARM_UP_SECONDS = 1.0
 
-
-def _measure(threads: int, flowfiles: int, work: Callable[[int], None]) -> Figures:
-    """Let threads do the work; `work` gets the number of FlowFiles of one thread."""
-    syncs, lock = [0], threading.Lock()
-
-    def counted(sync: Callable[[int], None]) -> Callable[[int], None]:
-        def call(descriptor: int) -> None:
-            with lock:
-                syncs[0] += 1
-            sync(descriptor)
-
-        return call
-
-    share = max(1, flowfiles // threads)
-    with patch("os.fsync", counted(os.fsync)), patch("os.fdatasync", counted(os.fdatasync)):
-        wall, cpu = time.perf_counter(), time.process_time()
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, [share] * threads))
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    commits = share * threads * 3
-    return {"commits_per_second": commits / wall, "cpu_seconds": cpu, "wall_seconds": wall, "syncs": syncs[0] / commits}
+Progress = Callable[[str], None]
 
 
-def run_custody(folder: Path, threads: int, flowfiles: int) -> Figures:
-    """Measure the FlowFile repository, contents and provenance included."""
-    with Repository.create(folder).flowfiles() as flow:
-        for number in range(threads):
-            for name in "abc":
-                flow.connect(f"{name}{number}")
-        free = iter(range(threads))
-
-        def work(count: int) -> None:
-            number = next(free)
-            for _ in range(count):
-                with flow.session(COMPONENT) as session:
-                    new = session.create(ATTRIBUTES)
-                    new = session.write_bytes(new, CONTENT)
-                    session.receive(new, "http://localhost/benchmark")
-                    session.transfer(new, f"a{number}")
-                for source, target in ("ab", "bc"):
-                    with flow.session(COMPONENT) as session:
-                        flowfile = session.get(f"{source}{number}")
-                        if flowfile is None:
-                            raise RuntimeError(f"queue {source}{number} is empty: a FlowFile is lost")
-                        if source == "a":
-                            flowfile = session.put_attribute(flowfile, "checked", "yes")
-                        session.transfer(flowfile, f"{target}{number}")
-
-        return _measure(threads, flowfiles, work)
-
-
-def run_sqlite(folder: Path, threads: int, flowfiles: int) -> Figures:
-    """Measure a table of FlowFiles and one of events, contents as files that are synced before the commit."""
-    folder.mkdir()
-
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(folder / "db", timeout=60, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
-
-    with closing(connect()) as connection:
-        connection.execute("CREATE TABLE flowfile (uuid TEXT PRIMARY KEY, queue TEXT, attributes TEXT, claim TEXT)")
-        connection.execute("CREATE TABLE event (id INTEGER PRIMARY KEY, uuid TEXT, type TEXT, attributes TEXT)")
-
-    def work(count: int) -> None:
-        with closing(connect()) as connection:
-            for _ in range(count):
-                name, attributes = str(uuid.uuid4()), json.dumps(ATTRIBUTES)
-                with (folder / name).open("wb") as file:
-                    file.write(CONTENT)
-                    file.flush()
-                    os.fsync(file.fileno())
-                for kind, queue in (("RECEIVE", "a"), ("ATTRIBUTES_MODIFIED", "b"), ("ROUTE", "c")):
-                    connection.execute("BEGIN IMMEDIATE")
-                    connection.execute("REPLACE INTO flowfile VALUES (?, ?, ?, ?)", (name, queue, attributes, name))
-                    connection.execute("INSERT INTO event VALUES (NULL, ?, ?, ?)", (name, kind, attributes))
-                    connection.execute("COMMIT")
-
-    return _measure(threads, flowfiles, work)
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--seconds", type=click.FloatRange(min=0.05), default=Plan.seconds, help="Time of commits, a peer.")
+@click.option("--rounds", type=click.IntRange(min=1), default=Plan.rounds, help="How often each figure is measured.")
+@click.option("--flowfiles", type=click.IntRange(min=1000), default=Plan.flowfiles, help="How many the long queue has.")
+@click.option("--peer", type=click.Choice(PEERS), multiple=True, default=PEERS, help="May be repeated.")
+@click.option("--quick", is_flag=True, help="Little of everything, once: a test of the benchmark.")
+@click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=LOCAL / "flowfiles.json", help="Where the results go."
+)
+def main(
+    seconds: float, rounds: int, flowfiles: int, peer: tuple[str, ...], quick: bool, scratch: Path, output: Path
+) -> None:
+    """Measure FlowFiles in queues: custody beside NiFi, SQLite and the disk itself."""
+    plan = QUICK if quick else Plan(seconds, rounds, flowfiles=flowfiles, drained=min(Plan.drained, flowfiles // 2))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(width=None if Console().is_terminal else 160)
+    with _folder(scratch) as folder, console.status("opening the peers") as status:
+        peers, skipped = _peers(peer, folder)
+        try:
+            for key, reason in skipped.items():
+                console.print(f"[yellow]{key} is left out:[/] {reason}")
+            results = _measured(plan, peers, skipped, folder, status.update)
+        finally:
+            for one in peers:
+                one.close()
+    results.write(output)
+    console.print(results.table())
+    console.print(f"Nothing that was acknowledged was lost. Results: {output}")
 
 
-@click.command()
-@click.option("--runs", default=5, show_default=True)
-@click.option("--flowfiles", default=1000, show_default=True, help="How many FlowFiles each run makes.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to write; a temporary folder by default.")
-def main(runs: int, flowfiles: int, folder: Path | None) -> None:
-    """Print the medians as JSON."""
-    readings: dict[str, list[Figures]] = {}
-    for _ in range(runs):
-        for threads in (1, 16):
-            for name, run in (("custody", run_custody), ("sqlite", run_sqlite)):
-                home = Path(tempfile.mkdtemp(dir=folder))
-                try:
-                    readings.setdefault(f"{name} {threads}", []).append(run(home / "repository", threads, flowfiles))
-                finally:
-                    shutil.rmtree(home)
-    click.echo(
-        json.dumps(
-            {
-                name: {key: round(statistics.median(one[key] for one in found), 3) for key in found[0]}
-                for name, found in readings.items()
-            },
-            indent=2,
-        )
+@contextmanager
+def _folder(scratch: Path) -> Iterator[Path]:
+    """A new folder on the disk that is measured; it goes with the run."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="flowfiles-", dir=scratch))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _peers(chosen: Sequence[str], folder: Path) -> tuple[list[Peer], dict[str, str]]:
+    """Return the chosen peers that can run here, and why the others cannot."""
+    peers: list[Peer] = [CustodyPeer()] if "custody" in chosen else []
+    skipped: dict[str, str] = {}
+    nifi = [name for name in PEERS if name in chosen and name.startswith("nifi")]
+    if nifi:
+        try:
+            process = NifiProcess(folder)
+        except PeerUnavailableError as error:
+            skipped = dict.fromkeys(nifi, str(error))
+        else:
+            peers += [NifiPeer(process, always_sync=name == "nifi-sync") for name in nifi]
+    if "sqlite" in chosen:
+        peers.append(SqlitePeer())
+    if "plain" in chosen:
+        peers.append(PlainPeer())
+    return peers, skipped
+
+
+def _measured(plan: Plan, peers: Sequence[Peer], skipped: dict[str, str], folder: Path, progress: Progress) -> Results:
+    begun = time.monotonic()
+    about = [peer.about for peer in peers]
+    results = Results(plan, Machine.look(folder), about, skipped, load_average())
+    _warm_up(plan, peers, folder, progress)
+    for number in range(plan.rounds):
+        for place, step in enumerate(short_steps(plan)):
+            for peer in _rotated(peers, number + place):
+                if step.measure in peer.measures:
+                    progress(f"round {number + 1} of {plan.rounds}, {step.label}: {peer.about.label}")
+                    _take(results, peer, step, folder / "short")
+                    _clear(plan, folder / "short")
+    for peer in peers:
+        for step in queue_steps(plan):
+            if step.measure in peer.measures:
+                progress(f"{step.label}: {peer.about.label}")
+                _take(results, peer, step, folder / "queue")
+        _clear(plan, folder / "queue")
+    results.load_after, results.seconds = load_average(), time.monotonic() - begun
+    return results
+
+
+def _warm_up(plan: Plan, peers: Sequence[Peer], folder: Path, progress: Progress) -> None:
+    order = Order(
+        measure="commits", folder=str(folder / "warm"), threads=4, seconds=min(_WARM_UP_SECONDS, plan.seconds)
     )
+    for peer in peers:
+        progress(f"warming up: {peer.about.label}")
+        peer.measure(order)
+        _clear(plan, folder / "warm")
+
+
+def _take(results: Results, peer: Peer, step: Step, folder: Path) -> None:
+    answer: Answer = peer.measure(in_folder(step.order, folder))
+    if not step.check(answer):
+        raise click.ClickException(f"{peer.about.label}, {step.label}: something was lost: {answer}")
+    for figure in step.figures:
+        series = results.series.setdefault((figure.name, peer.about.key), Series(peer.about.key, figure))
+        series.readings.append(figure.of(answer))
+
+
+def _clear(plan: Plan, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if plan.is_settled:
+        os.sync()  # what one peer left in memory must not be written during the next one's turn
+
+
+def _rotated(peers: Sequence[Peer], by: int) -> list[Peer]:
+    start = by % len(peers)
+    return [*peers[start:], *peers[:start]]
 
 
 if __name__ == "__main__":
