@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from custody.flowfile_repository import FlowFileRepository, flowfile_repository
 from custody.flowfile_repository.log import FlowFileLog
+from custody.flowfile_repository.outbox import Delivery, Outbox
 from custody.flowfile_repository.queue import FlowFileQueue
 from custody.flowfile_repository.records import Delivered, Gone, SwapFile, Transaction, decode_transaction
 from custody.flowfile_repository.state import FlowFileState
@@ -35,17 +36,23 @@ def commits_without_sync() -> AbstractContextManager[object]:
 
 def journal_before_the_log() -> AbstractContextManager[object]:
     right = FlowFileRepository._append
+    early: dict[int, range] = {}
 
     def wrong(self: Any, batch: Any) -> None:
         for transaction in _transactions(batch):
             if transaction.events:
-                self._provenance.append(transaction.decoded_events())
-                self._delivered.append(transaction.number)
+                events = transaction.decoded_events()
+                early[transaction.number] = self._provenance.append(events)
         right(self, batch)
+
+    def delivered(self: Any, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            delivery.event_ids = early.pop(delivery.transaction)
+            self._delivered.append(delivery.transaction)
 
     return _both(
         patch.object(FlowFileRepository, "_append", wrong),
-        patch.object(FlowFileRepository, "_deliver", lambda *_: None),
+        patch.object(Outbox, "add", delivered),
     )
 
 

@@ -55,21 +55,21 @@ def java_version() -> str:
     return result[1]
 
 
-def build() -> str:
-    """Build the harness unless it is up to date; return its class path.
+def build(project: Path = PROJECT) -> str:
+    """Build the harness of a Maven project unless it is up to date; return its class path.
 
     Raises:
         PeerUnavailableError: Maven is absent or cannot reach its repository.
     """
-    target = PROJECT / "target"
-    jar = target / "append-nifi-1.jar"
-    sources = [PROJECT / "pom.xml", *(PROJECT / "src").rglob("*.java")]
+    target = project / "target"
+    jar = target / f"{project.parent.name}-nifi-1.jar"
+    sources = [project / "pom.xml", *(project / "src").rglob("*.java")]
     if not jar.exists() or jar.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         if shutil.which("mvn") is None:
             raise PeerUnavailableError("mvn is not on the path, and the harness is not built")
         done = subprocess.run(
             ["mvn", "-q", "-B", "package"],
-            cwd=PROJECT,
+            cwd=project,
             capture_output=True,
             text=True,
             timeout=_BUILD_SECONDS_MAX,
@@ -79,7 +79,7 @@ def build() -> str:
             text = (done.stdout + done.stderr).strip()
             if any(sign in text for sign in _OFFLINE):
                 raise PeerUnavailableError(f"Maven could not get what the harness needs: {text.splitlines()[0]}")
-            raise AssertionError(f"mvn package failed in {PROJECT}:\n{text}")
+            raise AssertionError(f"mvn package failed in {project}:\n{text}")
     return f"{jar}:{target / 'lib'}/*"
 
 

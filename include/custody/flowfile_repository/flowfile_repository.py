@@ -26,7 +26,7 @@ from custody.errors import BackpressureError, ConflictError, CustodyError, Inval
 from custody.flow.flowfile import FlowFile
 from custody.flowfile_repository.content_archive import ContentArchive
 from custody.flowfile_repository.log import FlowFileLog, LogFolder, lock_folder
-from custody.flowfile_repository.outbox import Provenance, with_keys
+from custody.flowfile_repository.outbox import Delivery, Outbox, Provenance, deliver_missing, with_keys
 from custody.flowfile_repository.priorities import Prioritizer, key_of, prioritizer
 from custody.flowfile_repository.queue import FlowFileQueue, QueueSize
 from custody.flowfile_repository.records import (
@@ -143,16 +143,21 @@ class _Batch:
     """Whether a transaction was applied in part: the state is of no use any more."""
 
     def apply(self, changes: Sequence[Change], events: Sequence[Event] = (), *, is_synced: bool = False) -> Transaction:
-        """Make a transaction and apply it at once: whoever comes next decides by what this one did."""
-        keyed = with_keys(events, self.repository, self.state.next_ordinal)
+        """Make a transaction and apply it at once: whoever comes next decides by what this one did.
+
+        Args:
+            changes: what it changes.
+            events: with their keys, from `state.next_ordinal` on.
+            is_synced: whether it has to be durable.
+        """
         transaction = Transaction(
             number=self.state.last_transaction + 1,
             member=self.member,
             time_ms=self.now_ms,
             changes=tuple(changes),
             first_ordinal=self.state.next_ordinal,
-            event_count=len(keyed),
-            events=encode_events(keyed) if keyed else b"",
+            event_count=len(events),
+            events=encode_events(events) if events else b"",
             durable=self.durable,
         )
         # Encoded before it is applied: what cannot be stored is refused alone, and changes nothing.
@@ -178,9 +183,8 @@ class _Request:
     """Whether it waits for the events of earlier commits; what only takes, or goes back, does not."""
     error: Exception | None = None
     taking: Taking = field(default_factory=Taking)
-    transaction: Transaction | None = None
-    """The one that carries events."""
-    event_ids: range = range(0)
+    delivery: Delivery | None = None
+    """The events that it committed."""
 
 
 class FlowFileRepository:
@@ -222,10 +226,7 @@ class FlowFileRepository:
         self._must_renew_log = False
         self._durable = -1
         self._prioritizers: dict[str, Prioritizer] = {}
-        self._undelivered: dict[int, Transaction] = {}
-        """Own transactions whose events the journal may lack: they are compared before they are appended again."""
-        self._delivered: list[int] = []
-        """Own transactions whose events are in the journal, which the log has still to learn."""
+        self._outbox = Outbox(provenance, f"the FlowFile repository {home}")
         self._written: dict[str, tuple[float, dict[str, None]]] = {}
         """Since when the sessions of this process have contents that they did not commit yet, and where those lie."""
         self._checkpointed = time.monotonic()
@@ -233,7 +234,11 @@ class FlowFileRepository:
         self._membership = ExitStack()
         self.member = uuid.uuid4().hex
         """This process, for the others."""
-        self._requests: GroupCommitQueue[_Request] = GroupCommitQueue(f"FlowFile repository {home}", self._commit)
+        self._requests: GroupCommitQueue[_Request] = GroupCommitQueue(
+            f"FlowFile repository {home}",
+            self._commit,
+            is_worth_waiting=lambda requests: any(request.is_commit for request in requests),
+        )
         self._start()
 
     def connect(self, connection: Connection) -> None:
@@ -351,9 +356,12 @@ class FlowFileRepository:
             StorageError: the disk refused; it is unknown whether the work is done.
         """
         holder = f"{self.member}/{work.session}"
-        return self._run(
-            lambda batch, request: self._decide_commit(batch, request, holder, work), is_commit=True
-        ).event_ids
+        request = self._run(lambda batch, request: self._decide_commit(batch, request, holder, work), is_commit=True)
+        if request.delivery is None:
+            return range(0)
+        # Not by whoever wrote the log: others write to it while the journal is synced.
+        self._outbox.deliver()
+        return request.delivery.event_ids
 
     def wrote(self, session: str, claim: str) -> None:
         """Note that a session wrote a content to a resource claim, which is not deleted before the session ends."""
@@ -399,16 +407,17 @@ class FlowFileRepository:
         self._requests.close("the FlowFile repository is closed. Open it again.")
         self._is_closed = True
         try:
+            self._outbox.close()
             with suppress(CustodyError):  # what it left is taken over by others, as from a process that died
-                self._deliver_again()
+                self._outbox.deliver_again()
                 with self._batch() as batch:
-                    batch.apply([Gone(self.member), Delivered(tuple(self._delivered))])
+                    batch.apply([Gone(self.member), Delivered(self._outbox.delivered)])
         finally:
             self._log.close()
             self._membership.close()
-            if self._undelivered:
+            if self._outbox.refused:
                 _LOGGER.warning(
-                    "%s: events of %d commits wait to be delivered", self._folder.home, len(self._undelivered)
+                    "%s: events of %d commits wait to be delivered", self._folder.home, self._outbox.refused
                 )
             else:
                 self._fs.remove(self._member_lock(self.member))
@@ -462,7 +471,7 @@ class FlowFileRepository:
     def _commit(self, requests: list[_Request]) -> None:
         """Decide and write what several threads want; the queue keeps all other threads off the state meanwhile."""
         try:
-            self._deliver_again()
+            self._outbox.deliver_again()
         except CustodyError as error:
             for request in requests:
                 if request.is_commit:
@@ -479,14 +488,14 @@ class FlowFileRepository:
                         raise
                     request.error = error
             # A batch without a transaction writes nothing: then the log learns of the delivery with the next one.
-            learned = tuple(self._delivered) if batch.frames else ()
+            learned = self._outbox.delivered if batch.frames else ()
             if batch.frames:
                 self._swap_out(batch)
                 if learned:
                     batch.apply([Delivered(learned)])
-        self._delivered = self._delivered[len(learned) :]
-        # Without the lock: others go on with FlowFiles whose events are safe in the log.
-        self._deliver([request for request in requests if request.transaction is not None])
+        self._outbox.learned(learned)
+        # Delivered without the lock: others go on with FlowFiles whose events are safe in the log.
+        self._outbox.add([request.delivery for request in requests if request.delivery is not None])
 
     @contextmanager
     def _batch(self) -> Iterator[_Batch]:
@@ -590,8 +599,9 @@ class FlowFileRepository:
         if work.replayed is not None:
             changes.append(work.replayed)
         if changes or work.events:
-            transaction = batch.apply(changes, work.events, is_synced=True)
-            request.transaction = transaction if work.events else None
+            keyed = with_keys(work.events, batch.repository, state.next_ordinal)
+            transaction = batch.apply(changes, keyed, is_synced=True)
+            request.delivery = Delivery(transaction.number, keyed) if keyed else None
 
     def _unpin(self, state: FlowFileState, holder: str) -> list[Change]:
         self._written.pop(holder.partition("/")[2], None)
@@ -641,35 +651,8 @@ class FlowFileRepository:
                     break
                 batch.apply([SwapOut(swap)])
 
-    def _deliver(self, requests: list[_Request]) -> None:
-        """Bring the events of commits into the provenance journal."""
-        transactions = [request.transaction for request in requests if request.transaction is not None]
-        if not transactions or self._provenance is None:
-            self._delivered += [transaction.number for transaction in transactions]
-            return
-        events = [transaction.decoded_events() for transaction in transactions]
-        try:
-            ids = self._provenance.append([event for one in events for event in one])
-        except Exception as error:  # noqa: BLE001 - the commit stands, and its events are safe in the log
-            # Whether the journal has them is looked up before they are appended again.
-            self._undelivered.update((transaction.number, transaction) for transaction in transactions)
-            _LOGGER.warning("events of %d commits wait to be delivered: %s", len(transactions), error)
-            return
-        first = ids.start
-        for request, one in zip(requests, events, strict=True):
-            request.event_ids = range(first, first + len(one))
-            first += len(one)
-        self._delivered += [transaction.number for transaction in transactions]
-
-    def _deliver_again(self) -> None:
-        """Deliver what waits; raises as the journal does, so that no more is committed before that."""
-        if self._undelivered and self._provenance is not None:
-            _deliver_missing(self._provenance, list(self._undelivered.values()))
-            self._delivered += self._undelivered
-            self._undelivered = {}
-
     def _take_over(self) -> None:
-        self._deliver_again()
+        self._outbox.deliver_again()
         with self._batch() as batch:
             self._pin(batch)
             self._reap(batch)
@@ -686,7 +669,7 @@ class FlowFileRepository:
             if mine and self._provenance is None:
                 continue
             if self._provenance is not None:
-                _deliver_missing(self._provenance, mine)
+                deliver_missing(self._provenance, [event for one in mine for event in one.decoded_events()])
             batch.apply([Gone(member), Delivered(tuple(one.number for one in mine))])
             self._fs.remove(self._member_lock(member))
 
@@ -701,9 +684,10 @@ class FlowFileRepository:
     def _checkpoint(self) -> None:
         self._take_over()
         with self._batch() as batch:
-            if self._delivered:
-                batch.apply([Delivered(tuple(self._delivered))])
-        self._delivered = []
+            learned = self._outbox.delivered
+            if learned:
+                batch.apply([Delivered(learned)])
+        self._outbox.learned(learned)
         with self._locked() as state:
             drained = list(state.drained_swaps)
             state.drained_swaps.clear()
@@ -843,10 +827,3 @@ def _check_replay(state: FlowFileState, replayed: Replayed | None) -> None:
             f"replay plan {replayed.plan}: expected {replayed.first} events to be done, "
             f"got {state.replayed(replayed.plan)}: another process runs it. Nothing was done here."
         )
-
-
-def _deliver_missing(provenance: Provenance, transactions: Sequence[Transaction]) -> None:
-    """Append the events that the journal lacks."""
-    events = provenance.missing([event for one in transactions for event in one.decoded_events()])
-    if events:
-        provenance.append(events)

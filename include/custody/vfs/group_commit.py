@@ -11,6 +11,7 @@ thread of the queue.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from queue import Full
 from threading import Condition, Thread
@@ -19,6 +20,9 @@ from typing import Generic, TypeVar
 from custody.errors import ClosedError, StorageError
 
 _LOGGER = logging.getLogger(__name__)
+GATHER_SHARE = 0.5
+"""For so much of a commit's time its leader waits for others, where that is asked for."""
+GATHER_SECONDS_MAX = 0.005
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -45,6 +49,8 @@ class GroupCommitQueue(Generic[Item]):
         is_poisoned_by_failure: whether one failed commit ends the queue for good. It has to where the state of the
             file is unknown after a failure and the file is not replaced: a second sync may succeed and say nothing of
             the pages that the first one lost.
+        is_worth_waiting: whether a commit of what is queued costs enough to wait a moment for those who shared the
+            last one; nobody waits if not given. A caller that is alone never waits.
     """
 
     def __init__(
@@ -55,12 +61,18 @@ class GroupCommitQueue(Generic[Item]):
         batch_length: Callable[[Sequence[Item]], int] = len,
         size_max: int | None = None,
         is_poisoned_by_failure: bool = False,
+        is_worth_waiting: Callable[[Sequence[Item]], bool] | None = None,
     ) -> None:
         self._name = name
         self._commit = commit
         self._batch_length = batch_length
         self._size_max = size_max
         self._is_poisoned_by_failure = is_poisoned_by_failure
+        self._is_worth_waiting = is_worth_waiting
+        self._companions = 0
+        """How many shared a commit, of late."""
+        self._seconds = 0.0
+        """How long a commit takes, of late."""
         # One condition for callers, the thread and `close`: each commit wakes all of them, and each looks whether it is
         # meant.
         self._changed = Condition()
@@ -183,14 +195,31 @@ class GroupCommitQueue(Generic[Item]):
 
     def _commit_batch(self) -> None:
         """Commit the oldest items; called with the lock held and no commit running."""
+        self._gather()
         count = self._batch_length([entry.item for entry in self._queue])
         batch, self._queue = self._queue[:count], self._queue[count:]
         self._run(batch, lambda: self._commit([entry.item for entry in batch]))
+
+    def _gather(self) -> None:
+        """Wait for those who shared the last commit, for less long than a commit of their own would take."""
+        if self._is_worth_waiting is None or len(self._queue) >= self._companions or self._companions < 2:
+            return
+        if not self._is_worth_waiting([entry.item for entry in self._queue]):
+            return
+        self._is_busy = True
+        # Asleep in one piece: woken for each that comes, it would take the processor from those who are to come.
+        self._changed.release()
+        try:
+            time.sleep(min(self._seconds * GATHER_SHARE, GATHER_SECONDS_MAX))
+        finally:
+            self._changed.acquire()
+            self._is_busy = False
 
     def _run(self, batch: list[_Entry[Item]], work: Callable[[], Result]) -> Result:
         """Run what nothing else may run beside; called with the lock held, which others can take meanwhile."""
         self._is_busy, self._batch = True, batch
         error: BaseException | None = None
+        begun = time.monotonic()
         # The lock is free meanwhile, so that others can queue; `_is_busy` keeps them off the file.
         self._changed.release()
         try:
@@ -200,6 +229,10 @@ class GroupCommitQueue(Generic[Item]):
             raise
         finally:
             self._changed.acquire()
+            if batch:
+                # It forgets slowly: threads come in waves, and a small one must not end the waiting for a large one.
+                self._companions = max(len(batch), self._companions - 1)
+                self._seconds += (time.monotonic() - begun - self._seconds) / 8
             self._finish(error)
 
     def _finish(self, error: BaseException | None) -> None:

@@ -294,3 +294,74 @@ def test_a_thousand_items_of_many_threads_are_each_committed_once() -> None:
     for number in range(8):
         own = [item for item in stored if item // 1000 == number]
         assert own == sorted(own), "a thread's items keep their order"
+
+
+class Waves:
+    """Threads that come back together after each commit, which takes twenty milliseconds."""
+
+    def __init__(self, threads: int, *, is_waiting: bool) -> None:
+        self.batches: list[int] = []
+        self.queue: GroupCommitQueue[int] = GroupCommitQueue(
+            "disk", self._commit, is_worth_waiting=(lambda _: True) if is_waiting else None
+        )
+        workers = [Thread(target=self._work, args=(number,)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(PATIENCE_SECONDS)
+
+    def _commit(self, batch: list[int]) -> None:
+        self.batches.append(len(batch))
+        time.sleep(0.02)
+
+    def _work(self, number: int) -> None:
+        for _ in range(12):
+            self.queue.put(number)
+            time.sleep(0.0005 * number)
+
+
+def test_a_leader_that_waits_shares_its_commit_with_those_who_come_at_once() -> None:
+    waiting, hasty = Waves(4, is_waiting=True), Waves(4, is_waiting=False)
+    assert sum(waiting.batches) == sum(hasty.batches) == 48
+    assert len(waiting.batches) < len(hasty.batches), (waiting.batches, hasty.batches)
+
+
+def test_a_caller_alone_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue: GroupCommitQueue[int] = GroupCommitQueue("disk", lambda _: None, is_worth_waiting=lambda _: True)
+    monkeypatch.setattr("custody.vfs.group_commit.time.sleep", lambda _: pytest.fail("it waited"))
+    for number in range(5):
+        queue.put(number)
+
+
+def test_nobody_waits_for_others_where_it_is_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    queue = GroupCommitQueue("disk", disk.commit, is_worth_waiting=lambda batch: 9 in batch)
+    callers = Callers(queue)
+    for number in range(3):
+        callers.put(number)
+    disk.gate.set()
+    callers.join()
+    monkeypatch.setattr("custody.vfs.group_commit.time.sleep", lambda _: pytest.fail("it waited"))
+    queue.put(3)
+    assert disk.batches == [[0], [1, 2], [3]]
+
+
+def test_a_leader_interrupted_while_it_waits_leaves_the_queue_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    queue = GroupCommitQueue("disk", disk.commit, is_worth_waiting=lambda _: True)
+    callers = Callers(queue)
+    for number in range(3):
+        callers.put(number)
+    disk.gate.set()
+    callers.join()
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("custody.vfs.group_commit.time.sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            queue.put(3)
+    queue.put(4)
+    queue.close("closed")
+    assert disk.batches == [[0], [1, 2], [4]], "the item of the interrupted caller was not queued any more"

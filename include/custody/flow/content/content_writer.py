@@ -138,7 +138,9 @@ class ClaimAppender:
         self._open: OpenClaim | None = None
         # Not poisoned by a failure: the next commit goes to a new file. What was acknowledged in the old one was
         # synced.
-        self._queue: GroupCommitQueue[_Append] = GroupCommitQueue(f"content container {container!r}", self._commit)
+        self._queue: GroupCommitQueue[_Append] = GroupCommitQueue(
+            f"content container {container!r}", self._commit, is_worth_waiting=lambda _: True
+        )
 
     def append(self, contents: Sequence[tuple[bytes, Digest]]) -> list[StoredContent]:
         """Append contents, each with its digest; return them once they are durable.
