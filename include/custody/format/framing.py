@@ -200,7 +200,7 @@ def judge_tail(data: bytes | memoryview, start: int) -> Tail:
 
 def _end_of_damaged(view: memoryview, offset: int) -> int | None:
     """Return where a damaged record that is all there ends, None when none begins at `offset`."""
-    if offset + HEAD_BYTES > len(view):
+    if offset + HEAD_BYTES > len(view) or _lacks_beginning(view, offset):
         return None
     head: tuple[bytes, int, int, int] = _HEAD.unpack_from(view, offset)
     mark, length, checksum, kind = head
@@ -227,6 +227,13 @@ def _is_cut_short(view: memoryview, offset: int) -> bool:
         return True
     mark, length, _, _ = _HEAD.unpack_from(view, offset)
     return bool(mark == MARK and offset + HEAD_BYTES + length > len(view))
+
+
+def _lacks_beginning(view: memoryview, offset: int) -> bool:
+    """Whether all of a record is zeros that lies in the sector of the one before it: that write may have been lost."""
+    # Without its mark the rest of the record can be there as it was written, and pass for one that was whole.
+    boundary = -(-offset // _SECTOR_BYTES) * _SECTOR_BYTES
+    return offset < boundary and _is_zero(view[offset:boundary])
 
 
 def _lacks_sector(view: memoryview, start: int, stop: int) -> bool:
