@@ -20,6 +20,7 @@ from custody.retention.candidates import ExpiryCandidates
 from custody.vfs.memory import CrashMode
 from custody.workspace import Workspace
 from tests.crash import flowfile_bugs as flows
+from tests.crash import replay_bugs as replays
 from tests.crash.code_bugs import (
     commit_log_by_log,
     delete_before_commit,
@@ -48,6 +49,7 @@ from tests.crash.flowfile_scenarios import (
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
 from tests.crash.repair_scenarios import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
+from tests.crash.replay_scenarios import Losing, Overtaken, Replaying
 from tests.crash.retention_scenarios import Retaining
 from tests.crash.rollover_scenarios import (
     Appending,
@@ -258,6 +260,31 @@ BUGS = [
     Bug("the dead keep what they took", lambda: Inheriting(UNNOTED), ALL, seeded=flows.the_dead_keep_what_they_took),
     Bug("the living are taken for dead", lambda: Surviving(0), ALL, seeded=flows.the_living_are_taken_for_dead),
     Bug("no lock around a FlowFile commit", lambda: Meeting(12), ALL, seeded=flows.no_lock),
+    Bug("a replay plan is not synced", Replaying, ALL, left_out(no_sync=named(".plan"))),
+    Bug("progress of a replay behind its FlowFiles", Replaying, ALL, seeded=replays.progress_behind_the_flowfiles),
+    Bug("progress of a replay before its FlowFiles", Replaying, ALL, seeded=replays.progress_before_the_flowfiles),
+    Bug("REPLAY events behind the FlowFiles", Replaying, ALL, seeded=replays.events_behind_the_flowfiles),
+    Bug("REPLAY events before the FlowFiles", Replaying, ALL, seeded=replays.events_before_the_flowfiles),
+    Bug(
+        "progress of a replay is no part of a snapshot",
+        Replaying,
+        ALL,
+        seeded=replays.progress_is_no_part_of_a_snapshot,
+    ),
+    Bug("progress of a replay told by what waits", Replaying, ALL, seeded=replays.progress_told_by_what_waits),
+    Bug(
+        "no look at the progress of a replay under the lock",
+        Overtaken,
+        ALL,
+        seeded=replays.no_look_at_the_progress_under_the_lock,
+    ),
+    Bug(
+        "no look at the contents of a replay under the lock",
+        Losing,
+        ALL,
+        seeded=replays.no_look_at_the_contents_under_the_lock,
+    ),
+    Bug("contents of a replay are looked at once", Losing, ALL, seeded=replays.contents_looked_at_once),
     Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), left_out(no_sync=named("scrub"))),
 ]
 
