@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -313,6 +313,7 @@ class FlowFileRepository:
         count: int = 1,
         accepts: Callable[[FlowFile], bool] | None = None,
         component: str | None = None,
+        with_penalised: bool = False,
     ) -> Taking:
         """Take the first FlowFiles of a queue for a session; nobody else gets them until it ends.
 
@@ -324,6 +325,7 @@ class FlowFileRepository:
             count: at most so many.
             accepts: chooses among the FlowFiles in memory; others are passed over and keep their places.
             component: who takes; while it yields it gets nothing.
+            with_penalised: whether those that are penalised are taken too, after all others.
 
         Raises:
             NotFoundError: there is no such queue.
@@ -333,7 +335,8 @@ class FlowFileRepository:
         def decide(batch: _Batch, request: _Request) -> None:
             chosen_from = _queue(batch.state, queue)
             if component is None or batch.state.yielded.get(component, 0) <= batch.now_ms:
-                request.taking = _take(batch, chosen_from, holder, count, accepts)
+                bounds = _TakeBounds(count, self._options.swap_threshold, with_penalised)
+                request.taking = _take(batch, chosen_from, holder, bounds, accepts)
 
         return self._run(decide).taking
 
@@ -365,10 +368,11 @@ class FlowFileRepository:
 
         def decide(batch: _Batch, request: _Request) -> None:
             taken = batch.state.taken
-            mine = tuple(uuid for uuid in uuids if uuid in taken and taken[uuid].session == holder)
+            mine = [uuid for uuid in uuids if uuid in taken and taken[uuid].session == holder]
             changes = self._unpin(batch.state, holder)
-            if mine:
-                changes.append(Return(mine, penalised_until_ms))
+            # One that was taken while it was penalised waits on.
+            waits = {uuid: max(taken[uuid].item.penalised_until_ms, penalised_until_ms) for uuid in mine}
+            changes += _returned(mine, {uuid: until for uuid, until in waits.items() if until > batch.now_ms})
             if changes:
                 batch.apply(changes)
 
@@ -582,10 +586,7 @@ class FlowFileRepository:
             key = key_of(placed.flowfile, prioritizers[placed.queue], placed.queue)
             changes.append(_placed(placed, taken.get(placed.flowfile.uuid), sequence, batch.now_ms, key))
         changes += [Leave(uuid_) for uuid_ in work.leaves]
-        by_penalty: dict[int, list[str]] = {}
-        for uuid_ in work.returns:
-            by_penalty.setdefault(work.penalties.get(uuid_, 0), []).append(uuid_)
-        changes += [Return(tuple(uuids), until) for until, uuids in by_penalty.items()]
+        changes += _returned(work.returns, work.penalties)
         changes += self._unpin(state, holder)
         if work.replayed is not None:
             changes.append(work.replayed)
@@ -746,6 +747,14 @@ def _taken_by(state: FlowFileState, holder: str, work: Work) -> dict[str, Waitin
     return taken
 
 
+def _returned(uuids: Iterable[str], penalties: Mapping[str, int]) -> list[Return]:
+    """Return the changes by which FlowFiles go back, each with its penalty."""
+    by_penalty: dict[int, list[str]] = {}
+    for uuid_ in uuids:
+        by_penalty.setdefault(penalties.get(uuid_, 0), []).append(uuid_)
+    return [Return(tuple(some), until) for until, some in by_penalty.items()]
+
+
 def _placed(placed: Placed, before: Waiting | None, sequence: int, now_ms: int, key: Key) -> Change:
     """Return the change by which a FlowFile enters a queue: what changed of it, or all of a new one."""
     flowfile = placed.flowfile
@@ -773,16 +782,26 @@ def _placed(placed: Placed, before: Waiting | None, sequence: int, now_ms: int, 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _TakeBounds:
+    """What a taking may take."""
+
+    count: int
+    penalised_max: int
+    """So many penalised FlowFiles in memory keep more of a queue from coming back from its swap files."""
+    with_penalised: bool
+
+
 def _take(
-    batch: _Batch, queue: FlowFileQueue, holder: str, count: int, accepts: Callable[[FlowFile], bool] | None
+    batch: _Batch, queue: FlowFileQueue, holder: str, bounds: _TakeBounds, accepts: Callable[[FlowFile], bool] | None
 ) -> Taking:
     """Take the first FlowFiles of a queue; blocks of swap files come back as far as they are needed."""
     chosen: list[Waiting] = []
     expired: list[Waiting] = []
     passed: list[Waiting] = []
     try:
-        while len(chosen) < count and len(expired) < _EXPIRED_MAX:
-            item = _first(batch, queue)
+        while len(chosen) < bounds.count and len(expired) < _EXPIRED_MAX:
+            item = _first(batch, queue, bounds)
             if item is None:
                 break
             # Out of the queue while the next ones are looked at; all go back below, as taking is a change of its own.
@@ -803,10 +822,11 @@ def _take(
     return Taking(tuple(chosen), tuple(expired))
 
 
-def _first(batch: _Batch, queue: FlowFileQueue) -> Waiting | None:
-    while (swap := queue.next_swap(batch.now_ms)) is not None:
+def _first(batch: _Batch, queue: FlowFileQueue, bounds: _TakeBounds) -> Waiting | None:
+    while (swap := queue.next_swap(batch.now_ms, bounds.penalised_max)) is not None:
         batch.apply([SwapIn(swap.name)])
-    return queue.first(batch.now_ms)
+    first = queue.first(batch.now_ms)
+    return queue.first_penalised() if first is None and bounds.with_penalised else first
 
 
 def _is_expired(connection: Connection, item: Waiting, now_ms: int) -> bool:

@@ -162,6 +162,40 @@ class DocumentFormat(Generic[Document]):
         return msgspec.json.decode(items[0].payload, type=self.type)
 
 
+def read_head(
+    data: memoryview, path: object, preamble: bytes, kind: int, header: type[Document], *, name: str
+) -> tuple[Document, int]:
+    """Return the header of a file of records, and where the first record behind it begins.
+
+    Args:
+        data: the file, or its beginning.
+        path: where it lies; errors name it.
+        preamble: what the file begins with: seven letters and the version.
+        kind: of the record that holds the header, a JSON document.
+        header: its type.
+        name: the format's name, for messages: `resource claim`.
+
+    Raises:
+        FormatVersionError: it is of a version that this code does not know.
+        CorruptionError: the head cannot be read.
+    """
+    shown = bytes(data[: len(preamble)])
+    if shown != preamble:
+        if shown[:-1] == preamble[:-1]:
+            raise FormatVersionError(
+                f"{path} @{len(preamble) - 1}: expected {name} version {preamble[-1]}, got {shown[-1]}. "
+                "The file was written by a newer custody; use that one."
+            )
+        raise CorruptionError(f"{path} @0: expected the beginning of a {name}, {preamble!r}, got {shown!r}.")
+    first = whole_record(data, len(preamble))
+    if first is None or first.kind != kind or first.is_part:
+        raise CorruptionError(f"{path} @{len(preamble)}: expected the header of a {name}, got other bytes.")
+    try:
+        return msgspec.json.decode(first.payload, type=header), first.end
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CorruptionError(f"{path} @{first.offset}: expected the header of a {name}: {error}.") from error
+
+
 _SECTOR_BYTES = 512
 """What a disk writes as one: of an append that was not synced each sector survives or not, a lost one is zeros."""
 # Each candidate costs a checksum of all bytes up to it, and foreign bytes may hold many marks.
