@@ -28,8 +28,8 @@ from tests.crash.flowfile_ledger import SMALL
 from tests.crash.memory_repository import EVERYTHING, NOW_MS
 
 STEP = Component(id="dag.step", type="Step")
-FLOWFILES = 3
-ROOM = 2
+FLOWFILES = 2
+ROOM = 1
 """So many FlowFiles fill the queue."""
 ERASED = 1
 """The place in the plan of the event whose content goes."""
