@@ -132,6 +132,13 @@ def released_before_the_log() -> AbstractContextManager[object]:
     return patch.object(FlowFileRepository, "_append", wrong)
 
 
+def purged_without_a_second_look() -> AbstractContextManager[object]:
+    def wrong(self: Any, archive: Any, due: Any, _held: object) -> None:
+        archive.delete(list(due))
+
+    return patch.object(FlowFileRepository, "_purge", wrong)
+
+
 def events_without_keys() -> AbstractContextManager[object]:
     return patch.object(flowfile_repository, "with_keys", lambda events, *_: list(events))
 

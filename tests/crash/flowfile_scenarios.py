@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from custody.errors import BackpressureError, StorageError
-from custody.flowfile_repository import swap
+from custody.flowfile_repository import ArchiveOptions, ContentArchive, swap
+from custody.flowfile_repository.state import claim_text
 from custody.repository.flow import Flow
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.base import Primitives
@@ -122,6 +123,39 @@ class Releasing(FlowScenario):
         with opened(fs, record) as flow:
             flow.queues.checkpoint()
             assert len(record.released) == 3
+
+
+class Purging(FlowScenario):
+    """Contents of the archive are deleted; one of them is claimed again while it is looked up which are held."""
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        with opened(fs, record) as flow:
+            create(flow, FIRST, 5000, 5004)
+            contents = [item.flowfile for item in flow.queues.waiting(FIRST)]
+            end(flow, FIRST, 2)
+            # The ledger's own archive takes for granted that what was released is not claimed again.
+            with patch.object(flow.queues, "_archive", ContentArchive(fs, SETTINGS.store, ArchiveOptions())):
+                flow.queues.checkpoint()
+        with opened(fs, record) as flow:
+
+            def claim_again() -> set[str]:
+                assert not fs.is_locked(SETTINGS.flowfiles_home / "lock"), "others wait while events are read"
+                one = contents[0]
+                with flow.session(WORKER) as session:
+                    session.transfer(session.create({}, size=one.size, content_claim=one.content_claim), LAST)
+                return set()
+
+            archive = Emptied(fs, SETTINGS.store, ArchiveOptions(), claim_again)
+            with patch.object(flow.queues, "_archive", archive):
+                flow.queues.checkpoint()
+            assert [archive.exists(str(claim_text(one))) for one in contents] == [True, False]
+
+
+class Emptied(ContentArchive):
+    """An archive all of which may go."""
+
+    def due(self, archived: Mapping[str, int], now_ms: int) -> list[str]:
+        return list(archived)
 
 
 class Swapping(FlowScenario):

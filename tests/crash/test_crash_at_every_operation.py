@@ -41,6 +41,7 @@ from tests.crash.flowfile_scenarios import (
     ForgettingSync,
     Inheriting,
     Meeting,
+    Purging,
     Refusing,
     Releasing,
     Reopening,
@@ -347,7 +348,9 @@ def test_a_forget_without_a_second_copy_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("scenario", "commits"), [(Flowing, 5), (Releasing, 4), (Swapping, 7), (Sharing, 5)], ids=lambda value: str(value)
+    ("scenario", "commits"),
+    [(Flowing, 5), (Releasing, 4), (Purging, 3), (Swapping, 7), (Sharing, 5)],
+    ids=lambda value: str(value),
 )
 @in_some_ways
 def test_a_crash_leaves_each_flowfile_once_with_its_content_and_its_events(

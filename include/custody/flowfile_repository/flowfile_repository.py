@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -387,7 +388,11 @@ class FlowFileRepository:
 
         Durability: on return the snapshot survives power loss.
         """
-        self._requests.run_exclusively(self._checkpoint)
+        due = self._requests.run_exclusively(self._checkpoint)
+        if due and self._archive is not None:
+            # Neither threads nor other processes wait meanwhile: which contents are held is read from events.
+            held = self._archive.held(due)
+            self._requests.run_exclusively(partial(self._purge, self._archive, due, held))
 
     def tick(self) -> None:
         """Do what is due: a snapshot, and what dead processes left. To be called every few seconds."""
@@ -699,7 +704,8 @@ class FlowFileRepository:
             if name.removesuffix(".lock") not in state.members and not self._fs.is_locked(path):
                 self._fs.remove(path)
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self) -> dict[str, int]:
+        """Write a snapshot; return which contents of the archive may go, and since when each is there."""
         self._take_over()
         with self._batch() as batch:
             if self._delivered:
@@ -720,14 +726,26 @@ class FlowFileRepository:
             # Only now: as long as an older snapshot could come back, it may refer to them.
             if batch.state.releasable:
                 batch.apply([Released(tuple(batch.state.releasable))])
-            if self._archive is not None:
-                pinned = {claim for claims in batch.state.pins.values() for claim in claims}
-                free = {claim: ms for claim, ms in batch.state.archived.items() if claim not in pinned}
-                due = self._archive.due(free, batch.now_ms)
-                if due:
-                    # Under the lock: nobody claims one of them again between the choice and its deletion.
-                    self._archive.delete(due)
-                    batch.apply([Purged(tuple(due))])
+            if self._archive is None:
+                return {}
+            free = _free(batch.state)
+            return {claim: free[claim] for claim in self._archive.due(free, batch.now_ms)}
+
+    def _purge(self, archive: ContentArchive, due: Mapping[str, int], held: Collection[str]) -> None:
+        with self._batch() as batch:
+            free = _free(batch.state)
+            # Looked at again, and under the lock: a FlowFile may refer to one of them since, and none does from here to
+            # its deletion.
+            going = [claim for claim, since in due.items() if free.get(claim) == since and claim not in held]
+            if going:
+                archive.delete(going)
+                batch.apply([Purged(tuple(going))])
+
+
+def _free(state: FlowFileState) -> dict[str, int]:
+    """Return the contents of the archive that no session has just written to, and since when each is there."""
+    pinned = {claim for claims in state.pins.values() for claim in claims}
+    return {claim: since for claim, since in state.archived.items() if claim not in pinned}
 
 
 def _taken_by(state: FlowFileState, holder: str, work: Work) -> dict[str, Waiting]:
