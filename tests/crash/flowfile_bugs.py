@@ -14,6 +14,7 @@ from custody.flowfile_repository.queue import FlowFileQueue
 from custody.flowfile_repository.records import Delivered, Gone, SwapFile, Transaction, decode_transaction
 from custody.flowfile_repository.state import FlowFileState
 from custody.format.framing import whole_record
+from custody.journal import JournalWriter
 from custody.model import Event
 from custody.repository.flow import JournalProvenance
 
@@ -148,6 +149,10 @@ def delivered_again_unseen() -> AbstractContextManager[object]:
         return list(events)
 
     return patch.object(JournalProvenance, "missing", wrong)
+
+
+def trusts_what_a_failed_sync_left() -> AbstractContextManager[object]:
+    return patch.object(JournalWriter, "discard_unacknowledged", lambda _: None)
 
 
 def the_dead_keep_what_they_took() -> AbstractContextManager[object]:

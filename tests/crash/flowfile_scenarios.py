@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -240,6 +240,28 @@ class ForgettingSync(FlowScenario):
             create(other, RANKED, 404)
 
 
+class ForgettingJournal(FlowScenario):
+    """A sync of the journal fails, and the disk forgets those events; a later sync of the file succeeds.
+
+    Args:
+        first: which sync of a journal it is.
+    """
+
+    def __init__(self, first: int = 3) -> None:
+        self._first = first
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        disk = ForgetfulFileSystem(fs, Fault(frozenset({"sync"}), "journals/*", first=self._first, errno=errno.EIO))
+        with opened(disk, record) as flow:
+            create(flow, FIRST, 400, 404)
+            move_on(flow, FIRST, RANKED)
+            with suppress(BackpressureError):  # until the writer is opened again nothing can be delivered
+                create(flow, FIRST, 408)
+        with opened(disk, record) as flow:
+            record.settle(flow, stored_events(fs))
+            create(flow, FIRST, 408)
+
+
 class ForgetfulFileSystem(FaultyFileSystem):
     """A disk in memory that forgets what a failed sync should have made durable: a later sync finds nothing to do."""
 
@@ -250,6 +272,15 @@ class ForgetfulFileSystem(FaultyFileSystem):
             inner = inner.inner  # type: ignore[assignment]
         self._memory = inner
         self._forgotten: dict[Path, list[tuple[int, int]]] = {}
+        self._names: dict[Path, Path] = {}
+        """The names of today of files that were renamed while they were open."""
+
+    def create(self, path: Path) -> WritableFile:
+        return _ForgetfulFile(super().create(path), path, self)
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        self._names[source] = target
 
     def append(self, path: Path) -> WritableFile:
         return _ForgetfulFile(super().append(path), path, self)
@@ -265,18 +296,18 @@ class ForgetfulFileSystem(FaultyFileSystem):
     def forget(self, path: Path) -> None:
         """Note what a failed sync did not bring to the disk."""
         node = self._node(path)
-        self._forgotten.setdefault(path, []).append((len(node.durable), len(node.data)))
+        self._forgotten.setdefault(self._names.get(path, path), []).append((len(node.durable), len(node.data)))
 
     def leave_out(self, path: Path) -> None:
         """Take out of what is durable what was forgotten before."""
         node = self._node(path)
         data = bytearray(node.durable)
-        for start, stop in self._forgotten.get(path, []):
+        for start, stop in self._forgotten.get(self._names.get(path, path), []):
             data[start:stop] = bytes(max(stop - start, 0))
         node.durable = bytes(data)
 
     def _node(self, path: Path) -> FileNode:
-        return self._memory._tree.file("sync", path)
+        return self._memory._tree.file("sync", self._names.get(path, path))
 
 
 class _ForgetfulFile(WrappingFile):

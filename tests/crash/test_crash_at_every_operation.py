@@ -38,6 +38,7 @@ from tests.crash.flowfile_scenarios import (
     FailingDisk,
     Flowing,
     FlowScenario,
+    ForgettingJournal,
     ForgettingSync,
     Inheriting,
     Meeting,
@@ -371,6 +372,7 @@ FLOWS: dict[str, Callable[[], FlowScenario]] = {
     **{f"taken over: {leftover}": partial(Inheriting, leftover) for leftover in LEFT_BY_A_FLOW},
     **{f"refused: {refused}": partial(FailingDisk, *fault) for refused, fault in FAULTS.items()},
     "forgotten by a failed sync": ForgettingSync,
+    "events forgotten by a failed sync": ForgettingJournal,
     "events refused": Refusing,
 }
 
