@@ -31,7 +31,7 @@ STEP = Component(id="dag.step", type="Step")
 FLOWFILES = 2
 ROOM = 1
 """So many FlowFiles fill the queue."""
-ERASED = 1
+ERASED = 0
 """The place in the plan of the event whose content goes."""
 PLAN = SMALL.root / "replays" / "orders.plan"
 
