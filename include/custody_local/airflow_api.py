@@ -177,7 +177,14 @@ class AirflowClient:
         return str(self._call("POST", f"/dags/{quote(dag_id)}/dagRuns", json=body)["dag_run_id"])
 
     def backfill(
-        self, dag_id: str, start: datetime, end: datetime, *, again: bool = False, backwards: bool = False
+        self,
+        dag_id: str,
+        start: datetime,
+        end: datetime,
+        *,
+        again: bool = False,
+        backwards: bool = False,
+        conf: Mapping[str, object] | None = None,
     ) -> int:
         """Start the runs of all intervals from start to end, as the backfill form does, and return the backfill's id.
 
@@ -190,7 +197,7 @@ class AirflowClient:
             "reprocess_behavior": "completed" if again else "none",
             "run_backwards": backwards,
             "max_active_runs": 2,
-            "dag_run_conf": {},
+            "dag_run_conf": dict(conf or {}),
         }
         earlier = self._backfills(dag_id)
         answer = self._send("POST", "/backfills", json=body)

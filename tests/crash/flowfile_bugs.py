@@ -15,6 +15,7 @@ from custody.flowfile_repository.queue import FlowFileQueue
 from custody.flowfile_repository.records import Delivered, Gone, SwapFile, Transaction, decode_transaction
 from custody.flowfile_repository.state import FlowFileState
 from custody.format.framing import whole_record
+from custody.journal import JournalWriter
 from custody.model import Event
 from custody.repository.flow import JournalProvenance
 
@@ -139,6 +140,13 @@ def released_before_the_log() -> AbstractContextManager[object]:
     return patch.object(FlowFileRepository, "_append", wrong)
 
 
+def purged_without_a_second_look() -> AbstractContextManager[object]:
+    def wrong(self: Any, archive: Any, due: Any, _held: object) -> None:
+        archive.delete(list(due))
+
+    return patch.object(FlowFileRepository, "_purge", wrong)
+
+
 def events_without_keys() -> AbstractContextManager[object]:
     return patch.object(flowfile_repository, "with_keys", lambda events, *_: list(events))
 
@@ -148,6 +156,10 @@ def delivered_again_unseen() -> AbstractContextManager[object]:
         return list(events)
 
     return patch.object(JournalProvenance, "missing", wrong)
+
+
+def trusts_what_a_failed_sync_left() -> AbstractContextManager[object]:
+    return patch.object(JournalWriter, "discard_unacknowledged", lambda _: None)
 
 
 def the_dead_keep_what_they_took() -> AbstractContextManager[object]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -12,7 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from custody.errors import BackpressureError, StorageError
-from custody.flowfile_repository import swap
+from custody.flowfile_repository import ArchiveOptions, ContentArchive, swap
+from custody.flowfile_repository.state import claim_text
 from custody.repository.flow import Flow
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.base import Primitives
@@ -124,6 +125,39 @@ class Releasing(FlowScenario):
             assert len(record.released) == 3
 
 
+class Purging(FlowScenario):
+    """Contents of the archive are deleted; one of them is claimed again while it is looked up which are held."""
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        with opened(fs, record) as flow:
+            create(flow, FIRST, 5000, 5004)
+            contents = [item.flowfile for item in flow.queues.waiting(FIRST)]
+            end(flow, FIRST, 2)
+            # The ledger's own archive takes for granted that what was released is not claimed again.
+            with patch.object(flow.queues, "_archive", ContentArchive(fs, SETTINGS.store, ArchiveOptions())):
+                flow.queues.checkpoint()
+        with opened(fs, record) as flow:
+
+            def claim_again() -> set[str]:
+                assert not fs.is_locked(SETTINGS.flowfiles_home / "lock"), "others wait while events are read"
+                one = contents[0]
+                with flow.session(WORKER) as session:
+                    session.transfer(session.create({}, size=one.size, content_claim=one.content_claim), LAST)
+                return set()
+
+            archive = Emptied(fs, SETTINGS.store, ArchiveOptions(), claim_again)
+            with patch.object(flow.queues, "_archive", archive):
+                flow.queues.checkpoint()
+            assert [archive.exists(str(claim_text(one))) for one in contents] == [True, False]
+
+
+class Emptied(ContentArchive):
+    """An archive all of which may go."""
+
+    def due(self, archived: Mapping[str, int], now_ms: int) -> list[str]:
+        return list(archived)
+
+
 class Swapping(FlowScenario):
     """A queue holds more than fits into memory: parts of it go to swap files, and come back block by block."""
 
@@ -206,6 +240,28 @@ class ForgettingSync(FlowScenario):
             create(other, RANKED, 404)
 
 
+class ForgettingJournal(FlowScenario):
+    """A sync of the journal fails, and the disk forgets those events; a later sync of the file succeeds.
+
+    Args:
+        first: which sync of a journal it is.
+    """
+
+    def __init__(self, first: int = 3) -> None:
+        self._first = first
+
+    def run(self, fs: FileSystem, record: FlowLedger) -> None:
+        disk = ForgetfulFileSystem(fs, Fault(frozenset({"sync"}), "journals/*", first=self._first, errno=errno.EIO))
+        with opened(disk, record) as flow:
+            create(flow, FIRST, 400, 404)
+            move_on(flow, FIRST, RANKED)
+            with suppress(BackpressureError):  # until the writer is opened again nothing can be delivered
+                create(flow, FIRST, 408)
+        with opened(disk, record) as flow:
+            record.settle(flow, stored_events(fs))
+            create(flow, FIRST, 408)
+
+
 class ForgetfulFileSystem(FaultyFileSystem):
     """A disk in memory that forgets what a failed sync should have made durable: a later sync finds nothing to do."""
 
@@ -216,6 +272,15 @@ class ForgetfulFileSystem(FaultyFileSystem):
             inner = inner.inner  # type: ignore[assignment]
         self._memory = inner
         self._forgotten: dict[Path, list[tuple[int, int]]] = {}
+        self._names: dict[Path, Path] = {}
+        """The names of today of files that were renamed while they were open."""
+
+    def create(self, path: Path) -> WritableFile:
+        return _ForgetfulFile(super().create(path), path, self)
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        self._names[source] = target
 
     def append(self, path: Path) -> WritableFile:
         return _ForgetfulFile(super().append(path), path, self)
@@ -231,18 +296,18 @@ class ForgetfulFileSystem(FaultyFileSystem):
     def forget(self, path: Path) -> None:
         """Note what a failed sync did not bring to the disk."""
         node = self._node(path)
-        self._forgotten.setdefault(path, []).append((len(node.durable), len(node.data)))
+        self._forgotten.setdefault(self._names.get(path, path), []).append((len(node.durable), len(node.data)))
 
     def leave_out(self, path: Path) -> None:
         """Take out of what is durable what was forgotten before."""
         node = self._node(path)
         data = bytearray(node.durable)
-        for start, stop in self._forgotten.get(path, []):
+        for start, stop in self._forgotten.get(self._names.get(path, path), []):
             data[start:stop] = bytes(max(stop - start, 0))
         node.durable = bytes(data)
 
     def _node(self, path: Path) -> FileNode:
-        return self._memory._tree.file("sync", path)
+        return self._memory._tree.file("sync", self._names.get(path, path))
 
 
 class _ForgetfulFile(WrappingFile):

@@ -20,6 +20,7 @@ from custody.retention.candidates import ExpiryCandidates
 from custody.vfs.memory import CrashMode
 from custody.workspace import Workspace
 from tests.crash import flowfile_bugs as flows
+from tests.crash import replay_bugs as replays
 from tests.crash.code_bugs import (
     commit_log_by_log,
     delete_before_commit,
@@ -37,9 +38,11 @@ from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, 
 from tests.crash.flowfile_scenarios import (
     LEFTOVERS,
     Flowing,
+    ForgettingJournal,
     ForgettingSync,
     Inheriting,
     Meeting,
+    Purging,
     Releasing,
     Surviving,
     Swapping,
@@ -48,6 +51,7 @@ from tests.crash.flowfile_scenarios import (
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
 from tests.crash.repair_scenarios import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
+from tests.crash.replay_scenarios import Losing, Overtaken, Replaying
 from tests.crash.retention_scenarios import Retaining
 from tests.crash.rollover_scenarios import (
     Appending,
@@ -60,6 +64,7 @@ from tests.crash.rollover_scenarios import (
 KEPT, SYNCED, FILES, BLOCKS = CrashMode
 ALL = frozenset(CrashMode)
 POWER_LOSS = ALL - {KEPT}
+ENDS = frozenset({KEPT, SYNCED})  # a process is killed, or power is lost with all that was not synced
 TORN = ALL - {SYNCED}  # a write that was cut short leaves a beginning, also in the page cache
 
 
@@ -250,14 +255,46 @@ BUGS = [
         POWER_LOSS,
         seeded=flows.no_new_log_after_a_failed_sync,
     ),
+    Bug(
+        "what a failed sync of the journal left is trusted",
+        ForgettingJournal,
+        POWER_LOSS,
+        seeded=flows.trusts_what_a_failed_sync_left,
+    ),
     Bug("swap file not synced", Swapping, ALL, left_out(no_sync=named(".swap"))),
     Bug("no sync of the folder after a swap file", Swapping, ALL, left_out(no_directory_sync=called("swap"))),
     Bug("swap file removed when it came back", Swapping, ALL, seeded=flows.swap_file_removed_at_once),
     Bug("swap files come back when memory is empty", Swapping, ALL, seeded=flows.swap_files_come_last),
     Bug("contents released before the FlowFile log says so", Releasing, ALL, seeded=flows.released_before_the_log),
+    Bug("contents purged without a second look", Purging, ALL, seeded=flows.purged_without_a_second_look),
     Bug("the dead keep what they took", lambda: Inheriting(UNNOTED), ALL, seeded=flows.the_dead_keep_what_they_took),
     Bug("the living are taken for dead", lambda: Surviving(0), ALL, seeded=flows.the_living_are_taken_for_dead),
     Bug("no lock around a FlowFile commit", lambda: Meeting(12), ALL, seeded=flows.no_lock),
+    Bug("a replay plan is not synced", Replaying, ALL, left_out(no_sync=named(".plan"))),
+    Bug("progress of a replay behind its FlowFiles", Replaying, ENDS, seeded=replays.progress_behind_the_flowfiles),
+    Bug("progress of a replay before its FlowFiles", Replaying, ALL, seeded=replays.progress_before_the_flowfiles),
+    Bug("REPLAY events behind the FlowFiles", Replaying, ENDS, seeded=replays.events_behind_the_flowfiles),
+    Bug("REPLAY events before the FlowFiles", Replaying, ALL, seeded=replays.events_before_the_flowfiles),
+    Bug(
+        "progress of a replay is no part of a snapshot",
+        Replaying,
+        ALL,
+        seeded=replays.progress_is_no_part_of_a_snapshot,
+    ),
+    Bug("progress of a replay told by what waits", Replaying, ALL, seeded=replays.progress_told_by_what_waits),
+    Bug(
+        "no look at the progress of a replay under the lock",
+        Overtaken,
+        ALL,
+        seeded=replays.no_look_at_the_progress_under_the_lock,
+    ),
+    Bug(
+        "no look at the contents of a replay under the lock",
+        Losing,
+        ENDS,
+        seeded=replays.no_look_at_the_contents_under_the_lock,
+    ),
+    Bug("contents of a replay are looked at once", Losing, ALL, seeded=replays.contents_looked_at_once),
     Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), left_out(no_sync=named("scrub"))),
 ]
 

@@ -38,9 +38,11 @@ from tests.crash.flowfile_scenarios import (
     FailingDisk,
     Flowing,
     FlowScenario,
+    ForgettingJournal,
     ForgettingSync,
     Inheriting,
     Meeting,
+    Purging,
     Refusing,
     Releasing,
     Reopening,
@@ -347,7 +349,9 @@ def test_a_forget_without_a_second_copy_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("scenario", "commits"), [(Flowing, 5), (Releasing, 4), (Swapping, 7), (Sharing, 5)], ids=lambda value: str(value)
+    ("scenario", "commits"),
+    [(Flowing, 5), (Releasing, 4), (Purging, 3), (Swapping, 7), (Sharing, 5)],
+    ids=lambda value: str(value),
 )
 @in_some_ways
 def test_a_crash_leaves_each_flowfile_once_with_its_content_and_its_events(
@@ -368,6 +372,7 @@ FLOWS: dict[str, Callable[[], FlowScenario]] = {
     **{f"taken over: {leftover}": partial(Inheriting, leftover) for leftover in LEFT_BY_A_FLOW},
     **{f"refused: {refused}": partial(FailingDisk, *fault) for refused, fault in FAULTS.items()},
     "forgotten by a failed sync": ForgettingSync,
+    "events forgotten by a failed sync": ForgettingJournal,
     "events refused": Refusing,
 }
 

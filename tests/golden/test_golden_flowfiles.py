@@ -9,7 +9,7 @@ import pytest
 
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
-from custody.flowfile_repository import FlowFileRepository, Waiting
+from custody.flowfile_repository import FlowFileLook, FlowFileRepository, Waiting
 from custody.flowfile_repository.outbox import with_keys
 from custody.vfs import PosixFileSystem
 from tests.golden.make_flowfiles import COMPONENT, CONNECTIONS, NOW, make_flowfiles, order, sent_event, sent_value
@@ -53,6 +53,15 @@ def test_queues_and_their_flowfiles_are_read(home: Path) -> None:
         found = flowfiles.take("orders", "s", count=9).items
         assert [item.flowfile for item in found] == LEFT
         assert [item.key for item in found] == [((0, 9 - n), (0, n - NOW)) for n in (4, 3, 2, 1, 0)]
+
+
+def test_a_look_says_since_when_the_oldest_one_waits_also_in_a_swap_file(home: Path) -> None:
+    look = FlowFileLook(PosixFileSystem(), home, NOW + 3000)
+    with _open(home) as flowfiles:
+        in_memory = min(item.queued_ms for item in flowfiles.waiting("orders"))
+        every = [item.queued_ms for item in flowfiles.take("orders", "s", count=9).items]
+    [orders] = [status for status in look.queues() if status.connection.name == "orders"]
+    assert orders.oldest_ms == min(every) <= in_memory
 
 
 def test_what_moved_is_read_with_its_changes(home: Path) -> None:

@@ -198,7 +198,8 @@ def drop(
 ) -> None:
     """Take FlowFiles out of the queue NAME and out of the flow; a DROP event tells of each.
 
-    Those that a session works on, and those that are penalised, stay. The exit code is 12 when there is no such queue.
+    Penalised ones go, too. Those that a session works on stay, and the answer says how many. The exit code is 12 when
+    there is no such queue.
 
     \b
     Example:
@@ -208,7 +209,7 @@ def drop(
     opened = Repository.open(repository)
     planned = _status_of(opened.queues(), name)
     if not consent.yes:
-        may_go = planned.count - planned.taken - planned.penalised
+        may_go = planned.count - planned.taken
         _print_dropped(name, min(may_go, len(uuids)) if uuids else may_go, planned, is_done=False, as_json=as_json)
     if not (consent.yes or consent.ask("Drop them?")):
         return
@@ -225,7 +226,9 @@ def _drop(repository: Repository, planned: QueueStatus, reason: str, uuids: froz
         while dropped < planned.count:
             with flow.session(component) as session:
                 count = min(_DROPPED_AT_ONCE, planned.count - dropped)
-                chosen = session.get_many(name, count, (lambda item: item.uuid in uuids) if uuids else None)
+                chosen = session.get_many(
+                    name, count, (lambda item: item.uuid in uuids) if uuids else None, with_penalised=True
+                )
                 for flowfile in chosen:
                     session.remove(flowfile, reason)
             if not chosen:
@@ -269,12 +272,10 @@ def _status_of(look: FlowFileLook, name: str) -> QueueStatus:
 def _print_dropped(name: str, count: int, left: QueueStatus, *, is_done: bool, as_json: bool) -> None:
     stays = left.count if is_done else left.count - count
     if as_json:
-        print_json({"queue": name, "flowfiles": count, "stay": stays, "is_applied": is_done})
+        print_json({"queue": name, "flowfiles": count, "stay": stays, "taken": left.taken, "is_applied": is_done})
         return
     what = "dropped" if is_done else "would be dropped"
-    stderr().print(
-        clean(f"{name}: {count} FlowFiles {what}, {stays} stay ({left.taken} taken, {left.penalised} penalised)")
-    )
+    stderr().print(clean(f"{name}: {count} FlowFiles {what}, {stays} stay ({left.taken} of them being worked on)"))
 
 
 def _bounds(connection: Connection) -> str:

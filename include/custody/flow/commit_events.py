@@ -7,7 +7,7 @@ reported is found here: FlowFiles that were made, contents and attributes that w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -133,6 +133,21 @@ class SessionChanges:
             return True
         parents = (parent for event in (*self.joins.values(), *self.reported) for parent in event.parent_uuids)
         return uuid in parents or any(event.flowfile_uuid == uuid for event in self.reported)
+
+    def retract(self, uuids: set[str], events: Collection[Event]) -> None:
+        """Drop FlowFiles that were made here, with all that was reported of them, and some more events."""
+        for uuid in uuids:
+            del self.records[uuid]
+            self.joins.pop(uuid, None)
+        for fork in self.forks.values():
+            fork.children = [child for child in fork.children if child not in uuids]
+        # Some more events are told by themselves, as others may look the same.
+        dropped = {id(event) for event in events}
+        self.reported = [
+            event
+            for event in self.reported
+            if id(event) not in dropped and uuids.isdisjoint((event.flowfile_uuid, *event.child_uuids))
+        ]
 
 
 def events_at_commit(changes: SessionChanges, now_ms: int) -> list[Event]:

@@ -7,7 +7,7 @@ show it as it was sent, CLONE as it was copied. `commit_events` derives them fro
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from types import TracebackType
@@ -419,16 +419,18 @@ class Session:
         destinations: Sequence[str] = (),
         details: str | None = None,
         duration_ms: int = -1,
-    ) -> None:
-        """Say which way a FlowFile goes on.
+    ) -> Event | None:
+        """Say which way a FlowFile goes on; return the event, which `retract` takes, or None when none is stored.
 
         `destinations` are the queues behind the relationship, if they are known: a route back into the one queue that
         the FlowFile was taken from leads nowhere and is not stored.
         """
         record = self._record(flowfile)
         event = self._draft(record, "ROUTE", relationship=relationship, details=details, event_duration=duration_ms)
-        if record.queue is None or tuple(destinations) != (record.queue,):
-            self._changes.reported.append(event)
+        if record.queue is not None and tuple(destinations) == (record.queue,):
+            return None
+        self._changes.reported.append(event)
+        return event
 
     def addinfo(self, flowfile: FlowFile, namespace: str, identifier: str, *, details: str | None = None) -> None:
         """Give a FlowFile another name: `namespace:identifier`, under which it is found too."""
@@ -446,6 +448,19 @@ class Session:
             ClosedError: the session has ended.
         """
         return self._record(flowfile).current
+
+    def retract(self, flowfiles: Iterable[FlowFile] = (), events: Collection[Event] = ()) -> None:
+        """Take back that FlowFiles were made here, and events that were reported: it is as if none had ever been.
+
+        Raises:
+            NotFoundError: the session does not know a FlowFile, or it has ended.
+            InvalidInputError: it was not made here, or an event of it is stored already.
+        """
+        records = [self._record(flowfile) for flowfile in flowfiles]
+        for record in records:
+            if not record.is_new or record.uuid in self._changes.already_stored:
+                raise InvalidInputError(f"FlowFile {record.uuid}: expected one of this session, which nobody knows of.")
+        self._changes.retract({record.uuid for record in records}, events)
 
     def drop(self, flowfile: FlowFile, reason: str | None = None) -> None:
         """Take a FlowFile out of the flow.

@@ -39,7 +39,7 @@ class ContentArchive:
         fs: where they lie.
         store: the store's folder.
         options: see `ArchiveOptions`.
-        held: returns the resource claims that may not go, as texts; asked before anything is deleted.
+        held: returns the resource claims that may not go, as texts.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class ContentArchive:
         return self._fs.exists(self._path(claim))
 
     def due(self, archived: Mapping[str, int], now_ms: int) -> list[str]:
-        """Return the resource claims to delete now, the oldest first; `archived` says since when each is archived.
+        """Return the resource claims that may go now, the oldest first; `archived` says since when each is archived.
 
-        Those whose files are gone already, because their last event expired, are among them.
+        Those whose files are gone already, because their last event expired, are among them, and those that are `held`.
         """
         gone = [claim for claim in archived if not self.exists(claim)]
         present = sorted(
@@ -73,10 +73,16 @@ class ContentArchive:
                 break
             chosen.append(claim)
             excess -= self._size(claim)
-        if not chosen:
-            return gone
-        held = set(self._held())
-        return gone + [claim for claim in chosen if claim not in held]
+        return gone + chosen
+
+    def held(self, claims: Collection[str]) -> set[str]:
+        """Return those of some resource claims that have to stay; events are read for that, as long as it takes.
+
+        Raises:
+            CustodyError: an event cannot be read, so nobody knows what it refers to.
+        """
+        present = {claim for claim in claims if self.exists(claim)}
+        return present.intersection(self._held()) if present else set()
 
     def delete(self, claims: Collection[str]) -> int:
         """Delete resource claims; return how many bytes that were. Can be repeated.

@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -318,6 +319,7 @@ class FlowFileRepository:
         count: int = 1,
         accepts: Callable[[FlowFile], bool] | None = None,
         component: str | None = None,
+        with_penalised: bool = False,
     ) -> Taking:
         """Take the first FlowFiles of a queue for a session; nobody else gets them until it ends.
 
@@ -329,6 +331,7 @@ class FlowFileRepository:
             count: at most so many.
             accepts: chooses among the FlowFiles in memory; others are passed over and keep their places.
             component: who takes; while it yields it gets nothing.
+            with_penalised: whether those that are penalised are taken too, after all others.
 
         Raises:
             NotFoundError: there is no such queue.
@@ -338,7 +341,8 @@ class FlowFileRepository:
         def decide(batch: _Batch, request: _Request) -> None:
             chosen_from = _queue(batch.state, queue)
             if component is None or batch.state.yielded.get(component, 0) <= batch.now_ms:
-                request.taking = _take(batch, chosen_from, holder, count, accepts)
+                bounds = _TakeBounds(count, self._options.swap_threshold, with_penalised)
+                request.taking = _take(batch, chosen_from, holder, bounds, accepts)
 
         return self._run(decide).taking
 
@@ -373,10 +377,11 @@ class FlowFileRepository:
 
         def decide(batch: _Batch, request: _Request) -> None:
             taken = batch.state.taken
-            mine = tuple(uuid for uuid in uuids if uuid in taken and taken[uuid].session == holder)
+            mine = [uuid for uuid in uuids if uuid in taken and taken[uuid].session == holder]
             changes = self._unpin(batch.state, holder)
-            if mine:
-                changes.append(Return(mine, penalised_until_ms))
+            # One that was taken while it was penalised waits on.
+            waits = {uuid: max(taken[uuid].item.penalised_until_ms, penalised_until_ms) for uuid in mine}
+            changes += _returned(mine, {uuid: until for uuid, until in waits.items() if until > batch.now_ms})
             if changes:
                 batch.apply(changes)
 
@@ -391,7 +396,11 @@ class FlowFileRepository:
 
         Durability: on return the snapshot survives power loss.
         """
-        self._requests.run_exclusively(self._checkpoint)
+        due = self._requests.run_exclusively(self._checkpoint)
+        if due and self._archive is not None:
+            # Neither threads nor other processes wait meanwhile: which contents are held is read from events.
+            held = self._archive.held(due)
+            self._requests.run_exclusively(partial(self._purge, self._archive, due, held))
 
     def tick(self) -> None:
         """Do what is due: a snapshot, and what dead processes left. To be called every few seconds."""
@@ -591,10 +600,7 @@ class FlowFileRepository:
             key = key_of(placed.flowfile, prioritizers[placed.queue], placed.queue)
             changes.append(_placed(placed, taken.get(placed.flowfile.uuid), sequence, batch.now_ms, key))
         changes += [Leave(uuid_) for uuid_ in work.leaves]
-        by_penalty: dict[int, list[str]] = {}
-        for uuid_ in work.returns:
-            by_penalty.setdefault(work.penalties.get(uuid_, 0), []).append(uuid_)
-        changes += [Return(tuple(uuids), until) for until, uuids in by_penalty.items()]
+        changes += _returned(work.returns, work.penalties)
         changes += self._unpin(state, holder)
         if work.replayed is not None:
             changes.append(work.replayed)
@@ -681,7 +687,8 @@ class FlowFileRepository:
             if name.removesuffix(".lock") not in state.members and not self._fs.is_locked(path):
                 self._fs.remove(path)
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self) -> dict[str, int]:
+        """Write a snapshot; return which contents of the archive may go, and since when each is there."""
         self._take_over()
         with self._batch() as batch:
             learned = self._outbox.delivered
@@ -703,14 +710,26 @@ class FlowFileRepository:
             # Only now: as long as an older snapshot could come back, it may refer to them.
             if batch.state.releasable:
                 batch.apply([Released(tuple(batch.state.releasable))])
-            if self._archive is not None:
-                pinned = {claim for claims in batch.state.pins.values() for claim in claims}
-                free = {claim: ms for claim, ms in batch.state.archived.items() if claim not in pinned}
-                due = self._archive.due(free, batch.now_ms)
-                if due:
-                    # Under the lock: nobody claims one of them again between the choice and its deletion.
-                    self._archive.delete(due)
-                    batch.apply([Purged(tuple(due))])
+            if self._archive is None:
+                return {}
+            free = _free(batch.state)
+            return {claim: free[claim] for claim in self._archive.due(free, batch.now_ms)}
+
+    def _purge(self, archive: ContentArchive, due: Mapping[str, int], held: Collection[str]) -> None:
+        with self._batch() as batch:
+            free = _free(batch.state)
+            # Looked at again, and under the lock: a FlowFile may refer to one of them since, and none does from here to
+            # its deletion.
+            going = [claim for claim, since in due.items() if free.get(claim) == since and claim not in held]
+            if going:
+                archive.delete(going)
+                batch.apply([Purged(tuple(going))])
+
+
+def _free(state: FlowFileState) -> dict[str, int]:
+    """Return the contents of the archive that no session has just written to, and since when each is there."""
+    pinned = {claim for claims in state.pins.values() for claim in claims}
+    return {claim: since for claim, since in state.archived.items() if claim not in pinned}
 
 
 def _taken_by(state: FlowFileState, holder: str, work: Work) -> dict[str, Waiting]:
@@ -728,6 +747,14 @@ def _taken_by(state: FlowFileState, holder: str, work: Work) -> dict[str, Waitin
     if len(set(uuids)) < len(uuids):
         raise InvalidInputError("expected each FlowFile of a commit to go one way, got one that goes several.")
     return taken
+
+
+def _returned(uuids: Iterable[str], penalties: Mapping[str, int]) -> list[Return]:
+    """Return the changes by which FlowFiles go back, each with its penalty."""
+    by_penalty: dict[int, list[str]] = {}
+    for uuid_ in uuids:
+        by_penalty.setdefault(penalties.get(uuid_, 0), []).append(uuid_)
+    return [Return(tuple(some), until) for until, some in by_penalty.items()]
 
 
 def _placed(placed: Placed, before: Waiting | None, sequence: int, now_ms: int, key: Key) -> Change:
@@ -757,16 +784,26 @@ def _placed(placed: Placed, before: Waiting | None, sequence: int, now_ms: int, 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _TakeBounds:
+    """What a taking may take."""
+
+    count: int
+    penalised_max: int
+    """So many penalised FlowFiles in memory keep more of a queue from coming back from its swap files."""
+    with_penalised: bool
+
+
 def _take(
-    batch: _Batch, queue: FlowFileQueue, holder: str, count: int, accepts: Callable[[FlowFile], bool] | None
+    batch: _Batch, queue: FlowFileQueue, holder: str, bounds: _TakeBounds, accepts: Callable[[FlowFile], bool] | None
 ) -> Taking:
     """Take the first FlowFiles of a queue; blocks of swap files come back as far as they are needed."""
     chosen: list[Waiting] = []
     expired: list[Waiting] = []
     passed: list[Waiting] = []
     try:
-        while len(chosen) < count and len(expired) < _EXPIRED_MAX:
-            item = _first(batch, queue)
+        while len(chosen) < bounds.count and len(expired) < _EXPIRED_MAX:
+            item = _first(batch, queue, bounds)
             if item is None:
                 break
             # Out of the queue while the next ones are looked at; all go back below, as taking is a change of its own.
@@ -787,10 +824,11 @@ def _take(
     return Taking(tuple(chosen), tuple(expired))
 
 
-def _first(batch: _Batch, queue: FlowFileQueue) -> Waiting | None:
-    while (swap := queue.next_swap(batch.now_ms)) is not None:
+def _first(batch: _Batch, queue: FlowFileQueue, bounds: _TakeBounds) -> Waiting | None:
+    while (swap := queue.next_swap(batch.now_ms, bounds.penalised_max)) is not None:
         batch.apply([SwapIn(swap.name)])
-    return queue.first(batch.now_ms)
+    first = queue.first(batch.now_ms)
+    return queue.first_penalised() if first is None and bounds.with_penalised else first
 
 
 def _is_expired(connection: Connection, item: Waiting, now_ms: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
@@ -38,7 +38,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     swapped: int
     swap_files: int
     oldest_ms: int | None
-    """Since when the FlowFile in memory waits that came first; None where none is in memory."""
+    """Since when the FlowFile waits that came first, in memory or in a swap file; None where none waits."""
     is_full: bool
 
 
@@ -108,6 +108,7 @@ class FlowFileLook:
 
     def _status(self, queue: FlowFileQueue) -> QueueStatus:
         size = queue.size
+        in_memory = (item.queued_ms for item in queue.waiting.values())
         return QueueStatus(
             connection=queue.connection,
             count=size.count,
@@ -117,9 +118,19 @@ class FlowFileLook:
             penalised=sum(item.penalised_until_ms > self._now_ms for item in queue.waiting.values()),
             swapped=size.swapped,
             swap_files=size.swap_files,
-            oldest_ms=min((item.queued_ms for item in queue.waiting.values()), default=None),
+            oldest_ms=min(chain(in_memory, self._swapped_since(queue)), default=None),
             is_full=queue.is_full,
         )
+
+    def _swapped_since(self, queue: FlowFileQueue) -> Iterator[int]:
+        """Yield since when the oldest FlowFile of each block waits that is still out."""
+        for swap in queue.swaps:
+            for number in range(swap.next_block, len(swap.blocks)):
+                oldest = swap.blocks[number].oldest_ms
+                # Not each release noted it: the block itself knows.
+                if oldest is None:
+                    oldest = min(item.queued_ms for item in self._read_block(swap, number))
+                yield oldest
 
     def _waiting(self, queue: FlowFileQueue) -> Iterator[QueuedFlowFile]:
         """Yield what waits, in order; of swap files only the blocks whose turn has come are read."""

@@ -111,10 +111,23 @@ class FlowFileQueue:
             heapq.heappop(self._heap)
         return None
 
-    def next_swap(self, now_ms: int) -> SwapFile | None:
-        """Return the swap file whose next block comes before everything in memory, None when none does."""
+    def first_penalised(self) -> Waiting | None:
+        """Return the FlowFile in memory whose penalty ends first; it stays where it is."""
+        while self._penalties:
+            until, uuid = self._penalties[0]
+            if self._penalised.get(uuid) == until:
+                return self.waiting[uuid]
+            heapq.heappop(self._penalties)
+        return None
+
+    def next_swap(self, now_ms: int, penalised_max: int) -> SwapFile | None:
+        """Return the swap file whose next block comes before everything in memory, None when none does.
+
+        None does while `penalised_max` FlowFiles in memory are penalised: swap files may hold more of them, and would
+        all be read in search of one that may be taken.
+        """
         swap = self._first_swap
-        if swap is None:
+        if swap is None or len(self._penalised) >= penalised_max:
             return None
         first = self.first(now_ms)
         return swap if first is None or swap.first < first.order else None

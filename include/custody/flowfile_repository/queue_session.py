@@ -120,6 +120,8 @@ class QueueSession:
         """The queue that each FlowFile was taken from, by uuid."""
         self._penalties: dict[str, int] = {}
         self._destinations: dict[str, str] = {}
+        self._transfers: dict[str, tuple[list[FlowFile], list[Event]]] = {}
+        """The clones and ROUTEs of each FlowFile's last transfer, which the next one replaces."""
         self._living: dict[str, FlowFile] = {}
         """The FlowFiles that were neither removed nor put back, as they were when they came."""
         self._returned: list[str] = []
@@ -128,16 +130,31 @@ class QueueSession:
         """Take the first FlowFile of a queue, None when there is none; raises as `get_many`."""
         return next(iter(self.get_many(queue, 1, accepts)), None)
 
-    def get_many(self, queue: str, count: int, accepts: Callable[[FlowFile], bool] | None = None) -> list[FlowFile]:
+    def get_many(
+        self,
+        queue: str,
+        count: int,
+        accepts: Callable[[FlowFile], bool] | None = None,
+        *,
+        with_penalised: bool = False,
+    ) -> list[FlowFile]:
         """Take the first FlowFiles of a queue, at most `count`; nobody else gets them until the session ends.
 
-        Those that are too old are ended with an EXPIRE of this component, in a commit of their own.
+        Those that are too old are ended with an EXPIRE of this component, in a commit of their own. Penalised ones are
+        passed over, or with `with_penalised` come last: to be ended, whatever they wait for.
 
         Raises:
             NotFoundError: there is no such queue.
             ClosedError: the session has ended.
         """
-        taking = self._flowfiles.take(queue, self.name, count=count, accepts=accepts, component=self.component.id)
+        taking = self._flowfiles.take(
+            queue,
+            self.name,
+            count=count,
+            accepts=accepts,
+            component=self.component.id,
+            with_penalised=with_penalised,
+        )
         try:
             if taking.expired:
                 self._expire(queue, taking.expired)
@@ -178,9 +195,13 @@ class QueueSession:
         """Make a FlowFile of each part, an offset and a length in bytes; nothing is copied.
 
         Raises:
-            InvalidInputError: a part does not lie in the parent.
+            InvalidInputError: a part does not lie in the parent; none was made.
         """
-        return [self._made(self.report.clone(parent, offset=offset, size=size)) for offset, size in ranges]
+        parts: list[FlowFile] = []
+        with self._unmade_on_error(parts):
+            for offset, size in ranges:
+                parts.append(self.clone(parent, offset=offset, size=size))
+        return parts
 
     def merge(
         self,
@@ -191,9 +212,15 @@ class QueueSession:
         delimiter: bytes = b"",
         footer: bytes = b"",
     ) -> FlowFile:
-        """Make a FlowFile whose content is that of its parents, one after the other; a JOIN tells of it."""
+        """Make a FlowFile whose content is that of its parents, one after the other; a JOIN tells of it.
+
+        Raises:
+            NotFoundError: the session does not know a parent, or its content is gone; nothing was made.
+            CorruptionError: a content is not what was written; nothing was made.
+            StorageError: the disk refused; nothing was made.
+        """
         merged = self.join(parents, attributes)
-        with self.write(merged) as output:
+        with self._unmade_on_error([merged]), self.write(merged) as output:
             output.write(header)
             for number, parent in enumerate(parents):
                 if number:
@@ -287,7 +314,7 @@ class QueueSession:
     def transfer(self, flowfile: FlowFile, *queues: str, relationship: str | None = None) -> None:
         """Send a FlowFile on to a queue at the commit; for each further queue it is cloned.
 
-        With a `relationship` a ROUTE tells of the way. The last call counts.
+        With a `relationship` a ROUTE tells of the way. The last call counts: what an earlier one made is gone.
 
         Raises:
             NotFoundError: the session does not know the FlowFile, or a queue does not exist.
@@ -298,14 +325,16 @@ class QueueSession:
         current = self.report.current(flowfile)
         for queue in queues:
             self._flowfiles.require_queue(queue)
-        if relationship is not None:
-            self.report.route(flowfile, relationship, destinations=queues)
+        self._take_back_transfer(current)
+        copies: list[FlowFile] = []
+        routes = [] if relationship is None else [self.report.route(flowfile, relationship, destinations=queues)]
         for queue in queues[1:]:
-            copy = self.clone(current)
+            copies.append(self.clone(current))
             if relationship is not None:
-                self.report.route(copy, relationship, destinations=[queue])
-            self._destinations[copy.uuid] = queue
+                routes.append(self.report.route(copies[-1], relationship, destinations=[queue]))
+            self._destinations[copies[-1].uuid] = queue
         self._destinations[current.uuid] = queues[0]
+        self._transfers[current.uuid] = copies, [event for event in routes if event is not None]
 
     def put_back(self, flowfile: FlowFile) -> None:
         """Return a FlowFile to the queue that it was taken from, as it was, at the commit.
@@ -318,6 +347,7 @@ class QueueSession:
             raise InvalidInputError(
                 f"FlowFile {flowfile.uuid}: expected one that was taken and not changed. Transfer it instead."
             )
+        self._take_back_transfer(flowfile)
         self._returned.append(flowfile.uuid)
         del self._living[flowfile.uuid]
 
@@ -412,8 +442,33 @@ class QueueSession:
         return flowfile
 
     def _end(self, flowfile: FlowFile) -> None:
+        self._take_back_transfer(flowfile)
+        self._forget(flowfile)
+
+    def _forget(self, flowfile: FlowFile) -> None:
         self._living.pop(flowfile.uuid, None)
         self._destinations.pop(flowfile.uuid, None)
+
+    def _take_back_transfer(self, flowfile: FlowFile) -> None:
+        """Undo what an earlier transfer of a FlowFile made: as in NiFi, the last word on it counts."""
+        copies, routes = self._transfers.pop(flowfile.uuid, ([], []))
+        self._destinations.pop(flowfile.uuid, None)
+        self._unmake(copies, routes)
+
+    def _unmake(self, flowfiles: Sequence[FlowFile], events: Sequence[Event] = ()) -> None:
+        self.report.retract(flowfiles, events)
+        for flowfile in flowfiles:
+            self._forget(flowfile)
+
+    @contextmanager
+    def _unmade_on_error(self, flowfiles: Sequence[FlowFile]) -> Iterator[None]:
+        """Take back FlowFiles that were made, as far as they are listed, when the block raises."""
+        try:
+            yield
+        except BaseException:
+            if not self._is_over:
+                self._unmake(flowfiles)
+            raise
 
     def _set_content(self, flowfile: FlowFile, stored: StoredContent, details: str | None) -> FlowFile:
         resource = ResourceClaim.of(stored.claim)

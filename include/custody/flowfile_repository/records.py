@@ -14,8 +14,9 @@ from typing import TypeVar
 
 import msgspec
 
-from custody.errors import CorruptionError, FormatVersionError
+from custody.errors import CorruptionError
 from custody.flow.flowfile import FlowFile
+from custody.format import framing
 from custody.format.framing import Frame, frame, whole_record
 from custody.model import ContentClaim, Event
 
@@ -88,6 +89,8 @@ class SwapBlock(msgspec.Struct, frozen=True, array_like=True):
     """Length of the contents of its FlowFiles."""
     claims: dict[str, int] = {}
     """How many of its FlowFiles refer to each resource claim."""
+    oldest_ms: int | None = None
+    """Since when the one waits that entered the queue first; None where the writer did not know of this field."""
 
 
 class SwapFile(msgspec.Struct, frozen=True, array_like=True):
@@ -351,27 +354,8 @@ def head(preamble: bytes, header: FileHeader) -> bytes:
 
 
 def read_head(data: memoryview, path: Path, preamble: bytes, name: str) -> tuple[FileHeader, int]:
-    """Return a file's header and where its first record begins; `name` is that of the format, for messages.
-
-    Raises:
-        FormatVersionError: it is of a version that this code does not know.
-        CorruptionError: the head cannot be read.
-    """
-    shown = bytes(data[: len(preamble)])
-    if shown != preamble:
-        if shown[:-1] == preamble[:-1]:
-            raise FormatVersionError(
-                f"{path} @7: expected {name} version {preamble[7]}, got {shown[7]}. "
-                "The file was written by a newer custody; use that one."
-            )
-        raise CorruptionError(f"{path} @0: expected the beginning of a {name}, {preamble!r}, got {shown!r}.")
-    first = whole_record(data, len(preamble))
-    if first is None or first.kind != KIND_HEADER:
-        raise CorruptionError(f"{path} @{len(preamble)}: expected the header of a {name}, got other bytes.")
-    try:
-        return msgspec.json.decode(first.payload, type=FileHeader), first.end
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CorruptionError(f"{path} @{first.offset}: expected the header of a {name}: {error}.") from error
+    """Return a file's header and where its first record begins; raises as `framing.read_head`."""
+    return framing.read_head(data, path, preamble, KIND_HEADER, FileHeader, name=name)
 
 
 def whole_frames(data: memoryview, start: int) -> Iterator[Frame]:

@@ -48,7 +48,8 @@ def write_swap(
             chunk = list(items[start : start + BLOCK_FLOWFILES])
             claims = Counter(filter(None, (claim_text(item.flowfile) for item in chunk)))
             length = sum(item.flowfile.size for item in chunk)
-            blocks.append(SwapBlock(file.tell(), chunk[0].order, len(chunk), length, dict(claims)))
+            oldest = min(item.queued_ms for item in chunk)
+            blocks.append(SwapBlock(file.tell(), chunk[0].order, len(chunk), length, dict(claims), oldest))
             file.write(encode_flowfiles(chunk))
         swap = SwapFile(name, queue, tuple(blocks))
         # The log has the same index; this one lets a person, or a repair, read the file by itself.

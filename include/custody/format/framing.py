@@ -162,6 +162,40 @@ class DocumentFormat(Generic[Document]):
         return msgspec.json.decode(items[0].payload, type=self.type)
 
 
+def read_head(
+    data: memoryview, path: object, preamble: bytes, kind: int, header: type[Document], *, name: str
+) -> tuple[Document, int]:
+    """Return the header of a file of records, and where the first record behind it begins.
+
+    Args:
+        data: the file, or its beginning.
+        path: where it lies; errors name it.
+        preamble: what the file begins with: seven letters and the version.
+        kind: of the record that holds the header, a JSON document.
+        header: its type.
+        name: the format's name, for messages: `resource claim`.
+
+    Raises:
+        FormatVersionError: it is of a version that this code does not know.
+        CorruptionError: the head cannot be read.
+    """
+    shown = bytes(data[: len(preamble)])
+    if shown != preamble:
+        if shown[:-1] == preamble[:-1]:
+            raise FormatVersionError(
+                f"{path} @{len(preamble) - 1}: expected {name} version {preamble[-1]}, got {shown[-1]}. "
+                "The file was written by a newer custody; use that one."
+            )
+        raise CorruptionError(f"{path} @0: expected the beginning of a {name}, {preamble!r}, got {shown!r}.")
+    first = whole_record(data, len(preamble))
+    if first is None or first.kind != kind or first.is_part:
+        raise CorruptionError(f"{path} @{len(preamble)}: expected the header of a {name}, got other bytes.")
+    try:
+        return msgspec.json.decode(first.payload, type=header), first.end
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CorruptionError(f"{path} @{first.offset}: expected the header of a {name}: {error}.") from error
+
+
 _SECTOR_BYTES = 512
 """What a disk writes as one: of an append that was not synced each sector survives or not, a lost one is zeros."""
 # Each candidate costs a checksum of all bytes up to it, and foreign bytes may hold many marks.
@@ -200,7 +234,7 @@ def judge_tail(data: bytes | memoryview, start: int) -> Tail:
 
 def _end_of_damaged(view: memoryview, offset: int) -> int | None:
     """Return where a damaged record that is all there ends, None when none begins at `offset`."""
-    if offset + HEAD_BYTES > len(view):
+    if offset + HEAD_BYTES > len(view) or _lacks_beginning(view, offset):
         return None
     head: tuple[bytes, int, int, int] = _HEAD.unpack_from(view, offset)
     mark, length, checksum, kind = head
@@ -227,6 +261,13 @@ def _is_cut_short(view: memoryview, offset: int) -> bool:
         return True
     mark, length, _, _ = _HEAD.unpack_from(view, offset)
     return bool(mark == MARK and offset + HEAD_BYTES + length > len(view))
+
+
+def _lacks_beginning(view: memoryview, offset: int) -> bool:
+    """Whether all of a record is zeros that lies in the sector of the one before it: that write may have been lost."""
+    # Without its mark the rest of the record can be there as it was written, and pass for one that was whole.
+    boundary = -(-offset // _SECTOR_BYTES) * _SECTOR_BYTES
+    return offset < boundary and _is_zero(view[offset:boundary])
 
 
 def _lacks_sector(view: memoryview, start: int, stop: int) -> bool:

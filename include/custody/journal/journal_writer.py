@@ -409,6 +409,27 @@ class JournalWriter:
                     else:
                         self._left_open.remove(file)
 
+    def discard_unacknowledged(self) -> None:
+        """Cut what failed appends left: their events are not stored, and can be appended again.
+
+        A write that failed can be whole in the file, and a later sync of it succeeds whether or not the failed one lost
+        it. So whoever looks for events that were not acknowledged calls this first.
+
+        Durability: on return no power loss brings them back.
+
+        Raises:
+            StorageError: a disk refuses that too.
+        """
+        with self._lock:
+            group = self._group
+        if group is not None and group.has_failed:
+            self._seal(group)
+        with self._sealing:
+            # Also on containers that are out of use: what is cut there is cut for good.
+            for file in list(self._left_open):
+                file.salvage(self._keep_cut)
+                self._left_open.remove(file)
+
     def _count_pending(self) -> None:
         """Count the bytes of sealed journals that wait for the rollover."""
         # Names and sizes alone: this runs at every seal, and again and again while an append is held back.

@@ -263,6 +263,11 @@ class OpenGroup:
         return sum(file.bytes for file in self._files)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a file is broken."""
+        return any(file.error is not None for file in self._files)
+
+    @property
     def left_open(self) -> list[GroupCommitFile]:
         """The files that could not be sealed."""
         return [file for file in self._files if file.is_left_open]

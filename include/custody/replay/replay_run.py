@@ -70,7 +70,8 @@ class ReplaySources:
     """What a replay reads: events and contents."""
 
     read_events: ReadEvents
-    find: FindContent
+    finder: Callable[[], FindContent]
+    """Returns a finder of contents: a new one for each look, as it may still give out what is gone since."""
 
 
 def check_plan(flowfiles: FlowFileRepository, plan: ReplayPlan, sources: ReplaySources, now_ms: int) -> ReplayCheck:
@@ -90,7 +91,7 @@ def check_plan(flowfiles: FlowFileRepository, plan: ReplayPlan, sources: ReplayS
             "how far this one was done is not known any more."
         )
     done = flowfiles.replayed(plan.id)
-    judge = _judge(flowfiles, sources)
+    judge = _judge(flowfiles, sources.finder)
     changed: list[Refusal] = []
     left = left_bytes = 0
     for chunk in _batches(plan.events, done):
@@ -136,32 +137,21 @@ def run_plan(
     check = check_plan(flowfiles, plan, sources, clock.now_ms())
     if check.changed and not skip_changed:
         raise _changed(plan, check.changed)
-    judge = _judge(flowfiles, sources)
     done, replayed, sent_bytes = check.done, 0, 0
     skipped: list[Refusal] = []
     stopped: str | None = None
     on_progress(done, len(plan.events))
     for chunk in _batches(plan.events, done):
-        judged = list(_judged(chunk, judge, sources.read_events))
-        refused = [item for item in judged if isinstance(item, Refusal)]
-        if refused and not skip_changed:
-            raise _changed(plan, refused)
-        replays = [item for item in judged if isinstance(item, Replay)]
-        uuids = [plan.flowfile_uuid(one) for one, item in zip(chunk, judged, strict=True) if isinstance(item, Replay)]
-        progress = Replayed(plan.id, done, done + len(chunk), plan.made_ms)
         try:
-            _send(flowfiles, list(zip(replays, uuids, strict=True)), user, clock.now_ms(), progress)
+            sent = _replay_chunk(flowfiles, plan, done, chunk, sources, clock, user, skip_changed=skip_changed)
         except BackpressureError as error:
             stopped = f"{done} of {len(plan.events)} events are done: {error} Run the plan again: it goes on there."
             break
-        except NotFoundError as error:
-            raise ConflictError(
-                f"replay plan {plan.id}: {error} {done} of {len(plan.events)} events are done."
-            ) from error
         done += len(chunk)
+        replays = [item for item in sent if isinstance(item, Replay)]
         replayed += len(replays)
         sent_bytes += sum(item.size for item in replays)
-        skipped += refused
+        skipped += [item for item in sent if isinstance(item, Refusal)]
         on_progress(done, len(plan.events))
     return ReplayReport(
         plan=plan.id,
@@ -176,8 +166,51 @@ def run_plan(
     )
 
 
+def _replay_chunk(
+    flowfiles: FlowFileRepository,
+    plan: ReplayPlan,
+    done: int,
+    chunk: Sequence[PlannedReplay],
+    sources: ReplaySources,
+    clock: Clock,
+    user: str,
+    *,
+    skip_changed: bool,
+) -> list[Replay | Refusal]:
+    """Replay some events of a plan in one transaction, `done` ones lie before them; return what became of each.
+
+    What goes between the look at the events and the transaction is looked at again, as far as `skip_changed` lets it:
+    so it has a code, and the next run can pass over it.
+    """
+    progress = Replayed(plan.id, done, done + len(chunk), plan.made_ms)
+    refused_before = -1
+    while True:
+        judged = list(_judged(chunk, _judge(flowfiles, sources.finder), sources.read_events))
+        refused = [item for item in judged if isinstance(item, Refusal)]
+        if refused and not skip_changed:
+            raise _changed(plan, refused)
+        uuids = [plan.flowfile_uuid(item) for item in chunk]
+        replays = [(item, uuid_) for item, uuid_ in zip(judged, uuids, strict=True) if isinstance(item, Replay)]
+        try:
+            _send(flowfiles, replays, user, clock.now_ms(), progress)
+        except NotFoundError as error:
+            # Each turn passes over more than the one before: what is gone stays gone.
+            if len(refused) == refused_before:
+                raise ConflictError(
+                    f"replay plan {plan.id}: {error} {done} of {len(plan.events)} events are done."
+                ) from error
+            refused_before = len(refused)
+        else:
+            return judged
+
+
 def replay_one(
-    flowfiles: FlowFileRepository, writer: str, event: Event, find: FindContent, clock: Clock, user: str
+    flowfiles: FlowFileRepository,
+    writer: str,
+    event: Event,
+    finder: Callable[[], FindContent],
+    clock: Clock,
+    user: str,
 ) -> FlowFile:
     """Replay one event, each time anew; return the FlowFile that entered the queue.
 
@@ -187,10 +220,15 @@ def replay_one(
         InvalidInputError, NotFoundError: it cannot be replayed; the message has code and reason.
         BackpressureError: the queue is full.
     """
-    judged = ReplayJudge({one.name for one in flowfiles.connections()}, find).judge(writer, event)
+    judged = _judge(flowfiles, finder).judge(writer, event)
     if isinstance(judged, Refusal):
         raise judged.error()
-    return _send(flowfiles, [(judged, str(uuid.uuid4()))], user, clock.now_ms())[0]
+    try:
+        return _send(flowfiles, [(judged, str(uuid.uuid4()))], user, clock.now_ms())[0]
+    except NotFoundError as error:
+        # It went after the look: a second one names the reason.
+        judged = _judge(flowfiles, finder).judge(writer, event)
+        raise (judged.error() if isinstance(judged, Refusal) else error) from error
 
 
 def _send(
@@ -226,8 +264,8 @@ def _batches(events: Sequence[PlannedReplay], start: int) -> Iterator[Sequence[P
         yield events[first : first + BATCH_EVENTS]
 
 
-def _judge(flowfiles: FlowFileRepository, sources: ReplaySources) -> ReplayJudge:
-    return ReplayJudge({one.name for one in flowfiles.connections()}, sources.find)
+def _judge(flowfiles: FlowFileRepository, finder: Callable[[], FindContent]) -> ReplayJudge:
+    return ReplayJudge({one.name for one in flowfiles.connections()}, finder())
 
 
 def _judged(chunk: Sequence[PlannedReplay], judge: ReplayJudge, read_events: ReadEvents) -> Iterator[Replay | Refusal]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from threading import Event as Signal
 from threading import Thread
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import BackpressureError, CustodyError, NotFoundError
-from custody.flow import Appender, Component
+from custody.errors import BackpressureError, CustodyError, NotFoundError, StorageError
+from custody.flow import Component
 from custody.flow.content import Content, ContentWriter, find_content
 from custody.flowfile_repository import (
     ArchiveOptions,
@@ -45,7 +45,7 @@ class JournalProvenance:
         workspaces: returns all writers of the repository, looked up anew each time.
     """
 
-    def __init__(self, writer: Appender, workspaces: Callable[[], Sequence[Workspace]]) -> None:
+    def __init__(self, writer: SlotWriter, workspaces: Callable[[], Sequence[Workspace]]) -> None:
         self._writer = writer
         self._workspaces = workspaces
 
@@ -56,14 +56,21 @@ class JournalProvenance:
 
     def append(self, events: Sequence[Event]) -> range:
         """Append events; raises as `JournalWriter.append`."""
-        return self._writer.append(events)
+        try:
+            return self._writer.append(events)
+        except StorageError:
+            # At once: who takes over from a process that died finds whole events, and cannot tell that a sync failed.
+            with suppress(CustodyError):
+                self._writer.discard_unacknowledged()
+            raise
 
     def missing(self, events: Sequence[Event]) -> list[Event]:
         """Return the events that no writer has; those that were forgotten since do not come back.
 
         Raises:
-            StorageError: a container is missing, which may hold them.
+            StorageError: a container is missing, which may hold them, or what a failed append left cannot be cut.
         """
+        self._writer.discard_unacknowledged()
         # Read anew each time: it is asked after a crash, or a failure, and what is there may have grown since.
         keys = StoredKeys(self._workspaces, "")
         keys.refresh()

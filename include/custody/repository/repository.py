@@ -538,7 +538,7 @@ class Repository:
         revisions = {item.writer: item.catalog.load().revision for item in self.workspaces()}
         found = self._numbered(event_ids, writer) if event_ids else self._found(text, writer, as_of, notices)
         with existing_queues(self.settings, self._fs, self._clock) as queues:
-            judge = ReplayJudge({one.name for one in queues.connections()}, self._replay_sources.find)
+            judge = ReplayJudge({one.name for one in queues.connections()}, self._replay_sources.finder())
             plan = make_plan(found, judge, repository=queues.id, revisions=revisions, now_ms=self._clock.now_ms())
         asked = text if isinstance(text, str) else msgspec.json.encode(text).decode()
         return msgspec.structs.replace(
@@ -585,6 +585,11 @@ class Repository:
         from custody.replay import login_name, run_plan
 
         opened = self._opened_plan(plan)
+        if isinstance(plan, Path):
+            # Whoever saved it may have died before its name was durable. A power loss would take the plan and leave
+            # what it sent; another plan for the same events would send them again.
+            self._fs.sync_file(plan)
+            self._fs.sync_directory(plan.parent)
         with self.flowfiles(writer, wait_seconds=wait_seconds) as flow:
             return run_plan(
                 flow.queues,
@@ -623,7 +628,7 @@ class Repository:
             raise Refusal(name, event_id, RefusalCode.UNKNOWN_EVENT, detail).error()
         with self.flowfiles(wait_seconds=wait_seconds) as flow:
             return replay_one(
-                flow.queues, name, events[0], self._replay_sources.find, self._clock, user or login_name()
+                flow.queues, name, events[0], self._replay_sources.finder, self._clock, user or login_name()
             )
 
     def status(self) -> RepositoryStatus:
@@ -829,7 +834,7 @@ class Repository:
         def read_events(writer: str, event_ids: Sequence[int]) -> dict[int, Event]:
             return {event.event_id: event for event in self.get_many(event_ids, writer)}
 
-        return ReplaySources(read_events, ContentReader(self._fs, self.settings.store).find)
+        return ReplaySources(read_events, lambda: ContentReader(self._fs, self.settings.store).find)
 
     def _opened_plan(self, plan: ReplayPlan | Path) -> ReplayPlan:
         from custody.replay import read_plan

@@ -119,16 +119,25 @@ def test_remove_takes_an_empty_queue_and_refuses_another_one(repository: Reposit
 
 
 def test_drop_shows_its_plan_and_with_consent_ends_flowfiles_with_a_reason(repository: Repository) -> None:
-    plan = run(repository, "drop", "orders", "--reason", "sent twice", "--dry-run", "--json")
-    assert documents(plan) == [{"queue": "orders", "flowfiles": 4, "stay": 1, "is_applied": False}]
-    assert run(repository, "drop", "orders", "--reason", "sent twice").exit_code == 2
-    assert len(names(repository)) == 5
-    chosen = repository.queues().flowfiles("orders", 1)[0].flowfile.uuid
-    one = run(repository, "drop", "orders", "--reason", "sent twice", "--flowfile", chosen, "--yes", "--json")
-    assert documents(one) == [{"queue": "orders", "flowfiles": 1, "stay": 4, "is_applied": True}]
-    rest = run(repository, "drop", "orders", "--reason", "sent twice", "--who", "auditor", "--yes")
-    assert "orders: 3 FlowFiles dropped, 1 stay (0 taken, 1 penalised)" in rest.stderr
-    assert names(repository) == ["3.csv"]
+    # One slot for the session that goes on meanwhile.
+    file = repository.settings.root / "custody.toml"
+    file.write_text(file.read_text().replace("[repository]\n", "[repository]\nwriter_slots = 2\n", 1))
+    repository = Repository.open(repository.settings.root)
+    with repository.flowfiles() as flow:
+        working = flow.session(PARSE)
+        assert working.get("orders") is not None  # 4.csv
+        plan = run(repository, "drop", "orders", "--reason", "sent twice", "--dry-run", "--json")
+        told = {"queue": "orders", "flowfiles": 4, "stay": 1, "taken": 1, "is_applied": False}
+        assert documents(plan) == [told]
+        assert run(repository, "drop", "orders", "--reason", "sent twice").exit_code == 2
+        assert len(names(repository)) == 5
+        chosen = repository.queues().flowfiles("orders", 2)[1].flowfile.uuid
+        one = run(repository, "drop", "orders", "--reason", "sent twice", "--flowfile", chosen, "--yes", "--json")
+        assert documents(one) == [told | {"flowfiles": 1, "stay": 4, "is_applied": True}]
+        rest = run(repository, "drop", "orders", "--reason", "sent twice", "--who", "auditor", "--yes")
+        assert "orders: 3 FlowFiles dropped, 1 stay (1 of them being worked on)" in rest.stderr
+        working.rollback()
+    assert names(repository) == ["4.csv"], "the penalised one went, too"
     drops = [stored.event for stored in repository.search("event_type:DROP").events]
     assert [event.details for event in drops] == ["Discard reason: sent twice"] * 4
     assert {event.component_name for event in drops} >= {"custody queue drop, auditor"}

@@ -124,7 +124,7 @@ def put(
 ) -> range:
     """Commit new FlowFiles to a queue, with so many events."""
     told = [event(number) for number in range(events)]
-    placed = [Placed(item, queue) for item in items]
+    placed = [Placed(item, queue, penalised_until_ms) for item in items]
     return flowfiles.commit(Work("putting", placed, events=told))
 
 

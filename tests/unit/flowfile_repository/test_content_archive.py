@@ -300,6 +300,30 @@ def test_retention_leaves_what_waiting_flowfiles_refer_to(root: Path) -> None:
         assert not _is_there(repository, stored.claim)
 
 
+def test_what_is_claimed_while_the_events_are_read_stays_and_nobody_waits(root: Path) -> None:
+    now = clock()
+    contents = []
+    for data in (b"claimed again", b"done"):
+        with open_flow(root, now, archive_age="1 hour") as (_, flow):
+            contents.append(put(flow, data))
+            finish(flow, root)
+            flow.queues.checkpoint()
+    now.advance(DAY_MS)
+    with open_flow(root, now, archive_age="1 hour") as (repository, flow):
+
+        def claim_again() -> set[str]:
+            assert not PosixFileSystem().is_locked(repository.settings.flowfiles_home / "lock")
+            claim = contents[0].content_claim
+            with flow.session(GET) as session:
+                session.transfer(session.create({}, size=contents[0].size, content_claim=claim), "in")
+            return set()
+
+        flow.archive._held = claim_again
+        flow.queues.checkpoint()
+        assert [_is_there(repository, one.content_claim) for one in contents] == [True, False]
+        assert flow.queues.archived() == {}
+
+
 def test_a_repository_without_flowfiles_claims_nothing(tmp_path: Path) -> None:
     with claimed_contents(PosixFileSystem(), tmp_path / "flowfiles") as claimed:
         assert claimed == frozenset()

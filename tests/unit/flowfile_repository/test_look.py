@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from custody.clock import SystemClock
+from custody.clock import ManualClock, SystemClock
 from custody.errors import CorruptionError, NotFoundError
 from custody.flow.flowfile import FlowFile
 from custody.flowfile_repository import (
@@ -63,6 +63,20 @@ def test_flowfiles_of_swap_files_are_shown_where_their_turn_comes(tmp_path: Path
         assert len({item.flowfile.uuid for item in shown}) == 1000
         assert sum(item.is_swapped for item in shown) == status.swapped
         assert look(tmp_path).flowfiles("orders", 3) == shown[:3]
+
+
+def test_the_oldest_one_counts_also_when_it_lies_in_a_swap_file(tmp_path: Path) -> None:
+    clock = ManualClock(1000)
+    options = FlowFileOptions(swap_threshold=100)
+    with FlowFileRepository(FS, tmp_path, clock, options=options) as flowfiles:
+        flowfiles.connect(Connection(name="orders", prioritizers=("newest",)))
+        for number in range(300):
+            clock.advance(1)
+            one = FlowFile(uuid=str(number), attributes={}, size=0, entry_date=1, lineage_start_date=number)
+            flowfiles.commit(Work(f"fill-{number}", [Placed(one, "orders")]))
+        assert min(item.queued_ms for item in flowfiles.waiting("orders")) > 1001
+        (status,) = look(tmp_path).queues()
+        assert (status.oldest_ms, status.swapped) == (1001, 200)
 
 
 def test_a_look_agrees_with_the_repository_after_a_snapshot_and_transactions_behind_it(tmp_path: Path) -> None:

@@ -125,13 +125,35 @@ def test_what_is_taken_or_swapped_counts_too() -> None:
 
 def test_the_swap_file_that_comes_next_is_the_one_with_the_least_block() -> None:
     queue = _queue(waiting("a", 15))
-    assert queue.next_swap(NOW) is None
+    assert queue.next_swap(NOW, 10) is None
     queue.add_swap(_swap("x", 20, 40))
-    assert queue.next_swap(NOW) is None
+    assert queue.next_swap(NOW, 10) is None
     queue.add_swap(_swap("y", 10, 30))
     names = []
     queue.remove("a")
-    while (swap := queue.next_swap(NOW)) is not None:
+    while (swap := queue.next_swap(NOW, 10)) is not None:
         names.append((swap.name, swap.first))
         queue.advance_swap(swap.name)
     assert names == [("y", ((), 10)), ("x", ((), 20)), ("y", ((), 30)), ("x", ((), 40))]
+
+
+def test_no_swap_file_comes_back_while_too_many_in_memory_are_penalised() -> None:
+    queue = _queue(*(waiting(str(n), n, penalised_until_ms=NOW + 1 + n) for n in range(3)))
+    queue.add_swap(_swap("s", 5))
+    assert queue.next_swap(NOW, 4) == queue.swaps[0]
+    assert queue.next_swap(NOW, 3) is None
+    assert queue.next_swap(NOW + 1, 3) is None, "the first one may be taken: its turn is before that of the file"
+    queue.remove("0")
+    assert queue.next_swap(NOW + 1, 3) == queue.swaps[0]
+
+
+def test_of_the_penalised_the_one_comes_first_whose_penalty_ends_first() -> None:
+    queue = _queue(
+        waiting("a", 0), waiting("b", 1, penalised_until_ms=NOW + 9), waiting("c", 2, penalised_until_ms=NOW + 5)
+    )
+    queue.put(queue.remove("c"))
+    names = []
+    while (item := queue.first_penalised()) is not None:
+        names.append(queue.remove(item.uuid).uuid)
+    assert names == ["c", "b"]
+    assert _drained(queue) == ["a"]

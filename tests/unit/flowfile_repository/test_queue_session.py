@@ -290,6 +290,56 @@ def test_several_queues_get_clones_and_a_relationship_a_route(place: Place) -> N
     assert contents[0] == contents[1] == (b"shared", contents[0][1])
 
 
+@pytest.mark.parametrize("change", ["transfer", "remove", "put_back"])
+def test_the_last_word_on_a_flowfile_counts_and_leaves_no_clone_of_an_earlier_transfer(
+    place: Place, change: str
+) -> None:
+    place.put("a", content=b"shared")
+    with place.session() as session:
+        taken = _got(session)
+        session.transfer(taken, "out", "more", "in", relationship="matched")
+        if change == "transfer":
+            session.transfer(taken, "more", relationship="unmatched")
+        else:
+            getattr(session, change)(taken)
+    where = {"transfer": "more", "remove": None, "put_back": "in"}[change]
+    assert {queue: place.names(queue) for queue in ("in", "out", "more")} == {
+        queue: ["a"] if queue == where else [] for queue in ("in", "out", "more")
+    }
+    assert place.kinds(1) == {"transfer": ["ROUTE"], "remove": ["DROP"], "put_back": []}[change]
+    if change == "transfer":
+        [route] = [one.event for one in place.repository.search("event_type:ROUTE").events]
+        assert route.relationship == "unmatched"
+
+
+def test_a_refused_second_transfer_leaves_the_first_one(place: Place) -> None:
+    place.put("a")
+    with place.session() as session:
+        taken = _got(session)
+        session.transfer(taken, "out", "more")
+        with pytest.raises(NotFoundError):
+            session.transfer(taken, "far")
+    assert (place.names("out"), place.names("more")) == (["a"], ["a"])
+
+
+def test_a_merge_that_fails_midway_makes_nothing(place: Place) -> None:
+    place.put("a", "b", content=b"some")
+    with place.session() as session:
+        one, other = _got(session), _got(session)
+        gone = session.create({"filename": "c"}, size=4)  # of these bytes nobody knows where they lie
+        with pytest.raises(NotFoundError, match="no claim"):
+            session.merge([one, other, gone])
+        with pytest.raises(InvalidInputError, match="expected a part"):
+            session.split(one, [(0, 2), (2, 3)])
+        session.remove(gone)
+        merged = session.merge([one, other], {"filename": "merged"}, delimiter=b" and ")
+        assert session.read_bytes(merged) == b"some and some"
+        for flowfile in (one, other, merged):
+            session.transfer(flowfile, "out")
+    assert sorted(place.names("out")) == ["a", "b", "merged"]
+    assert place.kinds(2) == ["JOIN"]
+
+
 def test_a_transfer_to_nowhere_is_refused(place: Place) -> None:
     session = place.session()
     one = session.create()

@@ -184,6 +184,35 @@ def test_a_damaged_block_stops_its_queue_and_no_other_one() -> None:
         assert drain(flowfiles, "q", at_once=100)[-1] == "01499"
 
 
+def test_penalised_flowfiles_in_swap_files_stay_there_until_their_penalty_ends() -> None:
+    machine = Machine(threshold=1000)
+    with _opened(machine) as flowfiles:
+        until = NOW + 30_000
+        for first in range(0, 8000, 1000):
+            put(flowfiles, "q", _numbered(first, first + 1000), penalised_until_ms=until)
+        for _ in range(3):
+            assert flowfiles.take("q", "s", count=10).items == ()
+            assert flowfiles.size("q").in_memory < 2000 + BLOCK_FLOWFILES
+        put(flowfiles, "q", _numbered(8000, 8001))
+        machine.clock.advance(30_001)
+        assert drain(flowfiles, "q", at_once=300) == _names(0, 8001)
+
+
+def test_all_that_is_penalised_can_be_taken_and_keeps_its_penalty_when_it_goes_back() -> None:
+    machine = Machine(threshold=1000)
+    with _opened(machine, "attribute:p") as flowfiles:
+        for first in range(0, 4000, 1000):
+            put(flowfiles, "q", _numbered(first, first + 1000), penalised_until_ms=NOW + 30_000)
+        put(flowfiles, "q", [flowfile("soon", p="-1")])
+        items = flowfiles.take("q", "s", count=5000, with_penalised=True).items
+        assert items[0].uuid == "soon"
+        assert sorted(item.uuid for item in items[1:]) == _names(0, 4000)
+        flowfiles.give_back("s", [item.uuid for item in items])
+        assert [item.uuid for item in flowfiles.take("q", "s", count=5000).items] == ["soon"]
+        machine.clock.advance(30_000)
+        assert len(flowfiles.take("q", "s", count=5000).items) == 4000
+
+
 class NoSwap(FaultyFileSystem):
     """A disk that takes no swap files."""
 

@@ -175,6 +175,15 @@ def test_a_write_that_lost_sectors_may_be_damage_and_is_never_called_so(sector: 
         assert judgement == Tail(len(before), len(whole), is_certain=False), lost
 
 
+@pytest.mark.parametrize("record", [frame(3), frame(3, b"x" * 600)], ids=["empty", "long"])
+def test_a_write_that_lost_the_beginning_of_its_record_is_never_called_damage(record: bytes) -> None:
+    for lost in range(1, HEAD_BYTES):
+        before = bytes(range(1, 256)) * 3
+        before = before[: 512 - lost]  # so much of the record lies in the sector of older bytes
+        judgement = judge_tail(before + bytes(lost) + record[lost:], len(before))
+        assert judgement == Tail(len(before), len(before) + len(record), is_certain=False), lost
+
+
 @given(st.binary(min_size=HEAD_BYTES, max_size=600))
 def test_bytes_that_are_no_beginning_of_a_record_are_never_called_certain(garbage: bytes) -> None:
     judgement = judge_tail(DATA + b"\1" + garbage, len(DATA))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,8 +13,9 @@ from custody.clock import ManualClock
 from custody.errors import ConflictError, InvalidInputError, NotFoundError
 from custody.flow import Component
 from custody.flowfile_repository import REPLAY_DAYS, Replayed, Work
-from custody.replay import ReplayPlan
+from custody.replay import ReplayPlan, replay_run
 from custody.repository import EventSelection, Repository
+from tests.support import run_steps
 from tests.unit.replay.replay_fixtures import drain, fill, found
 
 DROPS = "event_type:DROP"
@@ -176,3 +179,50 @@ def test_a_joined_flowfile_cannot_be_replayed(repository: Repository) -> None:
             session.remove(parent)
     plan = repository.plan_replay("event_type:JOIN")
     assert [item.code for item in plan.refused] == ["several-parents"]
+
+
+def _archive_shrinks(later: Repository) -> None:
+    with later.flowfiles() as flow:
+        flow.queues.checkpoint()
+
+
+def _all_is_forgotten_and_goes(later: Repository) -> None:
+    later.forget(EventSelection(to_ms=1 << 50), "asked for", "main")
+    _archive_shrinks(later)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "code"), [(_archive_shrinks, "content-gone"), (_all_is_forgotten_and_goes, "unknown-event")]
+)
+def test_what_goes_between_the_look_and_the_transaction_is_named_and_can_be_passed_over(
+    repository: Repository,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[Repository], None],
+    code: str,
+) -> None:
+    bounds = {"repository": {"writer_slots": 2}, "content": {"archive_age": "1h"}}
+    sections = {name: getattr(repository.settings, name).model_copy(update=values) for name, values in bounds.items()}
+    repository = Repository(repository.settings.model_copy(update=sections))
+    fill(repository, 5)
+    with repository.flowfiles() as flow:
+        flow.queues.checkpoint()
+    run_steps(repository.settings)
+    plan = repository.plan_replay(DROPS)
+    later = Repository(repository.settings, clock=ManualClock(plan.made_ms + DAY_MS))
+    right, waiting = replay_run._send, [meanwhile]
+
+    def send(*arguments: Any) -> Any:
+        if waiting:
+            waiting.pop()(later)
+        return right(*arguments)
+
+    monkeypatch.setattr(replay_run, "_send", send)
+    with pytest.raises(ConflictError, match=rf"5 of its events .* \[{code}\]") as caught:
+        repository.replay(plan)
+    assert "--skip-changed" in caught.value.hint
+    assert not waiting
+    assert drained(repository) == {}
+    report = repository.replay(plan, skip_changed=True)
+    assert (report.done_before, report.replayed) == (0, 0)
+    assert [item.code for item in report.skipped] == [code] * 5
+    assert repository.replay(plan).done_before == 5

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import msgspec
 
-from custody.errors import CorruptionError, FormatVersionError
+from custody.errors import CorruptionError
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
-from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, whole_record
+from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, read_head, whole_record
 from custody.format.names import ContentPaths, is_claim, is_name, is_section
 from custody.model import ContentClaim, Event
 from custody.vfs import FileSystem
@@ -229,27 +229,8 @@ def head(header: ClaimHeader) -> bytes:
 
 
 def read_header(data: memoryview, path: Path) -> tuple[ClaimHeader, int]:
-    """Return the header of a resource claim, and where its first content begins.
-
-    Raises:
-        FormatVersionError: it is of a version that this code does not know.
-        CorruptionError: the header cannot be read.
-    """
-    shown = bytes(data[: len(PREAMBLE)])
-    if shown != PREAMBLE:
-        if shown[:-1] == PREAMBLE[:-1]:
-            raise FormatVersionError(
-                f"{path} @7: expected content version {FORMAT_VERSION}, got {shown[7]}. "
-                "The file was written by a newer custody; use that one."
-            )
-        raise CorruptionError(f"{path} @0: expected {PREAMBLE!r}, got {shown!r}.")
-    first = whole_record(data, len(PREAMBLE))
-    if first is None or first.kind != KIND_HEADER or first.is_part:
-        raise CorruptionError(f"{path} @{len(PREAMBLE)}: expected the header of a resource claim, got other bytes.")
-    try:
-        return msgspec.json.decode(first.payload, type=ClaimHeader), first.end
-    except msgspec.DecodeError as error:
-        raise CorruptionError(f"{path} @{first.offset}: expected the header of a resource claim: {error}.") from error
+    """Return the header of a resource claim, and where its first content begins; raises as `read_head`."""
+    return read_head(data, path, PREAMBLE, KIND_HEADER, ClaimHeader, name="resource claim")
 
 
 def record_at(data: memoryview, key: bytes, offset: int, length: int) -> ContentRecord | None:
