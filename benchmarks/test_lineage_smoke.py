@@ -25,11 +25,11 @@ def test_all_systems_give_the_same_lineages(tmp_path: Path) -> None:
 
 def test_planted_lineages_lie_where_they_are_said_to_lie() -> None:
     planted = plant(8000, 2, 300)
-    ids: dict[str, int] = {}
+    owners: dict[int, str] = {}
     for table in pieces(8000, planted):
-        ids.update(zip(table.column("event_id").to_pylist(), table.column("flowfile_uuid").to_pylist(), strict=True))
-    assert len(ids) == 8000
+        owners.update(zip(table.column("event_id").to_pylist(), table.column("flowfile_uuid").to_pylist(), strict=True))
+    assert len(owners) == 8000
     for lineage in planted:
-        assert [ids[place] for place in lineage.places] == [event.flowfile_uuid for event in lineage.events]
+        assert [owners[place] for place in lineage.places] == [event.flowfile_uuid for event in lineage.events]
         step = 5 if lineage.layout == "close" else 8000 // 300
         assert max(lineage.places) - min(lineage.places) < 300 * (step + 2)

@@ -19,7 +19,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -67,9 +67,6 @@ class TableOfContents:
     footer_offset: int
     footer_bytes: int
     footer_sha256: bytes
-    vouches: bool = field(default=True, compare=False)
-    """Whether the checksums of the blocks are those of what was written; if not, they were taken from the log as it
-    is, and nothing but Parquet's own checksums of pages tells damage."""
 
     def block_of(self, event_id: int) -> int | None:
         """Return the number of the block that would hold an event, None when the log begins after it."""
@@ -289,13 +286,12 @@ def _by_footer(log: memoryview, path: Path, sha256: bytes | None) -> TableOfCont
     footer, offset = footer_of_log(log, path)
     guard = log[max(offset - GUARD_BYTES, 0) : offset]
     # A footer whose own digest is lost counts only if the whole file is what the catalog says.
-    is_guarded = guard == MARK + hashlib.sha256(footer).digest()
-    if not is_guarded and hashlib.sha256(log).digest() != sha256:
+    if guard != MARK + hashlib.sha256(footer).digest() and hashlib.sha256(log).digest() != sha256:
         raise CorruptionError(
             f"{path} @{offset}: expected a footer with its checksum, or a table of contents, got neither of them whole."
         )
     try:
-        return replace(describe(footer, offset, log), vouches=not is_guarded)
+        return describe(footer, offset, log)
     except (OSError, pa.ArrowException, ValueError, AttributeError) as error:
         raise CorruptionError(f"{path} @{offset}: expected the footer of an event log, got {error}.") from error
 

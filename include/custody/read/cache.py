@@ -36,7 +36,7 @@ _CHUNKS_MAX = 64
 # Of a journal's file, as is the order of its first two records; part of the format.
 _PREAMBLE_BYTES = 8
 _HEAD_RECORDS = 2  # the header and the schema
-# One part in so many of the cache holds single events: at the default 10,000, the most that a lineage has.
+# One part in so many of the cache holds single events: at the default about 9,000, some large lineages.
 _EVENTS_SHARE = 8
 # An event as an object beside its bytes in columns: the object, its dictionaries, and the heads of its texts.
 _EVENT_BYTES = 1500

@@ -38,7 +38,7 @@ def test_each_step_makes_its_events_and_nothing_is_left_waiting(crawled: tuple[R
 def test_events_say_from_where_to_where_and_why(crawled: tuple[Repository, Path]) -> None:
     repository, folder = crawled
     events = all_events(repository)
-    by_type = {kind: [event for event in events if event.event_type == kind] for kind in EventType}
+    by_type = {str(kind): [event for event in events if event.event_type == kind] for kind in EventType}
     assert [event.transit_uri for event in by_type["RECEIVE"]] == [f"{ORIGIN}/"]
     assert sorted(event.transit_uri or "" for event in by_type["FETCH"]) == [
         f"{ORIGIN}/{name}"

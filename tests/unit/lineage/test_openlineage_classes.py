@@ -35,7 +35,8 @@ def facet_of(document: dict[str, Any]) -> RunFacet:
     assert values.pop("_schemaURL") == RunFacet._get_schema()
     facet = RunFacet(producer=values.pop("_producer"))
     assert not any(name.startswith("_") for name in values), "these names are OpenLineage's"
-    extended: RunFacet = facet.with_additional_properties(**values)
+    extended = facet.with_additional_properties(**values)
+    assert isinstance(extended, RunFacet)
     return extended
 
 
