@@ -63,6 +63,7 @@ def opened_duckdb(folder: Path, _: int) -> Ask:
     workspace = Repository.open(folder).workspace()
     paths = [str(workspace.paths.home / path) for path in workspace.state().files]
     database = duckdb.connect()
+    database.execute("set enable_progress_bar = false")
     listed = ", ".join(f"'{path}'" for path in paths)
     database.execute(
         f"create view events as select * replace (epoch_ms(event_time) as event_time) from read_parquet([{listed}])"  # noqa: S608
