@@ -43,7 +43,7 @@ def crawl(repository: Path, folder: Path, keyword: str, bundle_pages: int, pictu
     Example:
       custody -r demo example crawl crawled --picture lineage.svg
     """
-    from custody.examples.web_crawler import CrawlOptions, crawl, crawl_lineage
+    from custody.examples.web_crawler import CrawlOptions, crawl, crawl_picture
     from custody.examples.web_site import web_site
 
     opened = Repository.open(repository)
@@ -51,10 +51,7 @@ def crawl(repository: Path, folder: Path, keyword: str, bundle_pages: int, pictu
         options = CrawlOptions(folder.absolute(), port, keyword, bundle_pages)
         worked = crawl(flow, options)
     if picture is not None:
-        from custody.examples.lineage_picture import lineage_picture
-
-        svg = lineage_picture(crawl_lineage(opened))
-        PosixFileSystem().write_durably(picture.absolute(), svg.encode())
+        PosixFileSystem().write_durably(picture.absolute(), crawl_picture(opened).encode())
     if as_json:
         print_json(worked)
         return

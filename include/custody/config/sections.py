@@ -506,14 +506,16 @@ class QuerySection(Section):
     attribute_characters_max: int = Field(
         65_536,
         ge=64,
-        description="Longest value of an attribute in answers of commands, in characters; longer ones are cut there "
-        "and marked. The record has them whole, and --whole prints them.",
+        description="Longest value of an attribute in answers of commands and in the index, in characters; longer ones "
+        "are cut there, and marked in answers. The record has them whole, and --whole prints them.",
     )
     open_shards_max: int = Field(
         256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
     )
     cache_bytes: int = Field(
-        256 << 20, ge=0, description="Bytes of decoded blocks and journals that a process keeps between reads."
+        256 << 20,
+        ge=0,
+        description="Bytes of decoded blocks, journals and events of lineages that a process keeps between reads.",
     )
     open_logs_max: int = Field(64, ge=1, description="Event logs that a process keeps open between reads.")
     sql_memory_bytes: int = Field(

@@ -240,7 +240,7 @@ class EventLog:
         footer = self.toc.footer(range(len(blocks)))
         return int(blocks[-1]["offset"] + blocks[-1]["length"]), footer[len(MAGIC) :]
 
-    def get_many(self, event_ids: Sequence[int], on_damage: OnDamage = refuse) -> pa.Table:
+    def get_many(self, event_ids: Sequence[int] | npt.NDArray[np.int64], on_damage: OnDamage = refuse) -> pa.Table:
         """Return the events with these ids that the log holds, in event-id order; decodes only their blocks."""
         wanted = np.unique(np.asarray(event_ids, np.int64))
         holders = self._holders(wanted)

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
         identifier_fields,
         is_numeric,
         searched_fields,
+        whole_fields,
         whoosh_schema,
     )
+    from custody.index.manifest import Description
     from custody.index.query_evaluator import QueryEvaluator
     from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
-    from custody.index.terms import TermSet, TermValues, match_wildcard, term, words
+    from custody.index.terms import WHOLE, TermSet, TermValues, match_wildcard, term, words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
@@ -35,7 +37,9 @@ __all__ = [
     "STANDARD_FIELDS",
     "TEXT_FIELD",
     "TIME_FIELDS",
+    "WHOLE",
     "BuiltShard",
+    "Description",
     "IndexedFields",
     "OpenShard",
     "QueryEvaluator",
@@ -56,6 +60,7 @@ __all__ = [
     "text_array",
     "text_scalar",
     "to_arrow",
+    "whole_fields",
     "whoosh_schema",
     "words",
 ]
@@ -86,8 +91,10 @@ _MODULES = {
         "identifier_fields",
         "is_numeric",
         "searched_fields",
+        "whole_fields",
         "whoosh_schema",
     ),
+    "custody.index.manifest": ("Description",),
     "custody.index.query_evaluator": ("QueryEvaluator",),
     "custody.index.shard": (
         "DAY",
@@ -98,6 +105,7 @@ _MODULES = {
         "describe_shard",
     ),
     "custody.index.terms": (
+        "WHOLE",
         "TermSet",
         "TermValues",
         "match_wildcard",

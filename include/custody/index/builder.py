@@ -49,6 +49,7 @@ def build_shard(
     *,
     standard: Sequence[str] = STANDARD_FIELDS,
     ranges: Sequence[str] = (),
+    attribute_characters: int | None = None,
     writer: Literal["bulk", "stock"] | None = None,
     memory_bytes: int = MEMORY_BYTES,
     replace: bool = False,
@@ -56,8 +57,9 @@ def build_shard(
     """Index events, which come in the order of their ids, and publish the shard's folder.
 
     One that exists already is kept, unless `replace` is set. `standard` names the standard fields that are indexed,
-    `ranges` the number fields that get terms besides their column, so that stock Whoosh can search them; `writer` is
-    chosen by the installed Whoosh when it is not named; `memory_bytes` bounds what is kept of the events in memory.
+    `ranges` the number fields that get terms besides their column, so that stock Whoosh can search them;
+    `attribute_characters` is the most that a term has of an attribute's value; `writer` is chosen by the installed
+    Whoosh when it is not named; `memory_bytes` bounds what is kept of the events in memory.
 
     Durability: on return the shard survives power loss.
 
@@ -76,7 +78,7 @@ def build_shard(
                 fs,
                 attempt,
                 [tables] if isinstance(tables, pa.Table) else tables,
-                IndexedFields.checked(attributes, standard, ranges),
+                IndexedFields.checked(attributes, standard, ranges, attribute_characters),
                 writer,
                 memory_bytes,
             )

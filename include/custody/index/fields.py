@@ -7,8 +7,7 @@ Whoosh types are stock ones, so that stock Whoosh opens a shard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,18 @@ from whoosh.columns import NumericColumn
 
 from custody.errors import ConfigurationError
 from custody.index.arrays import integers, number_scalar
-from custody.index.terms import WORDS, TermValues, attribute, column, element_values, text_values, whole
+from custody.index.terms import (
+    INDEXED,
+    WHOLE,
+    WORDS,
+    TermLimit,
+    TermValues,
+    attribute,
+    column,
+    element_values,
+    text_values,
+    whole,
+)
 
 ATTRIBUTE_PREFIX = "attribute."
 # On disk in the number columns: part of the format.
@@ -31,39 +41,53 @@ POINTER_COLUMN = "event_id"
 NUMBER_STEP_BITS = 8
 
 
+_Take = Callable[[pa.Table, TermLimit], TermValues]
+
+
 @dataclass(frozen=True, slots=True)
 class SearchField:
-    """One field of the index; `values` gives its terms in the rows of a table."""
+    """One field of the index; `take` gives its terms in the rows of a table, each as long as `limit` allows."""
 
     name: str
     help: str
-    values: Callable[[pa.Table], TermValues]
+    take: _Take
+    limit: TermLimit = INDEXED
+
+    def values(self, table: pa.Table) -> TermValues:
+        """Return its terms in the rows of a table."""
+        return self.take(table, self.limit)
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether its values are those of an attribute."""
+        return self.name == "filename" or self.name.startswith(ATTRIBUTE_PREFIX)
 
 
-def _column(name: str) -> Callable[[pa.Table], TermValues]:
-    return lambda table: whole(column(table, name))
+def _column(name: str) -> _Take:
+    return lambda table, limit: whole(column(table, name), limit=limit)
 
 
-def _uuids(table: pa.Table) -> TermValues:
+def _uuids(table: pa.Table, limit: TermLimit) -> TermValues:
     """Give an event's own FlowFile and all that it came from or led to."""
-    related = [element_values(column(table, name)) for name in ("parent_uuids", "child_uuids")]
-    return TermValues.joined([whole(column(table, "flowfile_uuid")), *related])
+    related = [element_values(column(table, name), limit) for name in ("parent_uuids", "child_uuids")]
+    return TermValues.joined([whole(column(table, "flowfile_uuid"), limit=limit), *related])
 
 
-def _claim(part: str) -> Callable[[pa.Table], TermValues]:
-    def values(table: pa.Table) -> TermValues:
+def _claim(part: str) -> _Take:
+    def values(table: pa.Table, limit: TermLimit) -> TermValues:
         claims = [pc.struct_field(column(table, name), part) for name in ("content_claim", "previous_content_claim")]
-        return TermValues.joined([whole(claim) for claim in claims])
+        return TermValues.joined([whole(claim, limit=limit) for claim in claims])
 
     return values
 
 
-def _attribute(name: str) -> Callable[[pa.Table], TermValues]:
-    return partial(attribute, name=name)
+def _attribute(name: str) -> _Take:
+    return lambda table, limit: attribute(table, name, limit)
 
 
-def _text(name: str) -> Callable[[pa.Table], TermValues]:
-    return lambda table: text_values(column(table, name))
+def _text(name: str) -> _Take:
+    # Words have no limit: the analyzer's are short, and a text is searched by each of them.
+    return lambda table, _: text_values(column(table, name))
 
 
 # The names are in the manifests of shards and in users' queries: add, never rename.
@@ -131,6 +155,11 @@ def searched_fields(attributes: Iterable[str], standard: Iterable[str] = STANDAR
     return [*identifier_fields(attributes, names), *([TEXT_FIELD] if TEXT_FIELD.name in names else [])]
 
 
+def whole_fields(attributes: Iterable[str]) -> list[SearchField]:
+    """Return all fields that have terms, which are whole however long they are."""
+    return [replace(field, limit=WHOLE) for field in searched_fields(attributes)]
+
+
 @dataclass(frozen=True, slots=True)
 class IndexedFields:
     """The fields of an index: standard ones, attributes, and the number fields that have terms besides their column."""
@@ -138,20 +167,31 @@ class IndexedFields:
     attributes: tuple[str, ...] = ()
     standard: tuple[str, ...] = STANDARD_FIELDS
     ranges: tuple[str, ...] = ()
+    attribute_characters: int | None = None
+    """The most characters of an attribute's value that its term has."""
 
     @classmethod
-    def checked(cls, attributes: Iterable[str], standard: Iterable[str], ranges: Iterable[str]) -> IndexedFields:
+    def checked(
+        cls,
+        attributes: Iterable[str],
+        standard: Iterable[str],
+        ranges: Iterable[str],
+        attribute_characters: int | None = None,
+    ) -> IndexedFields:
         """Return it with the names of fields in a fixed order.
 
         Raises:
             ConfigurationError: a field is not known.
         """
-        return cls(tuple(dict.fromkeys(attributes)), standard_fields(standard), number_fields(ranges))
+        names = tuple(dict.fromkeys(attributes))
+        return cls(names, standard_fields(standard), number_fields(ranges), attribute_characters)
 
     @property
     def searched(self) -> list[SearchField]:
         """The fields that have terms, but for numbers."""
-        return searched_fields(self.attributes, self.standard)
+        limit = TermLimit(characters=self.attribute_characters)
+        fields = searched_fields(self.attributes, self.standard)
+        return [replace(field, limit=limit) if field.is_attribute else field for field in fields]
 
     @property
     def schema(self) -> fields.Schema:

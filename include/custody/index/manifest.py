@@ -18,6 +18,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
 from custody.index.fields import ATTRIBUTE_PREFIX, NUMBER_FIELDS, TIME_FIELDS, IndexedFields
 from custody.index.paged_file import Checksums, ShardFile, pages_of
+from custody.index.terms import TERM_BYTES_MAX
 
 NAME = "custody.shard"
 PREAMBLE = b"CUSTSHD\x01"
@@ -51,6 +52,16 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     absent: dict[str, int]
     """How many documents have no number, for each number field."""
     files: tuple[ShardFile, ...]
+    cut: dict[str, int] | None = None
+    """The fields with terms that are only the beginning of their values, and the characters of the shortest of these.
+    None: built when nobody noted it; each term was the first TERM_BYTES_MAX bytes of its value."""
+
+    def whole_below(self, name: str) -> int | None:
+        """Return how long a term of a field must be, in characters, that it may be cut; None when none is."""
+        if self.cut is None:
+            # Such a term has at least so many: a character takes up to 4 bytes, and none is kept in part.
+            return TERM_BYTES_MAX // 4 - 1
+        return self.cut.get(name)
 
     @property
     def searched(self) -> frozenset[str]:

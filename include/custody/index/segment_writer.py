@@ -95,6 +95,7 @@ def write_segment(
         order_type=code,
         absent=absent,
         files=tuple(files.files),
+        cut=collected.cut,
     )
     return Manifest(description=description, checksums=np.array(files.checksums, np.uint32), zones=bounds)
 
@@ -160,6 +161,7 @@ class _Collected:
     runs: SpillBuffer
     rows: int = 0
     numbers: dict[str, list[Numbers]] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
 
     def column(self, name: str) -> Numbers:
         """Return a number of each document, the newest event's first; forgets it."""
@@ -193,7 +195,10 @@ def _collect(runs: SpillBuffer, tables: Iterable[pa.Table], indexed: IndexedFiel
     fields = indexed.searched
     for table in _pieces(tables):
         for searched in fields:
-            runs.add(searched.name, searched.values(table), collected.rows)
+            values = searched.values(table)
+            if values.cut is not None:
+                collected.cut[searched.name] = min(values.cut, collected.cut.get(searched.name, values.cut))
+            runs.add(searched.name, values, collected.rows)
         for name in (*NUMBERS, POINTER_COLUMN):
             collected.numbers.setdefault(name, []).append(number_values(table, name))
         collected.rows += table.num_rows

@@ -46,6 +46,30 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
+class TermLimit:
+    """How much of a value becomes a term; None for all of it."""
+
+    characters: int | None = None
+    bytes: int | None = TERM_BYTES_MAX
+
+    def exceeded(self, values: pa.StringArray) -> pa.BooleanArray:
+        """Return which values are longer."""
+        least = min(number for number in (self.characters, self.bytes, _NO_LENGTH) if number is not None)
+        # A character has at least one byte: in nearly every column this settles it for all values.
+        exceeded = pc.greater(pc.binary_length(values), number_scalar(least))
+        if self.characters is None or not flags(exceeded).any():
+            return exceeded
+        by_characters = pc.greater(pc.utf8_length(values), number_scalar(self.characters))
+        by_bytes = pc.greater(pc.binary_length(values), number_scalar(_NO_LENGTH if self.bytes is None else self.bytes))
+        return pc.or_(by_characters, by_bytes)
+
+
+_NO_LENGTH = (1 << 31) - 1
+INDEXED = TermLimit()
+WHOLE = TermLimit(bytes=None)
+
+
+@dataclass(frozen=True, slots=True)
 class TermValues:
     """The terms of one field in some rows; `codes`, `rows` and `positions` have shape (n,).
 
@@ -56,6 +80,8 @@ class TermValues:
     codes: Codes
     rows: Rows
     positions: Codes | None = None
+    cut: int | None = None
+    """Characters of the shortest term that is only the beginning of its value; None: all are whole."""
 
     @classmethod
     def joined(cls, parts: list[TermValues]) -> TermValues:
@@ -63,7 +89,8 @@ class TermValues:
         bases = np.cumsum([0, *(len(part.terms) for part in parts[:-1])])
         terms = pa.concat_arrays([part.terms for part in parts])
         codes = np.concatenate([part.codes + np.int32(base) for part, base in zip(parts, bases, strict=True)])
-        return cls(terms, codes, np.concatenate([part.rows for part in parts]))
+        cuts = [part.cut for part in parts if part.cut is not None]
+        return cls(terms, codes, np.concatenate([part.rows for part in parts]), cut=min(cuts, default=None))
 
     def lists(self, rows: int) -> list[list[str]]:
         """Return the terms of each of `rows` rows as lists, each once, in the order in which they are listed here."""
@@ -74,51 +101,57 @@ class TermValues:
         return [list(row) for row in by_row]
 
 
-def term(value: str) -> str:
+def term(value: str, limit: TermLimit = INDEXED) -> str:
     """Return the indexed form of a value of an identifier field."""
-    # Cut by bytes, then an incomplete last letter is dropped. Queries are cut in the same way, so long values are
-    # found.
-    return value.encode("utf-8", "replace")[:TERM_BYTES_MAX].decode("utf-8", "ignore").lower()
+    # Cut by bytes, then an incomplete last letter is dropped.
+    return value.encode("utf-8", "replace")[: limit.bytes].decode("utf-8", "ignore")[: limit.characters].lower()
 
 
-def terms(values: pa.StringArray) -> pa.StringArray:
-    """Return the indexed form of each of some values."""
-    values = _changed(values, pc.greater(pc.binary_length(values), number_scalar(TERM_BYTES_MAX)))
+def terms(values: pa.StringArray, limit: TermLimit = INDEXED) -> tuple[pa.StringArray, int | None]:
+    """Return the indexed form of each of some values, and `TermValues.cut` of them."""
+    cut = None
+    exceeded = limit.exceeded(values)
+    if flags(exceeded).any():
+        beginnings = [term(value, limit) for value in values.filter(exceeded).to_pylist()]
+        cut = min(map(len, beginnings))
+        values = pc.replace_with_mask(values, exceeded, text_array(beginnings))
     lowered = pc.ascii_lower(values)
     # Arrow lowers ASCII in one pass. Other letters follow Python's rules, because queries are lowered by Python.
     plain = pc.string_is_ascii(values)
     if flags(plain).all():
-        return lowered
+        return lowered, cut
     # Python lowers letters whose small form is longer, and the sigma at a word's end; queries are lowered by it too.
-    return _changed(lowered, pc.invert(plain))
+    other = pc.invert(plain)
+    return pc.replace_with_mask(
+        lowered, other, text_array([one.lower() for one in values.filter(other).to_pylist()])
+    ), cut
 
 
-def whole(values: pa.Array, rows: Rows | None = None) -> TermValues:
+def whole(values: pa.Array, rows: Rows | None = None, limit: TermLimit = INDEXED) -> TermValues:
     """Return whole values as terms; `rows` says which row has each, without it the i-th value belongs to row i."""
     encoded = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
     codes, is_present = _codes(encoded.indices)
     rows = np.arange(len(values)) if rows is None else rows
-    return TermValues(
-        terms(encoded.dictionary.cast(pa.string())), codes, rows if is_present is None else rows[is_present]
-    )
+    texts, cut = terms(encoded.dictionary.cast(pa.string()), limit)
+    return TermValues(texts, codes, rows if is_present is None else rows[is_present], cut=cut)
 
 
-def element_values(lists: pa.ListArray) -> TermValues:
+def element_values(lists: pa.ListArray, limit: TermLimit = INDEXED) -> TermValues:
     """Return the elements of lists as whole values."""
     offsets = integers(lists.offsets, np.int32)
     rows = np.repeat(np.arange(len(lists)), np.diff(offsets))
-    return whole(lists.values.slice(offsets[0], offsets[-1] - offsets[0]), rows)
+    return whole(lists.values.slice(offsets[0], offsets[-1] - offsets[0]), rows, limit)
 
 
-def attribute(table: pa.Table, name: str) -> TermValues:
+def attribute(table: pa.Table, name: str, limit: TermLimit = INDEXED) -> TermValues:
     """Return an attribute's value after each event: the updated one where the event touched it, else the previous."""
     previous, has_previous = _attribute(column(table, "previous_attributes"), name)
     updated, has_updated = _attribute(column(table, "updated_attributes"), name)
     only_previous = np.flatnonzero(has_previous & ~has_updated)
     # An attribute that the event removed is null among the updated ones, and must not fall back to the previous
     # value.
-    before = whole(previous.take(to_arrow(only_previous)), only_previous)
-    after = whole(updated)  # null where it is not there, or was removed
+    before = whole(previous.take(to_arrow(only_previous)), only_previous, limit)
+    after = whole(updated, limit=limit)  # null where it is not there, or was removed
     return TermValues.joined([before, after]) if len(before.rows) else after
 
 
@@ -163,12 +196,6 @@ def match_wildcard(texts: pa.StringArray, pattern: str) -> npt.NDArray[np.bool_]
 def column(table: pa.Table, name: str) -> pa.Array:
     """Return a column of a table as one array."""
     return one(table.column(name))
-
-
-def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
-    if not flags(where).any():
-        return values
-    return pc.replace_with_mask(values, where, text_array([term(value) for value in values.filter(where).to_pylist()]))
 
 
 def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:

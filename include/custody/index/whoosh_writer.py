@@ -86,14 +86,14 @@ def write_stock_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table]
     codec.length_stats = False
     writer = shard.writer(codec=codec, limitmb=_WRITER_MEGABYTES, compound=False)
     try:
-        _add_documents(writer, table, indexed)
+        cut = _add_documents(writer, table, indexed)
     # Cancelling releases Whoosh's lock and its temporary files, also when the process is asked to stop.
     except BaseException:
         writer.cancel()
         raise
     # One segment is all there is, and merging would write it again.
     writer.commit(merge=False)
-    return _described(fs, folder, table, indexed)
+    return _described(fs, folder, table, indexed, cut)
 
 
 def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
@@ -102,7 +102,9 @@ def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
     return table.take(to_arrow(np.arange(table.num_rows - 1, -1, -1)))
 
 
-def _add_documents(writer: IndexWriter, table: pa.Table, indexed: IndexedFields) -> None:
+def _add_documents(writer: IndexWriter, table: pa.Table, indexed: IndexedFields) -> dict[str, int]:
+    """Add the events; return the fields with cut terms, as `Description.cut` has them."""
+    cut: dict[str, int] = {}
     names: list[str] = []
     columns: list[list[object]] = []
     for field in indexed.searched:
@@ -111,15 +113,19 @@ def _add_documents(writer: IndexWriter, table: pa.Table, indexed: IndexedFields)
             columns.append(table.column(field.name).to_pylist())
         else:
             # Whoosh takes a list of terms as it is, without the analyzer: they are lower-cased already.
-            columns.append([terms or None for terms in field.values(table).lists(table.num_rows)])
+            values = field.values(table)
+            if values.cut is not None:
+                cut[field.name] = values.cut
+            columns.append([terms or None for terms in values.lists(table.num_rows)])
     for name in (*_NUMBERS, POINTER_COLUMN):
         names.append(name)
         columns.append([None if number == ABSENT else number for number in number_values(table, name).tolist()])
     for row in zip(*columns, strict=True):
         writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
+    return cut
 
 
-def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFields) -> Manifest:
+def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFields, cut: dict[str, int]) -> Manifest:
     """Return the manifest of what Whoosh has just written here; makes the content of its files durable."""
     [segment] = index.open_dir(str(folder), readonly=True)._segments()
     with index.open_dir(str(folder), readonly=True).reader() as reader:
@@ -148,6 +154,7 @@ def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFi
         order_type=extras["indextype"],
         absent={name: int((column == ABSENT).sum()) for name, column in columns.items()},
         files=tuple(files),
+        cut=cut,
     )
     bounds = {name: zones(column) for name, column in columns.items()}
     return Manifest(description=description, checksums=np.array(checksums, np.uint32), zones=bounds)

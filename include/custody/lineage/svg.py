@@ -32,7 +32,7 @@ def svg(diagram: Diagram) -> str:
     places = _places(layers, width)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12">',
+        'font-family="sans-serif" font-size="12" style="background:#fff">',
         '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#667"/></marker></defs>',
         *(_line(places, edge) for edge in edges),

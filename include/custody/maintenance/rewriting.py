@@ -379,7 +379,15 @@ def rewrite_logs(
     log, index = EventLog(workspace.fs, new_files.log), workspace.settings.index
     # Built from the log that was just written, so that shard and log hold the same events.
     tables = log.tables(range(len(log.toc.blocks)))
-    build_shard(workspace.fs, new_files.shard, tables, index.attributes, standard=index.fields, ranges=index.ranges)
+    build_shard(
+        workspace.fs,
+        new_files.shard,
+        tables,
+        index.attributes,
+        standard=index.fields,
+        ranges=index.ranges,
+        attribute_characters=workspace.settings.query.attribute_characters_max,
+    )
     return new_files
 
 

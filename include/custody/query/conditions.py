@@ -18,6 +18,7 @@ from custody.index import (
     STANDARD_FIELDS,
     TEXT_FIELD,
     TIME_FIELDS,
+    WHOLE,
     is_numeric,
     searched_fields,
     term,
@@ -88,7 +89,7 @@ class Conditions:
             return _words(text, is_phrase=is_exact)
         if name == TYPE_FIELD and not is_exact:
             _check_type(text)
-        return query.Term(name, term(text))
+        return query.Term(name, term(text, WHOLE))
 
     def pattern(self, name: str | None, text: str, *, is_exact: bool = False) -> query.Query:
         """Return the query for values of a field, or of any text field, that a pattern matches.
@@ -111,14 +112,14 @@ class Conditions:
         if name == TYPE_FIELD and not is_exact:
             _check_type_pattern(text)
         self._patterned()
-        return _pattern(name, term(text))
+        return _pattern(name, term(text, WHOLE))
 
     def prefix(self, name: str, text: str, *, is_exact: bool = False) -> query.Query:
         """Return the query for values of a text field that begin with a text."""
         if name == TYPE_FIELD and not is_exact:
             _check_type_pattern(text + "*")
         self._patterned()
-        return query.Prefix(name, term(text))
+        return query.Prefix(name, term(text, WHOLE))
 
     def between(
         self, name: str, first: object, last: object, *, without_first: bool = False, without_last: bool = False
@@ -132,7 +133,7 @@ class Conditions:
             if start is not None and end is not None and start + without_first > end - without_last:
                 raise ConditionError(*_no_range(first, last, is_reversed=start > end))
             return query.NumericRange(name, start, end, without_first, without_last)
-        low, high = (None if end is None else term(str(end)) for end in (first, last))
+        low, high = (None if end is None else term(str(end), WHOLE) for end in (first, last))
         if low is not None and high is not None:
             is_reversed = low.encode() > high.encode()
             if is_reversed or (low == high and (without_first or without_last)):

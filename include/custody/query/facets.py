@@ -12,7 +12,8 @@ from whoosh import query
 
 from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
-from custody.index import DAY, DAY_MS, STANDARD_FIELDS, day_name, identifier_fields
+from custody.index import DAY, DAY_MS, STANDARD_FIELDS, OpenShard, day_name, identifier_fields
+from custody.query.cut_values import CutShards, LongConditions, has_cut_names
 from custody.query.scan import Scan
 from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of, time_bounds
 
@@ -45,26 +46,12 @@ def facets_of(
     out, or has matching events that are not `readable` any more.
     """
     counts: Facets = {field: Counter() for field in fields}
-    notices: list[str] = []
-    old = OldShards()
-    needed = fields_of(question).union(fields) - {DAY}
+    ask = _IndexFacets(live, readable, question, fields)
     low, high = time_bounds(question)
     for shard in live.state.shards.values():
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
             continue
-        shard_counts = None
-        # The index counts without looking at events, so every event of the shard has to be one that may be counted.
-        if live.is_whole(shard) and not len(live.buried_in(shard)):
-            try:
-                opened = live.current(shard, needed, old)
-                # The index still knows events whose block is damaged: they would be counted although nobody can read
-                # them.
-                if opened is not None and readable(opened.search(question)).all():
-                    shard_counts = {field: opened.facet(question, field) for field in fields}
-            except (NotFoundError, CorruptionError, FormatVersionError) as error:
-                # The next query opens the shard anew, and sees it repaired; this one goes on with the logs.
-                live.opened.forget(live.path(shard))
-                notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
+        shard_counts = ask.counts(shard)
         if shard_counts is not None:
             for field, values in shard_counts.items():
                 counts[field].update(values)
@@ -72,7 +59,58 @@ def facets_of(
         # Nothing was added for this shard so far: counts are taken from index or logs, never from both.
         for table in log_tables(shard):
             facets_of_table(counts, table, question, attributes)
-    return counts, notices + old.notices()
+    return counts, ask.all_notices()
+
+
+class _IndexFacets:
+    """Counts that shards give, without a look at events, and why some do not."""
+
+    def __init__(
+        self,
+        live: ShardSet,
+        readable: Callable[[EventIds], npt.NDArray[np.bool_]],
+        question: query.Query,
+        fields: Sequence[str],
+    ) -> None:
+        self._live = live
+        self._readable = readable
+        self._question = question
+        self._fields = fields
+        self._needed = fields_of(question).union(fields) - {DAY}
+        self._conditions = LongConditions(question)
+        self._old, self._cut = OldShards(), CutShards()
+        self._notices: list[str] = []
+
+    def counts(self, shard: AddShard) -> dict[str, dict[str, int]] | None:
+        """Return the counts of a shard; None when its logs have to tell them."""
+        # The index counts without looking at events, so every event of the shard has to be one that may be counted.
+        if not self._live.is_whole(shard) or len(self._live.buried_in(shard)):
+            return None
+        try:
+            opened = self._live.current(shard, self._needed, self._old)
+            return None if opened is None else self._counted(shard, opened)
+        except (NotFoundError, CorruptionError, FormatVersionError) as error:
+            # The next query opens the shard anew, and sees it repaired; this one goes on with the logs.
+            self._live.opened.forget(self._live.path(shard))
+            self._notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
+            return None
+
+    def all_notices(self) -> list[str]:
+        """Say which shards were passed over, and why."""
+        return [*self._notices, *self._old.notices(), *self._cut.notices()]
+
+    def _counted(self, shard: AddShard, opened: OpenShard) -> dict[str, dict[str, int]] | None:
+        about = opened.description
+        cut = self._conditions.unanswerable(about)
+        # The index still knows events whose block is damaged: they would be counted although nobody can read them.
+        if not cut and not self._readable(opened.search(self._question)).all():
+            return None
+        counts = {} if cut else {field: opened.facet(self._question, field) for field in self._fields}
+        # Two values with the same beginning would be counted as one.
+        cut |= {name for name, values in counts.items() if name != DAY and has_cut_names(about, name, values)}
+        if cut:
+            self._cut.add(shard.name, shard.documents, cut)
+        return None if cut else counts
 
 
 def facets_of_table(counts: Facets, table: pa.Table, question: query.Query, attributes: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """A query answered without an index, on columns: for events that were acknowledged and have no shard yet.
 
-Terms and words come from where the index takes them (`custody.index.terms`), so both give the same answers.
+Terms and words come from where the index takes them (`custody.index.terms`), so both give the same answers; but here
+terms are whole values, however long.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from custody.index import (
     integers,
     match_wildcard,
     number_scalar,
-    searched_fields,
     text_array,
     text_scalar,
+    whole_fields,
 )
 
 Mask = npt.NDArray[np.bool_]
@@ -35,7 +36,7 @@ class Scan(QueryEvaluator[Mask]):
 
     def __init__(self, table: pa.Table, attributes: Iterable[str] = ()) -> None:
         self._table = table
-        self._fields = {field.name: field for field in searched_fields(attributes)}
+        self._fields = {field.name: field for field in whole_fields(attributes)}
         self._values: dict[str, TermValues] = {}
 
     def match(self, question: query.Query) -> Mask:

@@ -21,6 +21,7 @@ from whoosh import query
 from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.index import OpenShard
+from custody.query.cut_values import CutShards, LongConditions
 from custody.query.shard_set import (
     NO_IDS,
     EventIds,
@@ -58,7 +59,7 @@ def search_state(
     search = _Search(live, scan_logs, question, id_range or IdRange())
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
-    search.notices += search._old.notices()
+    search.notices += [*search._old.notices(), *search._cut.notices()]
     search.explained.seconds = time.perf_counter() - start
     return SearchHits(event_ids, total if count else None, tuple(search.notices), search.explained)
 
@@ -75,6 +76,8 @@ class _Search:
     def __post_init__(self) -> None:
         self._fields = fields_of(self.question)
         self._old = OldShards()
+        self._long = LongConditions(self.question)
+        self._cut = CutShards()
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates = self._candidates()
@@ -199,6 +202,9 @@ class _Search:
         try:
             index = self.live.current(shard, self._fields, self._old)
             if index is None:
+                return None
+            if unanswerable := self._long.unanswerable(index.description):
+                self._cut.add(shard.name, shard.documents, unanswerable)
                 return None
             answer = ask(index)
         except (NotFoundError, CorruptionError, FormatVersionError) as error:

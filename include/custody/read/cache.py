@@ -1,4 +1,4 @@
-"""Caches of reading: open logs, decoded blocks and decoded journals, within the bounds of the settings.
+"""Caches of reading: open logs, decoded blocks and journals, and single events, within the bounds of the settings.
 
 All readers of one file system share one set of caches. A log is known by its path and digest, so that a log that was
 written anew is opened anew; logs that are live no more are closed. A sealed journal never changes, so its events are
@@ -25,7 +25,7 @@ from custody.eventlog import BoundedCache, Damage, EventLog, OnDamage
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
 from custody.journal.journal_file import TornTail
-from custody.model import EVENT_SCHEMA
+from custody.model import EVENT_SCHEMA, Event
 from custody.read.results import NewerColumns
 from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
@@ -36,6 +36,11 @@ _CHUNKS_MAX = 64
 # Of a journal's file, as is the order of its first two records; part of the format.
 _PREAMBLE_BYTES = 8
 _HEAD_RECORDS = 2  # the header and the schema
+# One part in so many of the cache holds single events: at the default about 9,000, some large lineages.
+_EVENTS_SHARE = 8
+# An event as an object beside its bytes in columns: the object, its dictionaries, and the heads of its texts.
+_EVENT_BYTES = 1500
+_TEXT_COPIES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +172,42 @@ class TailCache:
         return decoded
 
 
+class EventCache:
+    """Cache of single events of logs, for answers that take few events of many blocks, within a bound of bytes.
+
+    A block is a thousand times as large as an event: of events that lie far apart, the blocks would push each other
+    out of any cache.
+    """
+
+    def __init__(self, cost_max: int) -> None:
+        self._cache: BoundedCache[tuple[bytes, tuple[str, ...], int], Event] = BoundedCache(cost_max)
+
+    def take(self, file: AddFile, state: CatalogState, event_ids: EventIds) -> tuple[list[Event], EventIds]:
+        """Return the events of a log that are cached and may be given out in a state, and the other ids."""
+        names = _tombstones(state)
+        cached = [self._cache.get((file.sha256, names, event_id)) for event_id in event_ids.tolist()]
+        is_missing = np.array([event is None for event in cached], np.bool_)
+        return [event for event in cached if event is not None], event_ids[is_missing]
+
+    def put(self, file: AddFile, state: CatalogState, events: Sequence[Event], nbytes: int) -> None:
+        """Keep events of a log, which take `nbytes` as columns and may be given out in a state."""
+        names = _tombstones(state)
+        cost = _EVENT_BYTES + _TEXT_COPIES * nbytes // max(len(events), 1)
+        for event in events:
+            self._cache.put((file.sha256, names, event.event_id), event, cost)
+
+
+def _tombstones(state: CatalogState) -> tuple[str, ...]:
+    # Part of the key: another tombstone may hide an event. By the digest, as a log that never changes is known.
+    return tuple(sorted(state.tombstones))
+
+
 class Caches:
     """The caches of everything that reads through one file system; safe between threads."""
 
     def __init__(self, cache_bytes: int, logs_max: int) -> None:
-        self.decoded: BoundedCache[Hashable, object] = BoundedCache(cache_bytes)
+        self.events = EventCache(cache_bytes // _EVENTS_SHARE)
+        self.decoded: BoundedCache[Hashable, object] = BoundedCache(cache_bytes - cache_bytes // _EVENTS_SHARE)
         """Blocks of logs, and journals."""
         self.tail = TailCache(self.decoded)
         self.logs: BoundedCache[tuple[Path, bytes], EventLog] = BoundedCache(logs_max)

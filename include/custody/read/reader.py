@@ -68,9 +68,17 @@ def next_event_id(workspace: Workspace) -> int:
 
 
 def get_many(
-    workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None, on_damage: OnDamage = refuse
+    workspace: Workspace,
+    event_ids: Sequence[int],
+    view: Snapshot | None = None,
+    on_damage: OnDamage = refuse,
+    *,
+    keep: bool = False,
 ) -> list[Event]:
-    """Return the events with these ids, in id order; ids that do not exist are left out."""
+    """Return the events with these ids, in id order; ids that do not exist are left out.
+
+    With `keep` the events themselves are cached, not only the blocks in which they lie.
+    """
     # Other numbers cannot be ids, and do not fit into a column of ids.
     ids = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
     caches = caches_of(workspace)
@@ -83,19 +91,35 @@ def get_many(
         # The snapshot has a state of its own, perhaps a newer one: what became live meanwhile has a log now.
         live = caches.live(workspace, view.state)
         holders = live.holders(ids)
-    tables = []
+    state = view.state if view else state
+    events: list[Event] = []
     for number in np.unique(holders[holders >= 0]).tolist():
-        log = open_log(workspace, live.files[number], on_damage)
-        if log is not None:
-            tables.append(
-                visible_events(view.state if view else state, log.get_many(ids[holders == number], on_damage))
-            )
+        events += _events_of_log(workspace, state, live.files[number], ids[holders == number], on_damage, keep=keep)
     if view is not None and (holders < 0).any():
         waiting = pc.is_in(view.tail.column("event_id"), pa.array(ids[holders < 0], pa.int64()))
-        tables.append(visible_events(view.state, view.tail.filter(waiting)))
-    events = [event for table in tables if table.num_rows for event in to_events(table)]
+        events += _to_events(visible_events(state, view.tail.filter(waiting)))
     # A group may have become live before an older one.
     return sorted(events, key=lambda event: event.event_id)
+
+
+def _events_of_log(
+    workspace: Workspace, state: CatalogState, file: AddFile, ids: EventIds, on_damage: OnDamage, *, keep: bool
+) -> list[Event]:
+    """Return the events of a log with these ids; with `keep` from the cache of events, which gets the others."""
+    cache = caches_of(workspace).events
+    events, missing = cache.take(file, state, ids) if keep else ([], ids)
+    log = open_log(workspace, file, on_damage) if len(missing) else None
+    if log is not None:
+        table = visible_events(state, log.get_many(missing, on_damage))
+        others = _to_events(table)
+        if keep:
+            cache.put(file, state, others, table.nbytes)
+        events += others
+    return events
+
+
+def _to_events(table: pa.Table) -> list[Event]:
+    return to_events(table) if table.num_rows else []
 
 
 def readable(workspace: Workspace, event_ids: EventIds, view: Snapshot, on_damage: OnDamage) -> npt.NDArray[np.bool_]:

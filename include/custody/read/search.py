@@ -129,13 +129,13 @@ class SearchSource:
         if self._remembered is None:
             return reader.get_many(self._workspace, event_ids, self.view, self._losses)
         new = [event_id for event_id in event_ids if event_id not in self._remembered]
-        for event in reader.get_many(self._workspace, new, self.view, self._losses) if new else ():
+        for event in reader.get_many(self._workspace, new, self.view, self._losses, keep=True) if new else ():
             # An id that was given out twice has both events.
             self._remembered.setdefault(event.event_id, []).append(event)
         return [event for event_id in sorted(set(event_ids)) for event in self._remembered.get(event_id, ())]
 
     def remember(self) -> None:
-        """Keep what is read from now on, for searches of one moment that meet the same events again."""
+        """Keep what is read from now on, for searches that meet the same events again, now or later."""
         self._remembered = {}
 
     def readable(self, event_ids: EventIds) -> npt.NDArray[np.bool_]:

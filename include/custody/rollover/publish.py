@@ -144,6 +144,7 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
         index.attributes,
         standard=index.fields,
         ranges=index.ranges,
+        attribute_characters=workspace.settings.query.attribute_characters_max,
         replace=replace,
     )
     return UnitReport(
@@ -170,7 +171,14 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
     tables = _tables_of_logs(workspace, shard)
     index = workspace.settings.index
     return build_shard(
-        workspace.fs, path, tables, index.attributes, standard=index.fields, ranges=index.ranges, replace=True
+        workspace.fs,
+        path,
+        tables,
+        index.attributes,
+        standard=index.fields,
+        ranges=index.ranges,
+        attribute_characters=workspace.settings.query.attribute_characters_max,
+        replace=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 
 from custody.errors import NotFoundError
 from custody.examples import web_crawler
-from custody.examples.lineage_picture import CHIPS, lineage_picture
-from custody.examples.web_crawler import STEPS, CrawlOptions, crawl, crawl_lineage, is_idle
+from custody.examples.web_crawler import STEPS, CrawlOptions, crawl, crawl_lineage, crawl_picture, is_idle
 from custody.examples.web_site import ORIGIN, web_site
 from custody.flowfile_repository import QueueSession
+from custody.lineage import ExportFormat, export
+from custody.model import EventType
 from custody.repository import Repository
 from tests.unit.examples.crawls import EVENTS, all_events, events_by_step, require_final_state
 
@@ -36,7 +38,7 @@ def test_each_step_makes_its_events_and_nothing_is_left_waiting(crawled: tuple[R
 def test_events_say_from_where_to_where_and_why(crawled: tuple[Repository, Path]) -> None:
     repository, folder = crawled
     events = all_events(repository)
-    by_type = {kind: [event for event in events if event.event_type == kind] for kind in CHIPS}
+    by_type = {str(kind): [event for event in events if event.event_type == kind] for kind in EventType}
     assert [event.transit_uri for event in by_type["RECEIVE"]] == [f"{ORIGIN}/"]
     assert sorted(event.transit_uri or "" for event in by_type["FETCH"]) == [
         f"{ORIGIN}/{name}"
@@ -92,9 +94,16 @@ def test_the_lineage_of_an_archive_leads_back_to_the_first_page(crawled: tuple[R
     archived = [event.flowfile_uuid for event in all_events(repository) if event.event_type == "JOIN"]
     for uuid in archived:
         assert lineage.roots()[0].uuid in lineage.ancestors(uuid)
-    picture = lineage_picture(lineage)
-    assert picture.count("<g>") == len(lineage.nodes)
-    assert picture.count("<path") == sum(len(node.children) for node in lineage.nodes.values())
+    diagram = repository.diagram(lineage)
+    picture = crawl_picture(repository)
+    assert picture.count("<g ") == len(diagram.nodes) == len(lineage.nodes) + lineage.events
+    assert picture.count("<path") == len(diagram.edges) + 1, "each edge, and the head of the arrows"
+    assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-", picture), "another crawl has the same picture"
+    # But for names, it is what `custody lineage --export svg` draws.
+    label = re.compile(r'text-anchor="middle">([A-Z_]+ [0-9]+)<')
+    drawn = label.findall(export(diagram, ExportFormat.SVG))
+    assert len(drawn) == lineage.events
+    assert sorted(label.findall(picture)) == sorted(drawn)
 
 
 def test_a_second_crawl_begins_anew(tmp_path: Path) -> None:

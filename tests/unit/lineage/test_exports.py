@@ -110,6 +110,28 @@ def test_no_name_breaks_a_format(name: str) -> None:
     assert json.loads(export(diagram, ExportFormat.JSON))["events"] == 5
 
 
+def test_graphml_declares_every_field_and_its_values_are_of_the_declared_types() -> None:
+    """What readers of GraphML rely on: keys before the graph, no id twice, edges between nodes that are there."""
+    graph = lineage_of(story())
+    lost = Lineage(graph.nodes, graph.events, False, (), (UnknownEvent("main", 7, ("c",)),))
+    root = ET.fromstring(export(diagram_of(lost), ExportFormat.GRAPHML))  # noqa: S314 - its own
+    assert [element.tag for element in root] == [f"{_NS}key"] * (len(root) - 1) + [f"{_NS}graph"]
+    keys = {(key.attrib["for"], key.attrib["id"]): key.attrib["attr.type"] for key in root.findall(f"{_NS}key")}
+    assert len({key.attrib["id"] for key in root.findall(f"{_NS}key")}) == len(keys)
+    parse = {"string": str, "long": int}
+    for kind in ("node", "edge"):
+        for element in root.iter(f"{_NS}{kind}"):
+            values = {data.attrib["key"]: data.text or "" for data in element}
+            assert len(values) == len(element)
+            for name, value in values.items():
+                parse[keys[kind, name]](value)
+    ids = [node.attrib["id"] for node in root.iter(f"{_NS}node")]
+    assert len(set(ids)) == len(ids)
+    ends = {edge.attrib[end] for edge in root.iter(f"{_NS}edge") for end in ("source", "target")}
+    assert ends <= set(ids)
+    assert root[-1].attrib["edgedefault"] == "directed"
+
+
 def _quotes(line: str) -> int:
     return line.replace("\\\\", "").replace('\\"', "").count('"')
 
