@@ -3,7 +3,7 @@
 Ids are given out before events are written, and threads write at the same time: of the newest events one may be there
 while one before it is still on its way. A reader that goes on from a cursor (an export, a follower) must not pass such
 a gap. Behind a sealed group nothing can come into it; in an open one only the ids without a gap from its first one on
-are settled.
+are settled, and only once they are durable: a reader sees a record before its writer has synced it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from custody.read.cache import read_tail
 from custody.workspace import Workspace, attempts
 
 
-def settled_bound(workspace: Workspace, on_damage: OnDamage) -> int:
-    """Return the event id below which a writer's events are settled; an open group is read for that.
+def settled_bound(workspace: Workspace, on_damage: OnDamage, known: int = 0) -> int:
+    """Return the event id below which a writer's events are settled; groups that wait are read for that.
+
+    `known` is an id below which the caller knows it: what waits before it is not read.
+
+    Durability: on return the events below the bound survive power loss, whatever the sync policy of their journal.
 
     Raises:
         StorageError: a container is missing: any id may lie there.
@@ -34,8 +38,12 @@ def settled_bound(workspace: Workspace, on_damage: OnDamage) -> int:
             # Listed once more: a journal that gets another name while its folder is listed may be in no listing.
             if workspace.groups() != moment.groups:
                 raise StorageError(errno.ENOENT, "journals moved while they were listed")
-            bound = moment.state.next_event_id
-            for group in sorted(moment.waiting, key=lambda item: item.first_event_id):
+            bound = max(moment.state.next_event_id, known)
+            waiting = sorted(moment.waiting, key=lambda item: item.first_event_id)
+            for number, group in enumerate(waiting):
+                is_known = number + 1 < len(waiting) and waiting[number + 1].first_event_id <= known
+                if is_known and group.is_sealed:
+                    continue
                 end = _settled_end(workspace, group, on_damage)
                 if not group.is_sealed:
                     return end
@@ -52,4 +60,10 @@ def _settled_end(workspace: Workspace, group: Group, on_damage: OnDamage) -> int
     # The ids go up, so the first one that is not where it would be without a gap has the gap before it.
     expected = np.arange(group.first_event_id, group.first_event_id + len(ids))
     gaps = np.flatnonzero(ids != expected)
-    return group.first_event_id + (int(gaps[0]) if len(gaps) else len(ids))
+    settled = int(gaps[0]) if len(gaps) else len(ids)
+    if settled:
+        # After the read: what was read is durable then. If power went before the writer's own sync, recovery would cut
+        # the record, and its id might be given to another event, which a cursor has passed already.
+        for path in group.open:
+            workspace.fs.sync_file(path)
+    return group.first_event_id + settled

@@ -28,6 +28,8 @@ from custody.lease import Attempt
 from custody.read.settled import settled_bound
 from custody.repository import EventSelection, Repository
 from custody.vfs import PosixFileSystem
+from custody.vfs.wrapping import WrappingFileSystem
+from custody.workspace import Workspace
 from tests.support import append, event, run_steps, sample
 from tests.unit.export.receivers import Answer, http_inbox
 
@@ -148,6 +150,30 @@ def test_the_bound_stops_before_a_gap_in_an_open_group(tmp_path: Path) -> None:
     missing = next((number for number, stored in enumerate(ids) if stored != number), len(ids))
     assert bound == missing
     assert deliver(looked) == missing
+
+
+class Syncing(WrappingFileSystem):
+    """A disk that remembers which files were synced by somebody who does not write them."""
+
+    def __init__(self) -> None:
+        super().__init__(PosixFileSystem())
+        self.synced: list[Path] = []
+
+    def sync_file(self, path: Path) -> None:
+        self.synced.append(path)
+        self.inner.sync_file(path)
+
+
+def test_what_an_open_journal_holds_is_durable_before_it_counts(tmp_path: Path) -> None:
+    repository = made(tmp_path / "r")
+    with repository.writer() as writer:
+        writer.append([event(0)])
+        fs = Syncing()
+        assert settled_bound(Workspace(repository.settings, "main", fs), lambda _: None) == 1
+        assert [path.suffix for path in fs.synced] == [".journal"]
+    fs = Syncing()
+    assert settled_bound(Workspace(repository.settings, "main", fs), lambda _: None) == 1
+    assert fs.synced == []  # a sealed one was synced before it got its name
 
 
 def test_a_sealed_group_has_no_gap_that_matters(tmp_path: Path) -> None:
