@@ -1,34 +1,41 @@
-"""Notifications as the sink reads them back: events in live event logs, their contents, and the records in those.
+"""Notifications as the sink reads them back: events in logs and journals, their contents, and the records in those.
 
-`LiveNotifications` yields the events of a repository that received a notification. `NotificationReader` makes records
-of them: the body is the content of the event, and the headers that matter are in its attributes.
+`LiveNotifications` yields the events of a repository that received a notification: those in live event logs, and if
+asked to, those that were acknowledged and still lie in journals. `NotificationReader` makes records of them: the body
+is the content of the event, and the headers that matter are in its attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.capture import ngsi_notification
 from custody.capture.ngsi_notification import NgsiVersion, Notification, OpenedNotification, Shape, open_notification
 from custody.capture.validate import NOT_JSON
-from custody.errors import CorruptionError, InvalidInputError, NotFoundError
+from custody.errors import CorruptionError, InvalidInputError, NotFoundError, StorageError
 from custody.eventlog import Damage
 from custody.flow.content import DIGEST_ATTRIBUTE, ContentReader
+from custody.journal import Group
 from custody.model import ContentClaim, Event, EventType, to_events
 from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from custody.ngsi_sink.batch_file import WRITER
+from custody.read.cache import read_tail
 from custody.read.reader import get_many, tables_from
 from custody.read.results import Absence, NewerColumns
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
-from custody.workspace import Workspace, look_undisturbed
+from custody.workspace import Moment, Workspace, look_undisturbed
 
 _DIGITS_MAX = 16
+# A journal may be sealed or swept while it is read; after so many tries in a row only live events are taken.
+_LOOKS_MAX = 10
 Content = Callable[[Event], bytes]
 """Returns the body that an event received. Raises NotFoundError where it is gone, CorruptionError where damaged."""
 
@@ -124,22 +131,36 @@ def _only(event: Event, opened: OpenedNotification) -> Notification:
 
 
 class LiveNotifications:
-    """The notifications in the live event logs of a repository."""
+    """The notifications of a repository: in live event logs and, `with_journals`, in journals that are not live yet.
 
-    def __init__(self, repository: Repository, fs: FileSystem) -> None:
+    From journals only events are taken that cannot change any more: they are synced here once more, for a reader sees a
+    record before the writer's own sync ends, and all smaller ids are there, for threads append side by side and an
+    earlier id may come later. What fails that waits for the rollover.
+    """
+
+    def __init__(self, repository: Repository, fs: FileSystem, *, with_journals: bool = False) -> None:
         self._repository = repository
         self._fs = fs
+        self._with_journals = with_journals
+        self._settled: dict[str, int] = {}
+        """By writer, the greatest bound so far: below it nothing changes, so that it need not be looked at again."""
         self.passed_over: list[str] = []
         """Parts of logs that are damaged; custody repair names what is lost."""
 
-    def bounds(self) -> dict[str, int]:
-        """Return by writer the event id up to which nothing can become live any more.
+    def bounds(self, cursors: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Return by writer the event id up to which nothing can come any more, or change.
 
-        A writer with a missing container has no bound: events that lie there may become live before others.
+        A writer with a missing container has no bound: events that lie there may become live before others. `cursors`
+        are ids below which nothing is asked for; journals with nothing else are not read.
         """
         # Not the sink's own writer, which has SEND events only.
         writers = [item for item in self._repository.workspaces() if item.writer != WRITER]
-        bounds = ((item.writer, _bound(item)) for item in writers if all(missing.host for missing in item.missing()))
+        known = cursors or {}
+        bounds = (
+            (item.writer, self._bound(item, known.get(item.writer, 0)))
+            for item in writers
+            if all(missing.host for missing in item.missing())
+        )
         return {writer: bound for writer, bound in bounds if bound}
 
     def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
@@ -164,17 +185,77 @@ class LiveNotifications:
         contents = ContentReader(self._fs, self._repository.settings.store)
         return lambda event: contents.of(event).read()
 
+    def _bound(self, workspace: Workspace, cursor: int) -> int:
+        # The catalog and the groups that wait, of one moment: a commit between two looks would mix two states.
+        moment = look_undisturbed(workspace)
+        if not self._with_journals:
+            return _live_bound(moment)
+        settled = max(self._settled.get(workspace.writer, 0), cursor)
+        for _ in range(_LOOKS_MAX):
+            try:
+                self._settled[workspace.writer] = bound = _bound_in_journals(workspace, moment, settled)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                moment = look_undisturbed(workspace)
+            else:
+                return bound
+        return _live_bound(moment)
+
     def _damaged(self, damage: Damage) -> None:
         if isinstance(damage, Absence | NewerColumns):
             return  # it lies behind the bound, so the sink does not read it
         self.passed_over.append(str(damage))
 
 
-def _bound(workspace: Workspace) -> int:
+def _live_bound(moment: Moment) -> int:
     """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
-    # The catalog and the groups that wait, of one moment: a commit between two looks would mix two states.
-    moment = look_undisturbed(workspace)
     return min([moment.state.next_event_id, *(group.first_event_id for group in moment.waiting)])
+
+
+def _bound_in_journals(workspace: Workspace, moment: Moment, settled: int) -> int:
+    """Return the event id up to which every event is live, or durable in a journal; ids below `settled` are.
+
+    Raises:
+        StorageError: a journal is gone: it was sealed or swept in this moment.
+    """
+    bound = max(_live_bound(moment), settled)
+    committed = workspace.live_groups(moment.state)
+    waiting = moment.waiting
+    for number, group in enumerate(waiting):
+        following = waiting[number + 1].first_event_id if number + 1 < len(waiting) else None
+        if following is not None and following <= bound:
+            continue  # nothing of this group is wanted
+        if group.first_event_id > bound:
+            break  # ids before it may still come
+        first = bound
+        # One group at a time: memory holds no more of a long backlog. What is damaged ends the run of ids here, and is
+        # reported when the group is live.
+        ids = read_tail(workspace, [group], lambda _: None).column("event_id").to_numpy()
+        ids = ids[np.searchsorted(ids, first) :]
+        bound += _run_length(ids, first)
+        if bound > first:
+            _settle(workspace, group)
+        if bound - first < len(ids):
+            break  # an id is missing: its append is under way, or failed
+        if bound in committed:
+            # The next group is live before this one: all that is live is settled up to the next one that waits.
+            bound = max(bound, min([moment.state.next_event_id, *([following] if following is not None else [])]))
+    return bound
+
+
+def _run_length(ids: np.typing.NDArray[np.int64], first: int) -> int:
+    """Return how many of some ascending ids follow each other without a gap from `first` on."""
+    gaps = np.flatnonzero(ids != first + np.arange(len(ids)))
+    return int(gaps[0]) if len(gaps) else len(ids)
+
+
+def _settle(workspace: Workspace, group: Group) -> None:
+    """Make durable what was read of a group's open journals."""
+    # A record can be read before its writer has synced it. If power went then, recovery would cut it, and its id might
+    # be given to another event, which the sink's cursor has passed. A sealed journal was synced before it got its name.
+    for path in group.open:
+        workspace.fs.sync_file(path)
 
 
 def _is_ours(table: pa.Table) -> pa.ChunkedArray:
