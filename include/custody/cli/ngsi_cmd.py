@@ -11,7 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from threading import Event as Signal
 
@@ -190,10 +190,6 @@ def persist(
     if follow and until is not None:
         raise click.UsageError("--until belongs to a single pass, without --follow")
     at = Repository.open(repository)
-    stopped = Signal()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # The batch that is being written comes to its end; a second signal changes nothing.
-        signal.signal(number, lambda *_: stopped.set())
     note = PendingTables(PosixFileSystem(), hive_folder(at.settings)).note if at.settings.ngsi.hive else lambda _: None
 
     def open_one(is_taken_over: bool) -> AbstractContextManager[OpenSink]:
@@ -215,12 +211,24 @@ def persist(
         if any(report.problems for report in reports):
             sys.exit(ExitCode.SOME_WORK_FAILED)
         return
-    with ExitStack() as stack:
+    with _until_signal() as stopped, ExitStack() as stack:
         following = enter_when_free(stack, open_one, stopped, _show_wait, take_over=take_over)
         if following is not None:
             stderr().print("custody: the sink is open; batches are written when they are due")
             for report in Follower(following, poll).follow(stopped):
                 _show_run(report, as_json=as_json)
+
+
+@contextmanager
+def _until_signal() -> Iterator[Signal]:
+    """Set what is yielded at SIGTERM or SIGINT: the batch that is being written comes to its end."""
+    stopped = Signal()
+    former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _show_wait(error: LockedError) -> None:
