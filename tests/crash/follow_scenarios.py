@@ -68,7 +68,12 @@ class Following(Scenario[Sent]):
             for number in (0, 1):
                 self._append(writer, number, record)
                 list(follower.step())
-            with overtaken(lambda: (self._append(writer, 3, record), list(follower.step()))):
+
+            def overtake() -> None:
+                self._append(writer, 3, record)
+                list(follower.step())
+
+            with overtaken(overtake):
                 self._append(writer, 2, record)
             list(follower.step())
         self._roll_over(fs)

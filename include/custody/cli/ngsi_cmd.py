@@ -27,7 +27,7 @@ from custody.errors import ConfigurationError, ExitCode, LockedError, StorageErr
 from custody.landing import parse_instant
 from custody.lease import Attempt
 from custody.ngsi_sink.follow import POLL_SECONDS, Follower, enter_when_free
-from custody.ngsi_sink.opening import OpenSink, open_sink
+from custody.ngsi_sink.opening import FOLLOWER, OpenSink, open_sink
 from custody.ngsi_sink.run import SinkReport
 from custody.ngsi_sink.tables import PendingTables
 from custody.repository import Repository
@@ -195,7 +195,7 @@ def persist(
     def open_one(is_taken_over: bool) -> AbstractContextManager[OpenSink]:
         return open_sink(
             at,
-            Attempt.new("persist"),
+            Attempt.new(FOLLOWER if follow else "persist"),
             take_over=is_taken_over,
             with_journals=not live_only,
             wait_seconds=0.0 if follow else None,

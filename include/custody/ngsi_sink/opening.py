@@ -18,7 +18,7 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, LockedError, NotFoundError
 from custody.format.names import LEASES, SINK_FOLDER
 from custody.ingest.slots import SlotWriter
-from custody.lease import Attempt, Heartbeat, Lease, take
+from custody.lease import Attempt, Heartbeat, Lease, is_dead, lease_status, read_holder, take
 from custody.model import Event, to_events
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
@@ -38,6 +38,8 @@ from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
 LEASE = "sink"
+FOLLOWER = "follow"
+"""Begins the name of a follower's attempt."""
 # A sensor asks whether there is work. To count all of a long backlog would cost as much as to read it.
 _BACKLOG_EVENTS_MAX = 1000
 _POLL_SECONDS = 0.25
@@ -222,17 +224,28 @@ def sink_backlog(repository: Repository, *, with_journals: bool = False) -> Sink
 def next_batch_due_ms(repository: Repository) -> int | None:
     """Return when the sink has something to do next, in ms since the epoch; None where nothing waits.
 
-    Notifications in journals count. What was submitted again, or broke off, is due at once. Read from disk, without a
-    lease.
+    Notifications in journals count. What was submitted again, or broke off, has been due since 0. Read from disk,
+    without a lease.
     """
     fs, clock = repository.workspace().fs, repository.workspace().clock
     newest = _newest(repository)
     is_left = newest is not None and bool(newest.parts)
     if is_left or any(True for _ in resubmission.marks(fs, sink_folder(repository.settings))):
-        return clock.now_ms()
+        return 0
     parameters = Parameters.from_section(repository.settings.ngsi, repository.settings.root)
     source = LiveNotifications(repository, fs, with_journals=True)
     return run.next_due_ms(source, {} if newest is None else newest.cursors, parameters, clock.now_ms())
+
+
+def sink_holder(repository: Repository) -> Attempt | None:
+    """Return the attempt that holds the sink and lives, as far as can be seen from here; None where it is free."""
+    settings, fs = repository.settings, repository.workspace().fs
+    current = lease_status(fs, sink_folder(settings) / LEASES / LEASE)
+    now_ms = repository.workspace().clock.now_ms()
+    if current is None or not current.is_open or is_dead(fs, current, now_ms, settings.lease.dead_seconds):
+        return None
+    holder = read_holder(fs, current.path)
+    return None if holder is None else Attempt.parse(holder.attempt)
 
 
 def sink_cursors(repository: Repository) -> dict[str, int]:

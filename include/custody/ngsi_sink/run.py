@@ -169,7 +169,8 @@ def next_due_ms(
 ) -> int | None:
     """Return when the first batch behind the cursors is due, in ms since the epoch; None where nothing waits.
 
-    A batch that is full or old by now was due in the past. Reads no more events than tell.
+    A batch that is full or old by now was due in the past, and the same time is returned until it is written. Reads no
+    more events than tell.
     """
     values = parameters.values
     arrivals = _arrivals(source, cursors, source.bounds(cursors), parameters, now_ms)
@@ -177,11 +178,11 @@ def next_due_ms(
     if first is None:
         return None
     due_ms = first[0] + values.batch_timeout * 1000
-    if due_ms <= now_ms or values.batch_size == 1:
-        return min(due_ms, now_ms)
-    # The first one is counted already.
-    filled = next(itertools.islice(arrivals, min(values.batch_size, _BATCH_EVENTS_MAX) - 2, None), None)
-    return due_ms if filled is None else min(due_ms, now_ms)
+    if due_ms <= now_ms:
+        return due_ms
+    size = min(values.batch_size, _BATCH_EVENTS_MAX)
+    filled = next(itertools.islice(itertools.chain([first], arrivals), size - 1, None), None)
+    return due_ms if filled is None else min(due_ms, filled[0])
 
 
 def resubmit(
