@@ -34,6 +34,14 @@ _User = Annotated[str | None, Unset]
 _BETWEEN_FIELDS = "one character that is no letter, digit, blank, quote, backslash, slash, point, minus or underscore"
 
 
+_NO_MODEL_BY_PATH = (
+    "expected dm-by-entity or db-by-entity. The document of NGSIToHDFS calls db-by-service-path the default of its "
+    "Data Model, but the same row allows db-by-entity alone, its data_model is always dm-by-entity, and its paths have "
+    "a folder for each entity and none for a service path. One file for all entities of a path: a grouping rule with "
+    "the field servicePath"
+)
+
+
 class NgsiSection(Section):
     """How NGSI notifications are taken and where their data go."""
 
@@ -174,11 +182,12 @@ class NgsiSection(Section):
         False, description="true takes nothing but application/json; charset=utf-8, as Cygnus does."
     )
     attrs_formats: tuple[
-        Literal["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"], ...
+        Literal["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues", "geoJson"], ...
     ] = Field(
         ("normalized", "legacy"),
         min_length=1,
-        description="Formats of attributes that are taken; another one is answered with 400.",
+        description="Formats of attributes that are taken; another one is answered with 400, and kept in the "
+        "quarantine.",
     )
 
     @field_validator("hdfs_host")
@@ -194,6 +203,13 @@ class NgsiSection(Section):
         if text is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._$-]{0,254}", text):
             raise ValueError("expected letters, digits and . _ $ -, the first one no . or -")
         return text
+
+    @field_validator("data_model", mode="before")
+    @classmethod
+    def _is_by_entity(cls, model: object) -> object:
+        if str(model).removeprefix("dm-").removeprefix("db-") == "by-service-path":
+            raise ValueError(_NO_MODEL_BY_PATH)
+        return model
 
     @field_validator("default_service")
     @classmethod

@@ -66,6 +66,14 @@ def doas_and_token(path: Path) -> ConfigurationError:
     )
 
 
+def token_refused(reason: str, file: str = "the file of the settings") -> ConfigurationError:
+    """Return the error of a token that HDFS does not take: no retry changes that."""
+    return ConfigurationError(
+        f"delegation token of {file}: expected HDFS to take it, got {reason[:300]!r}. "
+        "Have it renewed or fetched anew; the next run reads the file again."
+    )
+
+
 class TokenFile:
     """A file of tokens, read anew when it was replaced: what renews tokens writes it again."""
 
@@ -98,9 +106,8 @@ class TokenFile:
             stamp = status.st_mtime_ns, status.st_size, status.st_ino
             if stamp == self._stamp:
                 return False
-            if status.st_size > _FILE_BYTES_MAX:
-                raise self._wrong(f"{status.st_size} bytes")
-            tokens = list(_tokens(self._path.read_bytes()))
+            data = self._path.read_bytes() if status.st_size <= _FILE_BYTES_MAX else b""
+            tokens = list(_tokens(data))
         except OSError as error:
             raise self._wrong(str(error.strerror)) from None
         except (ValueError, IndexError, UnicodeDecodeError):
@@ -118,10 +125,7 @@ class TokenFile:
 
     def refused(self, reason: str) -> ConfigurationError:
         """Return the error of a token that HDFS does not take."""
-        return ConfigurationError(
-            f"delegation token of {self._path}: expected HDFS to take it, got {reason[:300]!r}. "
-            "Have it renewed or fetched anew; the file is read again by then."
-        )
+        return token_refused(reason, str(self._path))
 
     def _chosen(self, tokens: Sequence[DelegationToken]) -> DelegationToken:
         usable = [token for token in tokens if token.kind in _KINDS]

@@ -327,6 +327,19 @@ def is_busy(kind: str, message: str) -> bool:
     return kind.rpartition(".")[2] in _BUSY or any(words in message for words in _BUSY_WORDS)
 
 
+def is_impersonation_refused(message: str) -> bool:
+    """Whether an exception of HDFS says that the user may not act for the other one."""
+    return "not allowed to impersonate" in message
+
+
+def impersonation_refused(message: str) -> ConfigurationError:
+    """Return the error of a user who may not act for the one of the settings: no retry changes that."""
+    return ConfigurationError(
+        f"ngsi.hdfs_doas: expected HDFS to allow it, got {message[:200]!r}. Allow it in its core-site.xml: "
+        "hadoop.proxyuser.<user>.hosts, and .users or .groups (HttpFS: httpfs.proxyuser…)."
+    )
+
+
 class WebHdfsFiles:
     """Files of HDFS, through its REST interface. One object serves several threads."""
 
@@ -443,8 +456,9 @@ def _list(folder: str, parameters: Parameters) -> Conversation[list[tuple[str, b
     answer = yield call("GET", folder, "LISTSTATUS", parameters)
     if answer.status == NOT_FOUND:
         return []
+    body = _done(answer, "LISTSTATUS", folder, OK).body
     try:
-        statuses = json.loads(_done(answer, "LISTSTATUS", folder, OK).body)["FileStatuses"]["FileStatus"]
+        statuses = json.loads(body)["FileStatuses"]["FileStatus"]
         return [(str(item["pathSuffix"]), item["type"] == "DIRECTORY") for item in statuses]
     except (ValueError, KeyError, TypeError) as error:
         raise refused(f"LISTSTATUS, expected a list, {error!r}", folder, answer) from error
@@ -483,8 +497,10 @@ def _truncate(path: str, length: int, parameters: Parameters) -> Conversation[No
 
 
 def _json(answer: Answer, operation: str, path: str) -> dict[str, object]:
+    # Outside of the block below: an error of settings is a ValueError, too.
+    body = _done(answer, operation, path, OK).body
     try:
-        document = json.loads(_done(answer, operation, path, OK).body)
+        document = json.loads(body)
     except ValueError as error:
         raise refused(f"{operation}, expected JSON, {error}", path, answer) from error
     return document if isinstance(document, dict) else {}
@@ -496,4 +512,6 @@ def _done(answer: Answer, operation: str, path: str, expected: int) -> Answer:
     kind, message = remote(answer)
     if is_busy(kind, message):
         raise BusyError(f"{kind}: {message[:200]}")
+    if is_impersonation_refused(message):
+        raise impersonation_refused(message)
     raise refused(operation, path, answer)

@@ -21,9 +21,9 @@ from urllib.parse import quote
 from custody.config import NgsiSection
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.delegation import TokenFile, doas_and_token, token_file
+from custody.ngsi_sink.delegation import TokenFile, doas_and_token, token_file, token_refused
 from custody.ngsi_sink.target import BusyError, not_a_file
-from custody.ngsi_sink.webhdfs import authority, is_busy
+from custody.ngsi_sink.webhdfs import authority, impersonation_refused, is_busy, is_impersonation_refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -372,6 +372,10 @@ def _call(operation: str, path: str, do: Callable[[], Result]) -> Result:
         kind, message = _java_error(error.java_exception)
         if is_busy(kind, message):
             raise BusyError(f"{kind}: {message}") from error
+        if is_impersonation_refused(message):
+            raise impersonation_refused(message) from None
+        if kind.endswith("InvalidToken"):
+            raise token_refused(message) from None
         raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {kind}: {message}") from error
     except PySparkException as error:  # PySpark converts some Java exceptions, such as that of a bad argument
         raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {_first_line(error)}") from error
