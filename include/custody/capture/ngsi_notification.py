@@ -232,7 +232,7 @@ SHARED_CHARACTERS_MAX = 512
 """Longest id of a subscription or notification; NGSI-LD names them by URIs."""
 _ENTITIES = "an array of objects"
 _BARE_VALUES = (
-    "these are values alone (attrsFormat values): ids, types and names are in the subscription only, so that nobody can "
+    "these are values alone (attrsFormat values): ids, types and names are in the subscription only, so nobody can "
     "tell whose they are. Set the subscription's attrsFormat to normalized"
 )
 _NOTHING_KNOWN = "data: expected a notification with data, contextResponses or an entity, got none of them"

@@ -110,7 +110,7 @@ class TokenFile:
             tokens = list(_tokens(data))
         except OSError as error:
             raise self._wrong(str(error.strerror)) from None
-        except (ValueError, IndexError, UnicodeDecodeError):
+        except (ValueError, LookupError):
             # The parser's own words could hold bytes of the file.
             raise self._wrong("other bytes") from None
         self._text = self._chosen(tokens).url_text
@@ -178,7 +178,7 @@ def _names(host: str) -> Iterator[str]:
 
 
 def _tokens(data: bytes) -> Iterator[DelegationToken]:
-    """Yield the tokens of a file; raises ValueError, IndexError or UnicodeDecodeError where it is none."""
+    """Yield the tokens of a file; raises ValueError or LookupError where it is none."""
     if data[:4] != _MAGIC or data[4] not in (_WRITABLE, _PROTOBUF):
         raise ValueError("no file of tokens")
     yield from _of_writables(_Reader(data, 5)) if data[4] == _WRITABLE else _of_messages(_Reader(data, 5))
@@ -236,6 +236,9 @@ def _of_writables(reader: _Reader) -> Iterator[DelegationToken]:
         reader.piece(reader.vint())  # the alias
         identifier, password, kind, service = (reader.piece(reader.vint()) for _ in range(4))
         yield DelegationToken(identifier, password, kind.decode(), service.decode())
+    # Read although nobody wants them: a file that ends before its end was not written as a whole.
+    for _ in range(2 * reader.vint()):
+        reader.piece(reader.vint())
 
 
 def _of_messages(reader: _Reader) -> Iterator[DelegationToken]:
