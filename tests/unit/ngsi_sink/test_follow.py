@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import LockedError, StorageError, SupersededError
 from custody.ingest.slots import SlotWriter
@@ -256,3 +259,22 @@ def test_journals_that_are_sealed_while_they_are_looked_at_are_looked_at_again(
 
         monkeypatch.setattr(notifications, "read_tail", sealing)
         assert [report.events for report in steps(follower)] == [1]
+
+
+def test_a_writer_whose_containers_are_gone_gets_no_id_that_the_sink_has_passed(repository: Repository) -> None:
+    with repository.writer() as writer, following(repository) as follower:
+        for number in (1, 2, 3):
+            append(writer, repository, number)
+        steps(follower)
+    root = repository.settings.root
+    shutil.rmtree(root / "disk1")  # with three events that were acknowledged, and written, and never live
+    (root / "custody.toml").write_text('[repository]\ncontainers = ["disk1"]\nwriter_slots = 2\n')
+    for name in ("ngsi-sink", "main"):
+        done = CliRunner().invoke(cli, ["-r", str(root), "containers", "claim", name, "--yes"])
+    assert done.output.endswith("from event id 3 on\n"), done.output
+    with repository.writer() as writer, following(repository) as follower:
+        append(writer, repository, 4)
+        steps(follower)
+        run_steps(repository.settings)
+        steps(follower)
+    assert values(repository) == ["1001", "1002", "1003", "1004"]
