@@ -11,7 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event as Signal
 
@@ -26,7 +26,7 @@ from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, ExitCode, LockedError, StorageError
 from custody.landing import parse_instant
 from custody.lease import Attempt
-from custody.ngsi_sink.follow import POLL_SECONDS, Follower, enter_when_free
+from custody.ngsi_sink.follow import POLL_SECONDS, Follower, Stopped, enter_when_free, stoppable_sleep
 from custody.ngsi_sink.opening import FOLLOWER, OpenSink, open_sink
 from custody.ngsi_sink.run import SinkReport
 from custody.ngsi_sink.tables import PendingTables
@@ -190,6 +190,7 @@ def persist(
     if follow and until is not None:
         raise click.UsageError("--until belongs to a single pass, without --follow")
     at = Repository.open(repository)
+    stopped = Signal()
     note = PendingTables(PosixFileSystem(), hive_folder(at.settings)).note if at.settings.ngsi.hive else lambda _: None
 
     def open_one(is_taken_over: bool) -> AbstractContextManager[OpenSink]:
@@ -199,6 +200,7 @@ def persist(
             take_over=is_taken_over,
             with_journals=not live_only,
             wait_seconds=0.0 if follow else None,
+            sleep=stoppable_sleep(stopped),
             note=note,
         )
 
@@ -211,7 +213,7 @@ def persist(
         if any(report.problems for report in reports):
             sys.exit(ExitCode.SOME_WORK_FAILED)
         return
-    with _until_signal() as stopped, ExitStack() as stack:
+    with _until_signal(stopped), suppress(Stopped), ExitStack() as stack:
         following = enter_when_free(stack, open_one, stopped, _show_wait, take_over=take_over)
         if following is not None:
             stderr().print("custody: the sink is open; batches are written when they are due")
@@ -220,12 +222,11 @@ def persist(
 
 
 @contextmanager
-def _until_signal() -> Iterator[Signal]:
-    """Set what is yielded at SIGTERM or SIGINT: the batch that is being written comes to its end."""
-    stopped = Signal()
+def _until_signal(stopped: Signal) -> Iterator[None]:
+    """Set `stopped` at SIGTERM or SIGINT: the batch that is being written comes to its end."""
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield stopped
+        yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -26,6 +26,23 @@ _IDS_UNSAVED_MAX = 10_000
 _LOGGER = logging.getLogger(__name__)
 
 
+class Stopped(Exception):
+    """The follower was asked to end while it waited for a target; a batch that it had committed is finished later."""
+
+
+def stoppable_sleep(stopped: Signal) -> Callable[[float], None]:
+    """Return a function that waits so many seconds before a retry, and raises Stopped once `stopped` is set.
+
+    Without it a target that is down would hold up the end for all retries, or for ever with `ngsi.batch_ttl = -1`.
+    """
+
+    def sleep(seconds: float) -> None:
+        if stopped.wait(seconds):
+            raise Stopped
+
+    return sleep
+
+
 class Follower:
     """Runs an open sink whenever something is due.
 

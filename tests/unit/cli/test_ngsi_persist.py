@@ -20,6 +20,7 @@ from custody.errors import LockedError, SupersededError
 from custody.repository import Repository
 from tests.support import INCLUDE, run_steps
 from tests.unit.ngsi_sink.sink_repository import append, bench, receive, values
+from tests.unit.serving.receiver_process import receiving
 
 SETTINGS = """
 [repository]
@@ -130,6 +131,38 @@ def test_a_paused_follower_that_was_superseded_ends_and_writes_nothing_more(tmp_
     run_steps(repository.settings)
     done = CliRunner().invoke(cli, ["-r", str(root), "ngsi", "persist"])
     assert done.stdout == "nothing is due\n"
+
+
+def test_a_follower_ends_although_its_target_is_down_for_ever(tmp_path: Path) -> None:
+    repository = make(tmp_path / "r")
+    file = repository.settings.root / "custody.toml"
+    file.write_text(file.read_text() + 'backend = "rest"\nhdfs_host = "127.0.0.1"\nhdfs_port = 1\nbatch_ttl = -1\n')
+    receive(Repository.open(repository.settings.root), [bench(1)], int(time.time() * 1000))
+    with follower(repository.settings.root) as waiting:
+        time.sleep(2)
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(20) == 0
+    file.write_text(SETTINGS.format(timeout=30, size=1))
+    done = CliRunner().invoke(cli, ["-r", str(repository.settings.root), "ngsi", "persist", "--json"])
+    assert json.loads(done.stdout)["events"] == 1
+    assert values(repository) == ["1001"]
+
+
+def test_a_format_that_is_not_listed_waits_in_the_quarantine_and_is_written_when_submitted(tmp_path: Path) -> None:
+    repository = make(tmp_path / "r")
+    root = str(repository.settings.root)
+    body = {"subscriptionId": "1", "data": [{"id": "Bench1", "type": "Bench", "seats": 1001, "wood": "oak"}]}
+    headers = {"fiware-service": "parks", "fiware-servicepath": "/north", "ngsiv2-attrsformat": "keyValues"}
+    with receiving(repository.settings.root, "--quiet") as at:
+        answer = at.post(json.dumps(body).encode(), headers)
+        assert (answer.status_code, answer.json()["error"]) == (400, "format")
+    [entry] = repository.quarantine.entries()
+    assert "'keyValues': expected one of normalized, legacy (ngsi.attrs_formats)" in entry.message
+    done = CliRunner().invoke(cli, ["-r", root, "quarantine", "resubmit", entry.key])
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(cli, ["-r", root, "ngsi", "persist"]).exit_code == 0
+    assert values(repository) == ["1001", "oak"]
+    assert list(repository.quarantine.entries()) == []
 
 
 @pytest.mark.parametrize("timeout", [2])
