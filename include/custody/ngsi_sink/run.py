@@ -290,8 +290,8 @@ class _Run:
         # Up to the bounds there is nothing more, except of writers that have events in the batch that is not due.
         reached = {writer: bound for writer, bound in bounds.items() if writer not in pending}
         passed = sum(max(bound - before.get(writer, 0), 0) for writer, bound in reached.items())
-        if self.report.chunks or passed > ids_unsaved_max:
-            self._sink.save_cursors(reached)
+        # In any case, so that a batch that a crash left, and that was finished when the sink was opened, is done with.
+        self._sink.save_cursors(reached if self.report.chunks or passed > ids_unsaved_max else {})
 
     def _batches(self, bounds: Mapping[str, int], now_ms: int) -> Iterator[EventBatch[_WriterEvent]]:
         values = self._parameters.values

@@ -20,6 +20,7 @@ from custody.ngsi_sink import notifications
 from custody.ngsi_sink.follow import Follower, enter_when_free
 from custody.ngsi_sink.opening import next_batch_due_ms, resubmit_entry, sink_backlog, sink_cursors
 from custody.ngsi_sink.run import SinkReport
+from custody.ngsi_sink.sink import Sink
 from custody.read import cache
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
@@ -195,6 +196,29 @@ def test_what_was_submitted_again_is_taken_by_a_follower(repository: Repository)
         assert next_batch_due_ms(repository) == 0
         assert [report.resubmitted for report in steps(follower)] == [1, 0]
     assert sorted(values(repository)) == ["1001", "1002"]
+
+
+def test_a_batch_that_a_crash_left_is_due_until_a_run_has_finished_it(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise StorageError("crashed")
+
+    receive(repository, [bench(1)])
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(StorageError, match="crashed"),
+        following(repository) as follower,
+    ):
+        patch.setattr(Sink, "save_cursors", crash)
+        steps(follower)
+    assert values(repository) == ["1001"]
+    assert next_batch_due_ms(repository) == 0
+    with following(repository) as follower:
+        assert steps(follower) == []
+    assert next_batch_due_ms(repository) is None
+    assert not sink_backlog(repository, with_journals=True).is_any
+    assert values(repository) == ["1001"]
 
 
 def append_one_more(repository: Repository) -> None:
