@@ -51,11 +51,21 @@ class DelegationToken:
 
 
 def token_file(values: NgsiSection) -> Path | None:
-    """Return the file of tokens: of the settings, else of the environment; None where neither names one."""
+    """Return the file of tokens: of the settings, else of the environment; None where neither names one.
+
+    One of the environment counts only if it has a token for HDFS: YARN gives each of its programs a file, also where
+    nobody logs in.
+    """
     if values.delegation_token_file is not None:
         return values.delegation_token_file
     named = os.environ.get(VARIABLE)
-    return Path(named) if named else None
+    if not named:
+        return None
+    try:
+        is_usable = any(token.kind in _KINDS for token in _tokens(Path(named).read_bytes()))
+    except (OSError, ValueError, LookupError):
+        is_usable = True  # who opens it says what is wrong with it
+    return Path(named) if is_usable else None
 
 
 def doas_and_token(path: Path) -> ConfigurationError:

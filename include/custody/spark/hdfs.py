@@ -127,7 +127,9 @@ def _user(jvm: Java, conf: Java, parameters: Parameters) -> Java | None:
     """Return the user who connects, None for the one who is logged in; raises as `log_in` and `_user_of_tokens`."""
     values, file = parameters.values, token_file(parameters.values)
     users = jvm.org.apache.hadoop.security.UserGroupInformation
-    if file is not None:
+    # A login of Spark's is renewed, the tokens that YARN gave a driver at its start are not.
+    is_logged_in = users.isSecurityEnabled() and users.getLoginUser().hasKerberosCredentials()
+    if file is not None and not (is_logged_in and values.krb5_auth and values.delegation_token_file is None):
         if values.hdfs_doas is not None:
             raise doas_and_token(file)
         return _user_of_tokens(jvm, conf, parameters, file)

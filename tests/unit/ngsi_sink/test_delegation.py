@@ -123,6 +123,15 @@ def test_a_file_without_a_token_of_hdfs_says_which_it_has(tmp_path: Path) -> Non
         TokenFile(path, [SERVICE])
 
 
+def test_a_file_of_the_environment_without_a_token_of_hdfs_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(file_of(tmp_path / "container_tokens", ("YARN_AM_RM_TOKEN", "rm:8030"))))
+    assert token_file(parameters().values) is None
+    file_of(tmp_path / "container_tokens", ("YARN_AM_RM_TOKEN", "rm:8030"), ("HDFS_DELEGATION_TOKEN", SERVICE))
+    assert token_file(parameters().values) == tmp_path / "container_tokens"
+
+
 def test_the_environment_names_the_file_where_the_settings_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert token_file(parameters().values) is None
