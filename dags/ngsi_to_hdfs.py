@@ -9,7 +9,9 @@ once, and tells of each file by SEND events.
 | `wait_for_notifications` | do live notifications wait, was something submitted again, did a run break off? |
 | `persist` | takes them in batches and writes the files; what cannot be written goes to the quarantine |
 
-A run starts when the rollover made events live, and by a schedule. A batch is written when it is full
+A run starts when the rollover made events live, and by a schedule. With `CUSTODY_NGSI_WATCH`, seconds between two
+looks, the triggerer starts a run as soon as a batch is due, and acknowledged notifications are taken from the journals,
+before a rollover. A batch is written when it is full
 (`ngsi.batch_size`) or old enough (`ngsi.batch_timeout`); a run of an interval, of the schedule or of a backfill, writes
 besides everything that arrived before the interval's end. What is written is remembered by the sink and not by
 Airflow: intervals may come in any order and again, and no line is there twice.
@@ -23,6 +25,7 @@ from airflow.sdk import DAG, Param, chain
 
 from custody_airflow.assets import ngsi_timing
 from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_defaults
+from custody_airflow.environment import ngsi_watch
 from custody_airflow.notifications import NotificationSensor
 from custody_airflow.operators import SparkStepOperator
 
@@ -60,5 +63,8 @@ with DAG(
     wait_for_notifications = NotificationSensor(
         task_id="wait_for_notifications", wait_seconds="{{ params.wait_seconds }}", poke_interval=5
     )
-    persist = SparkStepOperator(task_id="persist", step="ngsi_to_hdfs", arguments=[TAKE_OVER, f"--until={UNTIL}"])
+    journals = ["--journals"] if ngsi_watch() is not None else []
+    persist = SparkStepOperator(
+        task_id="persist", step="ngsi_to_hdfs", arguments=[TAKE_OVER, *journals, f"--until={UNTIL}"]
+    )
     chain(wait_for_notifications, persist)

@@ -18,14 +18,17 @@ from airflow.sdk import (
 
 from custody_airflow.environment import (
     ngsi_schedule,
+    ngsi_watch,
     repository_folder,
     rollover_schedule,
     rollover_watch,
 )
+from custody_airflow.notifications import BatchWatch
 from custody_airflow.watch import JournalWatch
 
 COMMITS = "provenance_commits"
 JOURNALS = "provenance_journals"
+DUE = "provenance_ngsi_due"
 _GROUP = "custody"
 _AGAIN_SECONDS = 900.0
 
@@ -62,9 +65,25 @@ def rollover_timing() -> str | list[Asset] | AssetOrTimeSchedule | None:
     return AssetOrTimeSchedule(timetable=CronTriggerTimetable(cron, timezone="UTC"), assets=watched)
 
 
+def due_batches(poke_seconds: float) -> Asset:
+    """Return the asset of the sink's batches that are due, watched by the triggerer.
+
+    Raises:
+        ConfigurationError: CUSTODY_REPOSITORY is not set.
+    """
+    watch = BatchWatch(str(repository_folder()), poke_seconds, _AGAIN_SECONDS)
+    return Asset(
+        name=DUE, uri="custody://provenance/ngsi-due", group=_GROUP, watchers=[AssetWatcher(name=DUE, trigger=watch)]
+    )
+
+
 def ngsi_timing() -> list[Asset] | AssetOrTimeSchedule:
-    """Return when the NGSI sink runs: when events became live, and by intervals where there is a schedule."""
-    cron = ngsi_schedule()
+    """Return when the NGSI sink runs: when a batch is due or events became live, and by intervals if scheduled.
+
+    Where batches are watched, commits start nothing: what they make live was taken from the journals before.
+    """
+    cron, seconds = ngsi_schedule(), ngsi_watch()
+    assets = [commits() if seconds is None else due_batches(seconds)]
     if cron is None:
-        return [commits()]
-    return AssetOrTimeSchedule(timetable=CronDataIntervalTimetable(cron, timezone="UTC"), assets=[commits()])
+        return assets
+    return AssetOrTimeSchedule(timetable=CronDataIntervalTimetable(cron, timezone="UTC"), assets=assets)

@@ -17,6 +17,7 @@ RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
 MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
 REPLAY_SCHEDULE_VARIABLE = "CUSTODY_REPLAY_SCHEDULE"
 NGSI_SCHEDULE_VARIABLE = "CUSTODY_NGSI_SCHEDULE"
+NGSI_WATCH_VARIABLE = "CUSTODY_NGSI_WATCH"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
 NGSI_MOUNT_VARIABLE = "CUSTODY_NGSI_MOUNT"
@@ -68,18 +69,16 @@ def rollover_watch() -> float | None:
     Raises:
         ConfigurationError: CUSTODY_ROLLOVER_WATCH is no number of seconds above 0.
     """
-    named = os.environ.get(WATCH_VARIABLE, "").strip()
-    if not named:
-        return None
-    try:
-        seconds = float(named)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < math.inf:
-        raise ConfigurationError(
-            f"{WATCH_VARIABLE}: expected seconds above 0, such as 1, got {named!r}. Correct it and restart Airflow."
-        )
-    return seconds
+    return _seconds(WATCH_VARIABLE)
+
+
+def ngsi_watch() -> float | None:
+    """Return how often the triggerer looks whether a batch of the NGSI sink is due, in seconds; None where it does not.
+
+    Raises:
+        ConfigurationError: CUSTODY_NGSI_WATCH is no number of seconds above 0.
+    """
+    return _seconds(NGSI_WATCH_VARIABLE)
 
 
 def ngsi_mount() -> str | None:
@@ -141,6 +140,21 @@ def ingest_since() -> tuple[datetime, bool]:
             "Correct it and restart Airflow."
         ) from error
     return since.replace(tzinfo=UTC) if since.tzinfo is None else since, True
+
+
+def _seconds(variable: str) -> float | None:
+    named = os.environ.get(variable, "").strip()
+    if not named:
+        return None
+    try:
+        seconds = float(named)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise ConfigurationError(
+            f"{variable}: expected seconds above 0, such as 1, got {named!r}. Correct it and restart Airflow."
+        )
+    return seconds
 
 
 def _schedule(variable: str, otherwise: str) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -11,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from custody.repository import Repository
 from tests.support import run_steps
-from tests.unit.ngsi_sink.sink_repository import bench, opened, receive, received
+from tests.unit.ngsi_sink.sink_repository import NOW_MS, append, bench, opened, receive, received
 
 # Airflow's own warnings are not this project's errors.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -83,6 +86,27 @@ def test_an_interval_or_the_form_says_up_to_when_all_is_written(
     assert rendered == ["", f"--until={until}"]
 
 
+def test_a_watch_replaces_the_commits_and_takes_journals(load: Callable[..., Any], root: Path) -> None:
+    dag = load(CUSTODY_NGSI_WATCH="0.5", CUSTODY_NGSI_SCHEDULE="", CUSTODY_REPOSITORY=str(root))
+    [asset] = dag.schedule
+    assert asset.name == "provenance_ngsi_due"
+    [watcher] = asset.watchers
+    assert watcher.trigger.serialize()[1] == {"repository": str(root), "poke_seconds": 0.5, "again_seconds": 900.0}
+    assert "--journals" in dag.get_task("persist").arguments
+
+
+@pytest.mark.parametrize("seconds", ["-1", "soon", "nan"])
+def test_a_watch_that_is_no_number_of_seconds_is_refused(
+    load: Callable[..., Any], seconds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from custody.errors import ConfigurationError
+    from custody_airflow.environment import ngsi_watch
+
+    monkeypatch.setenv("CUSTODY_NGSI_WATCH", seconds)
+    with pytest.raises(ConfigurationError, match="CUSTODY_NGSI_WATCH: expected seconds above 0"):
+        ngsi_watch()
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     os.environ.setdefault("AIRFLOW_HOME", str(tmp_path / "airflow"))
@@ -137,3 +161,58 @@ def test_a_sensor_that_shall_wait_defers(root: Path) -> None:
     trigger = deferred.value.trigger
     assert isinstance(trigger, NotificationTrigger)
     assert trigger.serialize()[1] == {"repository": str(root), "poke_seconds": 2}
+
+
+def fired(root: Path, act: Callable[[], None], seconds: float = 20.0) -> list[dict[str, Any]]:
+    """Return what the watch fires until its first event after `act`, which comes when it has looked once."""
+    from custody_airflow.notifications import BatchWatch
+
+    async def watch() -> list[dict[str, Any]]:
+        events = BatchWatch(str(root), 0.02, 900.0).run()
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.3)
+        assert not first.done(), "nothing is due"
+        act()
+        event = await asyncio.wait_for(first, seconds)
+        again = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.3)
+        assert not again.done(), "a batch is reported once"
+        again.cancel()
+        return [event.payload]
+
+    return asyncio.run(watch())
+
+
+def test_the_watch_fires_for_what_is_acknowledged_when_it_is_due(root: Path) -> None:
+    (root / "custody.toml").write_text(SETTINGS + "batch_size = 1000\nbatch_timeout = 1\n")
+    repository = Repository.open(root)
+    now_ms = int(time.time() * 1000)
+    with repository.writer() as writer:
+        [event] = fired(root, lambda: append(writer, repository, 1, now_ms))
+        assert event == {"repository": str(root), "due_ms": now_ms + 1000}
+        assert time.time() * 1000 >= now_ms + 1000
+
+
+def test_the_watch_keeps_quiet_while_somebody_has_the_sink(root: Path) -> None:
+    repository = Repository.open(root)
+    with opened(repository):
+        receive(repository, [bench(1)])
+        with pytest.raises(TimeoutError):
+            fired(root, lambda: None, seconds=0.5)
+    from custody_airflow.notifications import BatchWatch
+
+    assert BatchWatch(str(root), 1.0, 900.0)._look() == NOW_MS + 30_000  # old since then
+
+
+def test_the_sensor_leaves_the_work_to_a_follower(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from custody_airflow.notifications import NotificationSensor
+
+    monkeypatch.setenv("CUSTODY_NGSI_WATCH", "1")
+    repository = Repository.open(root)
+    receive(repository, [bench(1)])
+    sensor = NotificationSensor(task_id="wait")
+    assert sensor.execute({})["notifications"] == 1, "journals count where batches are watched"
+    with opened(repository, attempt="follow/host-1/1"), pytest.raises(AirflowSkipException, match="a follower"):
+        sensor.execute({})

@@ -57,6 +57,10 @@ def test_the_rules_of_the_page_do_what_it_says() -> None:
     names = Names("parks", "/north", "Bench1", "Bench")
     grouped = GroupingRules.read(json.loads(EXAMPLES["grouping-rules"])).apply(names)
     assert grouped == Names("parks", "/benches", "Bench1", "Bench", destination="low")
+    by_path = GroupingRules.read(json.loads(EXAMPLES["by-service-path"]))
+    for entity in ("Bench1", "Tree9"):
+        assert by_path.apply(Names("parks", "/north", entity, "T")) == Names("parks", "/north", entity, "T", "north")
+    assert by_path.apply(Names("parks", "/south", "Bench1", "Bench")) is None
     mapped = NameMappings.read(json.loads(EXAMPLES["name-mappings"])).apply(names)
     assert mapped.names == Names("town-rks", "/new/north", "seat-1", "Seat")
     assert mapped.attribute("seats", "Number") == ("places", "Count")

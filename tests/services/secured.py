@@ -99,6 +99,9 @@ def _realm(realm: Kdc, folder: Path) -> Realm:
             **doors,
             "hadoop.proxyuser.hdfs.hosts": "*",  # HttpFS asks for others
             "hadoop.proxyuser.hdfs.groups": "*",
+            # Both users may act for one other, and for nobody else.
+            **{f"hadoop.proxyuser.{name}.hosts": "*" for name in (USER, "robot")},
+            **{f"hadoop.proxyuser.{name}.users": "warden" for name in (USER, "robot")},
         },
         hdfs={
             **services,
@@ -113,6 +116,8 @@ def _realm(realm: Kdc, folder: Path) -> Realm:
             "httpfs.hadoop.authentication.type": "kerberos",
             "httpfs.hadoop.authentication.kerberos.principal": principal,
             "httpfs.hadoop.authentication.kerberos.keytab": keytab,
+            f"httpfs.proxyuser.{USER}.hosts": "*",
+            f"httpfs.proxyuser.{USER}.users": "warden",
         },
     )
 

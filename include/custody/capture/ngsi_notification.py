@@ -231,6 +231,10 @@ def _text(place: str, key: str, document: dict[str, msgspec.Raw]) -> str:
 SHARED_CHARACTERS_MAX = 512
 """Longest id of a subscription or notification; NGSI-LD names them by URIs."""
 _ENTITIES = "an array of objects"
+_BARE_VALUES = (
+    "these are values alone (attrsFormat values): ids, types and names are in the subscription only, so nobody can "
+    "tell whose they are. Set the subscription's attrsFormat to normalized"
+)
 _NOTHING_KNOWN = "data: expected a notification with data, contextResponses or an entity, got none of them"
 
 
@@ -293,6 +297,8 @@ class OpenedNotification:
     document: Mapping[str, msgspec.Raw]
     entities: Sequence[msgspec.Raw]
     body_bytes: int
+    is_geojson: bool = False
+    """Whether its entities are features of GeoJSON."""
 
     def read(self, headers: Mapping[str, str], *, shape: Shape | None = None, only: int | None = None) -> Notification:
         """Return the notification, decoded; an entity that cannot be read is among the broken ones.
@@ -311,7 +317,8 @@ class OpenedNotification:
         broken: list[BrokenEntity] = []
         for index in range(len(self.entities)) if only is None else (only,):
             try:
-                entities.append(_entity(self.version, index, self.entities[index], path_of(index), shape))
+                entity = _of_feature(self.entities[index]) if self.is_geojson else self.entities[index]
+                entities.append(_entity(self.version, index, entity, path_of(index), shape))
             except InvalidInputError as error:
                 broken.append(BrokenEntity(index, str(error)))
         notified = optional_text("notifiedAt", self.document)
@@ -339,6 +346,9 @@ def open_notification(body: bytes, *, assumed: NgsiVersion = NgsiVersion.V2) -> 
     """
     body.decode()  # the parts stay raw, so their UTF-8 is checked here for all of them
     document = object_members("body", msgspec.Raw(body))
+    features = _features(document)
+    if features is not None:
+        return OpenedNotification(NgsiVersion.LD, document, features, len(body), is_geojson=True)
     version, entities = _entities(document, assumed)
     return OpenedNotification(version, document, entities, len(body))
 
@@ -382,10 +392,57 @@ def _entities(document: dict[str, msgspec.Raw], assumed: NgsiVersion) -> tuple[N
     raise InvalidInputError(_NOTHING_KNOWN)
 
 
+def _features(document: dict[str, msgspec.Raw]) -> list[msgspec.Raw] | None:
+    """Return the features of a notification in GeoJSON, None of any other one."""
+    if not bytes(document.get("data", b"")).lstrip().startswith(b"{"):
+        return None
+    collection = object_members("data", document["data"])
+    if bytes(collection.get("type", b"")) == b'"Feature"':
+        return [document["data"]]
+    if bytes(collection.get("type", b"")) != b'"FeatureCollection"' or "features" not in collection:
+        return None
+    return array_elements("data.features", "an array of features", collection["features"])
+
+
+def _of_feature(raw: msgspec.Raw) -> msgspec.Raw:
+    """Return the entity of a feature: its properties, under its id.
+
+    The geometry repeats the value of one of them, and adds nothing.
+
+    Raises:
+        InvalidInputError: it is no feature with properties, or its geometry belongs to none of them.
+    """
+    feature = object_members("feature", raw)
+    if bytes(feature.get("type", b"")) != b'"Feature"' or "properties" not in feature:
+        raise InvalidInputError("feature: expected one of GeoJSON with id, type and properties, got something else")
+    properties = object_members("properties", feature["properties"])
+    if "id" in properties:
+        raise InvalidInputError("properties.id: expected the id in the feature alone, got a second one")
+    geometry = feature.get("geometry", msgspec.Raw(b"null"))
+    if bytes(geometry) != b"null" and msgspec.json.decode(geometry) not in _values_of(properties):
+        raise InvalidInputError(
+            "geometry: expected the value of one of the properties, got another one; nothing says whose it is"
+        )
+    return msgspec.Raw(msgspec.json.encode({"id": feature.get("id", msgspec.Raw(b"null")), **properties}))
+
+
+def _values_of(properties: Mapping[str, msgspec.Raw]) -> list[object]:
+    """Return the values of the attributes of a feature, normalized or not, each instance by itself."""
+    values: list[object] = []
+    for raw in properties.values():
+        attribute = msgspec.json.decode(raw)
+        instances = attribute if isinstance(attribute, list) else [attribute]
+        values += [item["value"] if isinstance(item, dict) and "value" in item else item for item in instances]
+    return values
+
+
 def _objects(key: str, document: dict[str, msgspec.Raw]) -> list[msgspec.Raw]:
     items = array_elements(key, _ENTITIES, document[key])
     if not all(bytes(item).startswith(b"{") for item in items):
-        raise wrong(key, _ENTITIES, msgspec.json.decode(document[key]))
+        error = wrong(key, _ENTITIES, msgspec.json.decode(document[key]))
+        if key == "data" and all(bytes(item).startswith(b"[") for item in items):
+            raise InvalidInputError(f"{error}; {_BARE_VALUES}")
+        raise error
     return items
 
 

@@ -89,5 +89,11 @@ def claim(repository: Path, writer: str, consent: Consent) -> None:
         click.echo(f"the machine that has the writer name {writer} now could not go on with it", err=True)
     if not consent.ask("Claim the name?"):
         return
-    claimed = claim_writer_name(settings, writer)
+    # Not at the top: the other commands need no sink.
+    from custody.ngsi_sink.opening import sink_cursors
+    from custody.repository import Repository
+
+    # The sink reads journals, too: it would pass over new events with ids that its cursor has passed.
+    taken = sink_cursors(Repository(settings)).get(writer, 0)
+    claimed = claim_writer_name(settings, writer, ids_taken_below=taken)
     click.echo(f"writer {writer}: incarnation {claimed.incarnation}, from event id {claimed.first_event_id} on")

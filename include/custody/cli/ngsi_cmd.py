@@ -1,16 +1,19 @@
 """`custody ngsi`: notifications of context brokers on their way to HDFS and Hive.
 
 `check` runs cases of a notification and the files that have to come of it, in memory or end to end; `serve` takes
-notifications over HTTP.
+notifications over HTTP, and `persist` writes them to their files.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Event as Signal
 
 import click
 from click.core import ParameterSource
@@ -20,9 +23,17 @@ from custody.cli.options import json_option
 from custody.cli.output import clean, print_json, stderr, stdout
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import ConfigurationError, ExitCode, StorageError
+from custody.errors import ConfigurationError, ExitCode, LockedError, StorageError
+from custody.landing import parse_instant
+from custody.lease import Attempt
+from custody.ngsi_sink.follow import POLL_SECONDS, Follower, Stopped, enter_when_free, stoppable_sleep
+from custody.ngsi_sink.opening import FOLLOWER, OpenSink, open_sink
+from custody.ngsi_sink.run import SinkReport
+from custody.ngsi_sink.tables import PendingTables
 from custody.repository import Repository
 from custody.serving.ngsi_intake import Intake
+from custody.spark.hive import hive_folder
+from custody.vfs import PosixFileSystem
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.checking import Verdict, check_cases, profiles, shipped_cases
 from custody_conformance.end_to_end import EndToEnd, FsUri
@@ -143,6 +154,109 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
             lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")),
         )
     stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
+
+
+@ngsi.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on until SIGTERM, and write each batch when it is due.")
+@click.option("--until", help="What arrived before this instant is written, full batch or not.")
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.01, 3600),
+    default=POLL_SECONDS,
+    show_default=True,
+    help="With --follow: seconds between two looks for new notifications.",
+)
+@click.option("--live-only", is_flag=True, help="Take nothing from journals: wait for the rollover.")
+@click.option("--take-over", is_flag=True, help="Take the sink from an attempt that lives; it then ends with 19.")
+@json_option
+@click.pass_obj
+def persist(
+    repository: Path, follow: bool, until: str | None, poll: float, live_only: bool, take_over: bool, as_json: bool
+) -> None:
+    """Write acknowledged notifications to the files of their destinations, without Spark and without a rollover.
+
+    Each line is written once, whoever else writes: `custody run ngsi_to_hdfs` and other followers share one lease. With
+    --follow, a process that finds the sink taken waits, and goes on when the other one ends; ngsi.batch_timeout is
+    kept to the second. Without it one pass is made, and a taken sink is exit code 14.
+
+    Hive tables are made by the next `custody run ngsi_to_hdfs`. ngsi.backend binary needs Spark, and that command.
+    Exit code 1 when something could not be written; with --follow only the reports say so.
+
+    \b
+    Example:
+      custody -r demo ngsi persist
+      custody -r demo ngsi persist --follow --json
+    """
+    if follow and until is not None:
+        raise click.UsageError("--until belongs to a single pass, without --follow")
+    at = Repository.open(repository)
+    stopped = Signal()
+    note = PendingTables(PosixFileSystem(), hive_folder(at.settings)).note if at.settings.ngsi.hive else lambda _: None
+
+    def open_one(is_taken_over: bool) -> AbstractContextManager[OpenSink]:
+        return open_sink(
+            at,
+            Attempt.new(FOLLOWER if follow else "persist"),
+            take_over=is_taken_over,
+            with_journals=not live_only,
+            wait_seconds=0.0 if follow else None,
+            sleep=stoppable_sleep(stopped),
+            note=note,
+        )
+
+    if not follow:
+        with open_one(take_over) as opened:
+            until_ms = None if until is None else int(parse_instant(until).timestamp() * 1000)
+            reports = [*([opened.resubmit()] if opened.is_resubmitted else []), opened.run(until_ms=until_ms)]
+        for report in reports:
+            _show_run(report, as_json=as_json)
+        if any(report.problems for report in reports):
+            sys.exit(ExitCode.SOME_WORK_FAILED)
+        return
+    with _until_signal(stopped), suppress(Stopped), ExitStack() as stack:
+        following = enter_when_free(stack, open_one, stopped, _show_wait, take_over=take_over)
+        if following is not None:
+            stderr().print("custody: the sink is open; batches are written when they are due")
+            for report in Follower(following, poll).follow(stopped):
+                _show_run(report, as_json=as_json)
+
+
+@contextmanager
+def _until_signal(stopped: Signal) -> Iterator[None]:
+    """Set `stopped` at SIGTERM or SIGINT: the batch that is being written comes to its end."""
+    former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _show_wait(error: LockedError) -> None:
+    stderr().print(clean(f"custody: {error} This process waits for it."))
+
+
+def _show_run(report: SinkReport, *, as_json: bool) -> None:
+    """Print one run of the sink, a line each."""
+    counts = {
+        "events": report.events,
+        "batches": report.batches,
+        "records": report.records,
+        "files": report.files,
+        "bytes": report.bytes,
+        "skipped": report.skipped,
+        "quarantined": report.quarantined,
+        "deferred": report.deferred,
+        "resubmitted": report.resubmitted,
+        "waiting": report.waiting,
+    }
+    if as_json:
+        print_json({**counts, "due_ms": report.due_ms, "problems": report.problems})
+        return
+    shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    stdout().print(clean(shown or "nothing is due"))
+    for problem in report.problems:
+        stderr().print(clean(f"custody: {problem}"))
 
 
 def _settings(ctx: click.Context) -> Settings:

@@ -34,6 +34,14 @@ _User = Annotated[str | None, Unset]
 _BETWEEN_FIELDS = "one character that is no letter, digit, blank, quote, backslash, slash, point, minus or underscore"
 
 
+_NO_MODEL_BY_PATH = (
+    "expected dm-by-entity or db-by-entity. The document of NGSIToHDFS calls db-by-service-path the default of its "
+    "Data Model, but the same row allows db-by-entity alone, its data_model is always dm-by-entity, and its paths have "
+    "a folder for each entity and none for a service path. One file for all entities of a path: a grouping rule with "
+    "the field servicePath"
+)
+
+
 class NgsiSection(Section):
     """How NGSI notifications are taken and where their data go."""
 
@@ -91,8 +99,12 @@ class NgsiSection(Section):
         "default-db", description="Database of the tables: default, or the one named as the namespace on HDFS."
     )
     krb5_auth: bool = Field(False, description="Whether HDFS wants Kerberos.")
-    krb5_user: _User = Field(None, description="Kerberos user; needed with krb5_auth.")
-    krb5_password: _User = Field(None, repr=False, description="Its password; needed with krb5_auth.")
+    krb5_user: _User = Field(
+        None, description="Kerberos user; needed with krb5_auth, unless Spark has logged in for backend binary."
+    )
+    krb5_password: _User = Field(
+        None, repr=False, description="Its password; with krb5_auth this or krb5_keytab is needed."
+    )
     krb5_login_conf_file: str = Field("krb5_login.conf", min_length=1, description="JAAS file; used with krb5_auth.")
     krb5_conf_file: str = Field("krb5.conf", min_length=1, description="Kerberos file; used with krb5_auth.")
     enable_grouping: bool = Field(False, description="Whether grouping rules choose destinations.")
@@ -129,6 +141,19 @@ class NgsiSection(Section):
     backend_folder: Path = Field(
         Path("hdfs"), description="The folder of backend file, below which /user/… lies; relative to the repository."
     )
+    krb5_keytab: Annotated[Path | None, Unset] = Field(
+        None, description="File with the keys of krb5_user, in the place of krb5_password."
+    )
+    hdfs_doas: _User = Field(
+        None,
+        description="User whom the one that logged in acts for on HDFS (doas); HDFS has to allow it by "
+        "hadoop.proxyuser.",
+    )
+    delegation_token_file: Annotated[Path | None, Unset] = Field(
+        None,
+        description="File of Hadoop's delegation tokens, in the place of a login; unset: what "
+        "HADOOP_TOKEN_FILE_LOCATION names, if it is set.",
+    )
     backend_tls: bool = Field(False, description="Whether a REST backend is asked by https.")
     backend_timeout: float = Field(60.0, gt=0, description="Seconds to wait for an answer of a REST backend.")
     backend_files_at_once: int = Field(
@@ -157,11 +182,12 @@ class NgsiSection(Section):
         False, description="true takes nothing but application/json; charset=utf-8, as Cygnus does."
     )
     attrs_formats: tuple[
-        Literal["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"], ...
+        Literal["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues", "geoJson"], ...
     ] = Field(
         ("normalized", "legacy"),
         min_length=1,
-        description="Formats of attributes that are taken; another one is answered with 400.",
+        description="Formats of attributes that are taken; another one is answered with 400, and kept in the "
+        "quarantine.",
     )
 
     @field_validator("hdfs_host")
@@ -171,12 +197,19 @@ class NgsiSection(Section):
             raise ValueError("expected host names or addresses with commas between them")
         return text
 
-    @field_validator("hdfs_username")
+    @field_validator("hdfs_username", "hdfs_doas")
     @classmethod
     def _is_a_folder_name(cls, text: str | None) -> str | None:
         if text is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._$-]{0,254}", text):
             raise ValueError("expected letters, digits and . _ $ -, the first one no . or -")
         return text
+
+    @field_validator("data_model", mode="before")
+    @classmethod
+    def _is_by_entity(cls, model: object) -> object:
+        if str(model).removeprefix("dm-").removeprefix("db-") == "by-service-path":
+            raise ValueError(_NO_MODEL_BY_PATH)
+        return model
 
     @field_validator("default_service")
     @classmethod
@@ -224,9 +257,20 @@ class NgsiSection(Section):
 
     @model_validator(mode="after")
     def _kerberos_is_complete(self) -> Self:
-        for name in ("krb5_user", "krb5_password"):
-            if self.krb5_auth and getattr(self, name) is None:
-                raise ValueError(f"{name}: needed where krb5_auth is true")
+        if self.krb5_password is not None and self.krb5_keytab is not None:
+            raise ValueError("krb5_password: expected this or krb5_keytab, got both; leave one out")
+        # Spark may have logged in by a keytab of its own, and a token needs no login.
+        is_needed = self.krb5_auth and self.backend != "binary" and self.delegation_token_file is None
+        if is_needed and self.krb5_user is None:
+            raise ValueError("krb5_user: needed where krb5_auth is true")
+        if is_needed and self.krb5_password is None and self.krb5_keytab is None:
+            raise ValueError("krb5_password: needed where krb5_auth is true and there is no krb5_keytab")
+        return self
+
+    @model_validator(mode="after")
+    def _a_token_is_of_one_user(self) -> Self:
+        if self.delegation_token_file is not None and self.hdfs_doas is not None:
+            raise ValueError("hdfs_doas: a delegation token acts as its owner; leave one of the two out")
         return self
 
     @model_validator(mode="before")

@@ -22,7 +22,7 @@ import pyarrow as pa
 from custody.capture.nifi_json import event_to_json
 from custody.clock import Clock
 from custody.config import ExportTarget, Settings
-from custody.errors import CustodyError, InvalidInputError, NotFoundError
+from custody.errors import CustodyError, InvalidInputError, NotFoundError, StorageError
 from custody.export.cursors import Cursors, read_cursors, write_cursors
 from custody.export.opening import open_receiver
 from custody.export.receiver import EventBatch, Receiver, RefusedError, UnavailableError
@@ -223,16 +223,23 @@ class ExportRun:
         Raises:
             UnavailableError: the receiver took nothing for that long; what it took before counts.
             BackpressureError: a refused event finds no room in the quarantine; it stays the next one.
+            StorageError: a container of a writer is missing, or on another machine; the others' events were delivered.
             SupersededError: another run took over.
         """
         report = ExportReport(self._export.name)
         seconds = self._export.target.retry_seconds if retry_seconds is None else retry_seconds
         patience = _Patience(seconds, stop or threading.Event())
+        failures: list[StorageError] = []
         for listed in self._export.workspaces():
             # Kept from call to call: a workspace knows the catalog as it was read last.
             workspace = self._workspaces.setdefault(listed.writer, listed)
             notices = Notices(strict=False)
-            bound = settled_bound(workspace, notices)
+            try:
+                bound = settled_bound(workspace, notices, self._position(workspace.writer))
+            # The events of the others do not wait for a disk that is missing.
+            except StorageError as error:
+                failures.append(error)
+                continue
             for batch in self._batches(workspace, bound, notices):
                 delivered, refused = self._hand_over(batch, patience)
                 self._move(batch.writer, batch.last_event_id + 1, delivered, refused)
@@ -245,6 +252,8 @@ class ExportRun:
             if bound > self._position(workspace.writer):
                 self._move(workspace.writer, bound, 0, 0)
             report.notices += [text for text in notices if text not in report.notices]
+        for failure in failures:
+            raise failure
         return report
 
     def resend(self, *, stop: threading.Event | None = None) -> ExportReport:

@@ -50,16 +50,17 @@ KEPT_HEADERS = (
     "link",
 )
 """Headers that matter for a notification and are kept beside it. None of them is a secret."""
-KEPT_CODES = ("not-json", "bad-value")
-"""Refusals whose bodies are kept: they are damaged, or from an unexpected kind of broker. Bodies that the settings do
-not allow, and empty ones, are not kept."""
+KEPT_CODES = ("not-json", "bad-value", "format")
+"""Refusals whose bodies are kept: they are damaged, from an unexpected kind of broker, or of a format that the settings
+do not take yet. Other bodies that the settings do not allow, and empty ones, are not kept."""
 RECEIVED = "ngsi.received_ms"
 """The attribute of an event with its time of arrival by our clock, where the event's own time is the broker's."""
 _BLANKS = b" \t\r\n"
 _PLACE = InputPlace(None, 0)
 _MEDIA_TYPES = ("application/json", "application/ld+json")
+_GEO_MEDIA_TYPE = "application/geo+json"
 _STRICT = re.compile(r"application/json;\s*charset=utf-8", re.IGNORECASE)
-_NORMALIZED, _KEY_VALUES, _LEGACY = "normalized", "keyValues", "legacy"
+_NORMALIZED, _KEY_VALUES, _LEGACY, _VALUES, _GEO = "normalized", "keyValues", "legacy", "values", "geoJson"
 _NAMED = {name.lower(): name for name in (_LEGACY, _KEY_VALUES, "simplifiedNormalized", "simplifiedKeyValues")}
 _LINKED = {_NORMALIZED: _NORMALIZED, "concise": _NORMALIZED, "simplified": _KEY_VALUES, "keyvalues": _KEY_VALUES}
 """The formats of NGSI-LD, in lower case, and what they are called in the parameter."""
@@ -120,7 +121,7 @@ def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Ac
     if method.upper() != "POST":
         message = f"method not supported: expected POST, got {method[:20]}"
         return Refusal(405, "method", message, {"Allow": "POST"})
-    media = _media_type(headers.get("content-type", ""), is_strict=accepts.is_strict)
+    media = _media_type(headers.get("content-type", ""), accepts)
     if media:
         return Refusal(415, "content-type", f"content type not supported: expected {media}")
     service = headers.get("fiware-service") or headers.get("ngsild-tenant") or ""
@@ -136,7 +137,9 @@ def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Ac
         if problem := _path_problem(path):
             return Refusal(400, "service-path", f"Fiware-ServicePath: expected {problem}, got {path[:80]!r}")
     named = _named_format(headers)
-    return _format_refusal(named, accepts) if named is not None and named not in accepts.formats else None
+    # A format that could be taken is refused when its body is there, which is kept.
+    is_unknown = named is not None and named not in (*accepts.formats, _NORMALIZED, *_NAMED.values())
+    return _format_refusal(named or "", accepts) if is_unknown else None
 
 
 def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Notification | Refusal:
@@ -152,11 +155,15 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
         reason = f"body: expected at most {accepts.bytes_max} bytes (ngsi.notification_bytes_max)"
         return Refusal(413, "too-large", reason)
     named = _named_format(headers)
+    if named is not None and named not in accepts.formats:
+        return _format_refusal(named, accepts)
     shape = None if named is None else Shape.KEY_VALUES if named.endswith("eyValues") else Shape.NORMALIZED
     try:
         # Before anything is decoded: no sender decides how deep the decoder's stack gets.
         check_depth(body)
         opened = open_notification(body, assumed=accepts.assumed)
+        if opened.is_geojson and _GEO not in accepts.formats:
+            return _format_refusal(_GEO, accepts)
         # Counted before entities are read: each becomes an event that repeats what all of them share.
         if len(opened.entities) > accepts.entities_max:
             reason = f"expected at most {accepts.entities_max} entities (ngsi.notification_entities_max), got "
@@ -268,16 +275,18 @@ def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _media_type(header: str, *, is_strict: bool) -> str:
+def _media_type(header: str, accepts: Accepts) -> str:
     """Return what was expected instead of a Content-Type, nothing where it is taken."""
     got = header[:80] or "none"
-    if is_strict:
+    if accepts.is_strict:
         return "" if _STRICT.fullmatch(header.strip()) else f"application/json; charset=utf-8, got {got}"
     media, *options = (part.strip().lower() for part in header.split(";"))
     charsets = [option.removeprefix("charset=").strip('"') for option in options if option.startswith("charset=")]
-    if media in _MEDIA_TYPES and all(charset in ("utf-8", "utf8") for charset in charsets):
+    taken = (*_MEDIA_TYPES, _GEO_MEDIA_TYPE) if _GEO in accepts.formats else _MEDIA_TYPES
+    if media in taken and all(charset in ("utf-8", "utf8") for charset in charsets):
         return ""
-    return f"{' or '.join(_MEDIA_TYPES)} with charset utf-8 or none, got {got}"
+    more = f" (GeoJSON is taken with {_GEO} in ngsi.attrs_formats)" if media == _GEO_MEDIA_TYPE else ""
+    return f"{' or '.join(taken)} with charset utf-8 or none, got {got}{more}"
 
 
 def _named_format(headers: Mapping[str, str]) -> str | None:
@@ -306,6 +315,8 @@ def _entity_refusal(notification: Notification) -> Refusal:
 
 def _format_refusal(shown: str, accepts: Accepts) -> Refusal:
     expected = f"expected one of {', '.join(accepts.formats)} (ngsi.attrs_formats)"
+    if shown == _VALUES:
+        expected += "; values alone name neither entity nor attribute, so that they can never be taken"
     return Refusal(400, "format", f"attribute format {shown[:40]!r}: {expected}")
 
 

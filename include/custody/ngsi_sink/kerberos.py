@@ -1,4 +1,4 @@
-"""Kerberos for backend `rest`: a login by user and password, and its tokens for HTTP services (SPNEGO).
+"""Kerberos for backend `rest`: a login by user and password or keytab, and its tokens for HTTP services (SPNEGO).
 
 The password is handed to the system's Kerberos and appears in no message. Errors are of two kinds. A refused user or
 password is a setting to correct; it is not tried again, for a KDC may lock the user out. A KDC that does not answer, or
@@ -26,6 +26,7 @@ _REFUSED = {
     -1765328361,  # KDC_ERR_KEY_EXP: the password has to be changed
     -1765328360,  # KDC_ERR_PREAUTH_FAILED: another password
     -1765328353,  # KRB_AP_ERR_BAD_INTEGRITY: the same, where the KDC wants no proof beforehand
+    -1765328203,  # KRB5_KT_NOTFOUND: the keytab has no key of this user
     -1765328250,  # KRB5_PARSE_MALFORMED: no name of a principal
 }
 _NO_REALM = {
@@ -45,7 +46,7 @@ class Login:
     """Logs in as the settings say. Each token is a login of its own: one is needed only when a cookie expires."""
 
     def __init__(self, values: NgsiSection) -> None:
-        """Check that the packages are installed.
+        """Check that the packages are installed, and the keytab is there.
 
         Raises:
             ConfigurationError: one is not.
@@ -54,6 +55,10 @@ class Login:
             raise ConfigurationError(
                 f"ngsi.krb5_auth with backend rest: expected the packages of Kerberos, got no {', '.join(absent)}. "
                 f"Run: {INSTALL}. Or take backend binary, whose client brings its own Kerberos."
+            )
+        if values.krb5_keytab is not None and not os.access(values.krb5_keytab, os.R_OK):
+            raise ConfigurationError(
+                f"ngsi.krb5_keytab: expected a keytab that can be read, got none at {values.krb5_keytab.absolute()}."
             )
         self._values = values
         self._refusal: str | None = None
@@ -78,9 +83,10 @@ class Login:
 
         values = self._values
         try:
-            client: Any = spnego.client(
-                values.krb5_user, values.krb5_password, hostname=host, service="HTTP", protocol="kerberos"
-            )
+            proof: Any = values.krb5_user
+            if values.krb5_keytab is not None:
+                proof = spnego.KerberosKeytab(str(values.krb5_keytab.absolute()), values.krb5_user)
+            client: Any = spnego.client(proof, values.krb5_password, hostname=host, service="HTTP", protocol="kerberos")
             token: bytes | None = client.step()
         except krb5.Krb5Error as error:  # of the login itself, which pyspnego does by libkrb5
             raise self._failed(host, error.err_code, error) from None
@@ -94,9 +100,10 @@ class Login:
         reason = re.sub(r".*Minor \(\d+\): ", "", str(getattr(error, "base_error", None) or error))
         reason = reason.removesuffix(str(code)).strip()
         if code in _REFUSED:
+            secret = "ngsi.krb5_password" if values.krb5_keytab is None else "ngsi.krb5_keytab"
             self._refusal = (
                 f"Kerberos: expected a login of {values.krb5_user}, got {reason!r}. Correct ngsi.krb5_user and "
-                "ngsi.krb5_password; it is not tried again before, so that nobody is locked out."
+                f"{secret}; it is not tried again before, so that nobody is locked out."
             )
             return ConfigurationError(self._refusal)
         if code in _NO_REALM:

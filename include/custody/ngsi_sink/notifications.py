@@ -1,12 +1,13 @@
-"""Notifications as the sink reads them back: events in live event logs, their contents, and the records in those.
+"""Notifications as the sink reads them back: events in logs and journals, their contents, and the records in those.
 
-`LiveNotifications` yields the events of a repository that received a notification. `NotificationReader` makes records
-of them: the body is the content of the event, and the headers that matter are in its attributes.
+`LiveNotifications` yields the events of a repository that received a notification: those in live event logs, and if
+asked to, those that were acknowledged and still lie in journals. `NotificationReader` makes records of them: the body
+is the content of the event, and the headers that matter are in its attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +15,8 @@ import pyarrow.compute as pc
 from custody.capture import ngsi_notification
 from custody.capture.ngsi_notification import NgsiVersion, Notification, OpenedNotification, Shape, open_notification
 from custody.capture.validate import NOT_JSON
-from custody.errors import CorruptionError, InvalidInputError, NotFoundError
-from custody.eventlog import Damage
+from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError
+from custody.eventlog import Damage, refuse
 from custody.flow.content import DIGEST_ATTRIBUTE, ContentReader
 from custody.model import ContentClaim, Event, EventType, to_events
 from custody.ngsi.http_notification import RECEIVED
@@ -24,9 +25,10 @@ from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from custody.ngsi_sink.batch_file import WRITER
 from custody.read.reader import get_many, tables_from
 from custody.read.results import Absence, NewerColumns
+from custody.read.settled import settled_bound
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
-from custody.workspace import Workspace, look_undisturbed
+from custody.workspace import Moment, Workspace, look_undisturbed
 
 _DIGITS_MAX = 16
 Content = Callable[[Event], bytes]
@@ -124,22 +126,36 @@ def _only(event: Event, opened: OpenedNotification) -> Notification:
 
 
 class LiveNotifications:
-    """The notifications in the live event logs of a repository."""
+    """The notifications of a repository: in live event logs and, `with_journals`, in journals that are not live yet.
 
-    def __init__(self, repository: Repository, fs: FileSystem) -> None:
+    From journals only events are taken that cannot change any more: they are synced here once more, for a reader sees a
+    record before the writer's own sync ends, and all smaller ids are there, for threads append side by side and an
+    earlier id may come later. What fails that waits for the rollover.
+    """
+
+    def __init__(self, repository: Repository, fs: FileSystem, *, with_journals: bool = False) -> None:
         self._repository = repository
         self._fs = fs
+        self._with_journals = with_journals
+        self._settled: dict[str, int] = {}
+        """By writer, the greatest bound so far: below it nothing changes, so that it need not be looked at again."""
         self.passed_over: list[str] = []
         """Parts of logs that are damaged; custody repair names what is lost."""
 
-    def bounds(self) -> dict[str, int]:
-        """Return by writer the event id up to which nothing can become live any more.
+    def bounds(self, cursors: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Return by writer the event id up to which nothing can come any more, or change.
 
-        A writer with a missing container has no bound: events that lie there may become live before others.
+        A writer with a missing container has no bound: events that lie there may become live before others. `cursors`
+        are ids below which nothing is asked for; journals with nothing else are not read.
         """
         # Not the sink's own writer, which has SEND events only.
         writers = [item for item in self._repository.workspaces() if item.writer != WRITER]
-        bounds = ((item.writer, _bound(item)) for item in writers if all(missing.host for missing in item.missing()))
+        known = cursors or {}
+        bounds = (
+            (item.writer, self._bound(item, known.get(item.writer, 0)))
+            for item in writers
+            if all(missing.host for missing in item.missing())
+        )
         return {writer: bound for writer, bound in bounds if bound}
 
     def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
@@ -164,16 +180,28 @@ class LiveNotifications:
         contents = ContentReader(self._fs, self._repository.settings.store)
         return lambda event: contents.of(event).read()
 
+    def _bound(self, workspace: Workspace, cursor: int) -> int:
+        # What lies on another machine cannot be looked at, so only what is live counts.
+        if self._with_journals and not workspace.missing():
+            known = max(self._settled.get(workspace.writer, 0), cursor)
+            try:
+                self._settled[workspace.writer] = settled_bound(workspace, refuse, known)
+            # What is damaged waits for the rollover, which reports it; what moves too fast waits for the next look.
+            except (CorruptionError, ConflictError):
+                pass
+            else:
+                return self._settled[workspace.writer]
+        # The catalog and the groups that wait, of one moment: a commit between two looks would mix two states.
+        return _live_bound(look_undisturbed(workspace))
+
     def _damaged(self, damage: Damage) -> None:
         if isinstance(damage, Absence | NewerColumns):
             return  # it lies behind the bound, so the sink does not read it
         self.passed_over.append(str(damage))
 
 
-def _bound(workspace: Workspace) -> int:
+def _live_bound(moment: Moment) -> int:
     """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
-    # The catalog and the groups that wait, of one moment: a commit between two looks would mix two states.
-    moment = look_undisturbed(workspace)
     return min([moment.state.next_event_id, *(group.first_event_id for group in moment.waiting)])
 
 

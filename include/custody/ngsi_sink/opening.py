@@ -18,12 +18,12 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, LockedError, NotFoundError
 from custody.format.names import LEASES, SINK_FOLDER
 from custody.ingest.slots import SlotWriter
-from custody.lease import Attempt, Heartbeat, Lease, take
+from custody.lease import Attempt, Heartbeat, Lease, is_dead, lease_status, read_holder, take
 from custody.model import Event, to_events
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink import resubmission, run
-from custody.ngsi_sink.batch_file import WRITER
+from custody.ngsi_sink.batch_file import WRITER, BatchManifest
 from custody.ngsi_sink.batch_plan import BatchResult
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.notifications import LiveNotifications
@@ -38,6 +38,8 @@ from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
 LEASE = "sink"
+FOLLOWER = "follow"
+"""Begins the name of a follower's attempt."""
 # A sensor asks whether there is work. To count all of a long backlog would cost as much as to read it.
 _BACKLOG_EVENTS_MAX = 1000
 _POLL_SECONDS = 0.25
@@ -80,6 +82,7 @@ class OpenSink:
         until_ms: int | None = None,
         on_chunk: Callable[[BatchResult], None] = lambda _: None,
         chunk_events: int = CHUNK_EVENTS,
+        ids_unsaved_max: int = 0,
     ) -> SinkReport:
         """Write what is due, as `custody.ngsi_sink.run.write_due`."""
         return run.write_due(
@@ -90,12 +93,18 @@ class OpenSink:
             until_ms=until_ms,
             on_chunk=on_chunk,
             chunk_events=chunk_events,
+            ids_unsaved_max=ids_unsaved_max,
         )
 
     def resubmit(self) -> SinkReport:
         """Take what a user submitted again, as `custody.ngsi_sink.run.resubmit`."""
         folder = sink_folder(self.repository.settings)
         return run.resubmit(self.source, self.sink, self.parameters, self.fs, folder, self.repository.quarantine)
+
+    @property
+    def is_resubmitted(self) -> bool:
+        """Whether an entry of the quarantine was submitted again."""
+        return any(True for _ in resubmission.marks(self.fs, sink_folder(self.repository.settings)))
 
 
 class SinkJournal:
@@ -132,6 +141,8 @@ def open_sink(
     target: Target | None = None,
     rpc: Callable[[Parameters], AppendableFiles] | None = None,
     take_over: bool = False,
+    with_journals: bool = False,
+    wait_seconds: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
     note: Callable[[Iterable[Destination]], None] = lambda _: None,
 ) -> Iterator[OpenSink]:
@@ -143,19 +154,21 @@ def open_sink(
         target: where files go, instead of the backend of the settings.
         rpc: makes the files of backend `binary`, see `open_target`.
         take_over: take the lease from an attempt that lives.
+        with_journals: take acknowledged notifications from journals as well, before they are live.
         sleep: waits before a retry.
         note: remembers destinations durably before rows of theirs are written: `PendingTables.note`.
 
     Raises:
         ConfigurationError: a parameter cannot be used.
-        LockedError: another attempt holds the sink, and went on for `lease.wait_seconds`.
+        LockedError: another attempt holds the sink, and went on for `wait_seconds`.
         SupersededError: another attempt took over.
         CorruptionError: a file of a destination, or an object of the sink, is not what was committed.
     """
     settings, fs, clock = repository.settings, repository.workspace().fs, repository.workspace().clock
     parameters = Parameters.from_section(settings.ngsi, settings.root)
     folder = sink_folder(settings)
-    lease = _take(settings, fs, clock, attempt, take_over=take_over)
+    wait_seconds = settings.lease.wait_seconds if wait_seconds is None else wait_seconds
+    lease = _take(settings, fs, clock, attempt, wait_seconds, take_over=take_over)
     # Released as failed unless the block ends well: the next holder then fences this one in the catalog.
     is_done = False
     try:
@@ -165,7 +178,7 @@ def open_sink(
             # A target that the caller gave is the caller's to close.
             if target is None:
                 stack.callback(opened_target.close)
-            patience = time.monotonic() + settings.lease.wait_seconds
+            patience = time.monotonic() + wait_seconds
             journal = _open_journal(repository, fs, clock, stack, patience)
             sink = _enter(
                 stack,
@@ -183,23 +196,22 @@ def open_sink(
                 ),
                 patience,
             )
-            source = LiveNotifications(repository, fs)
+            source = LiveNotifications(repository, fs, with_journals=with_journals)
             yield OpenSink(repository, fs, clock, parameters, sink, opened_target, source)
         is_done = True
     finally:
         lease.release(failed=not is_done)
 
 
-def sink_backlog(repository: Repository) -> SinkBacklog:
+def sink_backlog(repository: Repository, *, with_journals: bool = False) -> SinkBacklog:
     """Return what waits for the sink, read from disk; due or not."""
     # Neither lease nor lock is taken: this only reads, and a sensor calls it often.
     fs, folder = repository.workspace().fs, sink_folder(repository.settings)
-    batch = SinkCatalog(fs, folder, repository.workspace().clock).newest()
-    newest = None if batch is None else batch.manifest
+    newest = _newest(repository)
     cursors = {} if newest is None else newest.cursors
-    source = LiveNotifications(repository, fs)
+    source = LiveNotifications(repository, fs, with_journals=with_journals)
     notifications = 0
-    for writer, bound in source.bounds().items():
+    for writer, bound in source.bounds(cursors).items():
         for _ in source.notified(writer, cursors.get(writer, 0), bound):
             notifications += 1
             if notifications >= _BACKLOG_EVENTS_MAX:
@@ -207,6 +219,39 @@ def sink_backlog(repository: Repository) -> SinkBacklog:
     resubmitted = sum(1 for _ in resubmission.marks(fs, folder))
     # A run that ends well commits a batch without appends last (`Sink.save_cursors`): with some it may be unfinished.
     return SinkBacklog(notifications, resubmitted, newest is not None and bool(newest.parts))
+
+
+def next_batch_due_ms(repository: Repository) -> int | None:
+    """Return when the sink has something to do next, in ms since the epoch; None where nothing waits.
+
+    Notifications in journals count. What was submitted again, or broke off, has been due since 0. Read from disk,
+    without a lease.
+    """
+    fs, clock = repository.workspace().fs, repository.workspace().clock
+    newest = _newest(repository)
+    is_left = newest is not None and bool(newest.parts)
+    if is_left or any(True for _ in resubmission.marks(fs, sink_folder(repository.settings))):
+        return 0
+    parameters = Parameters.from_section(repository.settings.ngsi, repository.settings.root)
+    source = LiveNotifications(repository, fs, with_journals=True)
+    return run.next_due_ms(source, {} if newest is None else newest.cursors, parameters, clock.now_ms())
+
+
+def sink_holder(repository: Repository) -> Attempt | None:
+    """Return the attempt that holds the sink and lives, as far as can be seen from here; None where it is free."""
+    settings, fs = repository.settings, repository.workspace().fs
+    current = lease_status(fs, sink_folder(settings) / LEASES / LEASE)
+    now_ms = repository.workspace().clock.now_ms()
+    if current is None or not current.is_open or is_dead(fs, current, now_ms, settings.lease.dead_seconds):
+        return None
+    holder = read_holder(fs, current.path)
+    return None if holder is None else Attempt.parse(holder.attempt)
+
+
+def sink_cursors(repository: Repository) -> dict[str, int]:
+    """Return by writer the event id from which on the sink has not taken anything; read from disk."""
+    newest = _newest(repository)
+    return {} if newest is None else dict(newest.cursors)
 
 
 def resubmit_entry(repository: Repository, key: str) -> None:
@@ -268,7 +313,15 @@ def open_files(
     return WebHdfsFiles.open(parameters)
 
 
-def _take(settings: Settings, fs: FileSystem, clock: Clock, attempt: Attempt, *, take_over: bool) -> Lease:
+def _newest(repository: Repository) -> BatchManifest | None:
+    fs, clock = repository.workspace().fs, repository.workspace().clock
+    batch = SinkCatalog(fs, sink_folder(repository.settings), clock).newest()
+    return None if batch is None else batch.manifest
+
+
+def _take(
+    settings: Settings, fs: FileSystem, clock: Clock, attempt: Attempt, wait_seconds: float, *, take_over: bool
+) -> Lease:
     folder = sink_folder(settings)
     return take(
         fs,
@@ -276,7 +329,7 @@ def _take(settings: Settings, fs: FileSystem, clock: Clock, attempt: Attempt, *,
         NAME,
         attempt,
         clock,
-        wait_seconds=settings.lease.wait_seconds,
+        wait_seconds=wait_seconds,
         dead_seconds=settings.lease.dead_seconds,
         # A lease file that was lost must not give out an epoch again that the catalog has seen.
         floor=SinkCatalog(fs, folder, clock).epoch,

@@ -1,4 +1,4 @@
-"""One run of the sink: notifications in the event logs become batches, and batches become files.
+"""One run of the sink: notifications become batches, and batches become files.
 
 Events are read writer by writer from the sink's cursors on, merged by the time of their arrival, and cut into batches
 by `batch_size` and `batch_timeout`. Batches that are due by now are written, several small ones in one chunk: the lines
@@ -8,6 +8,7 @@ are the same, the syncs fewer. Batches that are not due yet wait for the next ru
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,10 +38,10 @@ Item = TypeVar("Item")
 
 
 class NotificationSource(Protocol):
-    """The live events of a repository, of every writer, as the sink reads them."""
+    """The events of a repository, of every writer, as the sink reads them."""
 
-    def bounds(self) -> Mapping[str, int]:
-        """Return by writer the event id up to which nothing can become live any more."""
+    def bounds(self, cursors: Mapping[str, int] | None = None) -> Mapping[str, int]:
+        """Return by writer the event id up to which nothing can come any more; below `cursors` nothing is asked for."""
         ...
 
     def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
@@ -110,6 +111,10 @@ class SinkReport:
     """Entries of the quarantine that were submitted again and are written now."""
     waiting: int = 0
     """Notified entities whose batch is not due yet."""
+    due_ms: int | None = None
+    """When that batch is due, if nothing fills it before; None where none waits."""
+    bounds: dict[str, int] = field(default_factory=dict)
+    """By writer, the event id up to which the run looked."""
     problems: list[str] = field(default_factory=list)
     destinations: dict[str, Destination] = field(default_factory=dict)
     """Those that got data, by location."""
@@ -140,11 +145,13 @@ def write_due(
     until_ms: int | None = None,
     on_chunk: Callable[[BatchResult], None] = lambda _: None,
     chunk_events: int = CHUNK_EVENTS,
+    ids_unsaved_max: int = 0,
 ) -> SinkReport:
     """Write what is due, in chunks of as many batches as have `chunk_events` events.
 
     With `until_ms`, everything that arrived before this time is due, too; other batches wait until they are full or
-    `batch_timeout` old.
+    `batch_timeout` old. A run that wrote nothing and only passed over other events, no more than `ids_unsaved_max`,
+    does not save how far it came.
 
     Durability: what the result counts survives power loss.
 
@@ -153,8 +160,29 @@ def write_due(
         SupersededError: another attempt took over.
     """
     run = _Run(source, sink, parameters, clock, on_chunk)
-    run.all(until_ms, chunk_events)
+    run.all(until_ms, chunk_events, ids_unsaved_max)
     return run.report
+
+
+def next_due_ms(
+    source: NotificationSource, cursors: Mapping[str, int], parameters: Parameters, now_ms: int
+) -> int | None:
+    """Return when the first batch behind the cursors is due, in ms since the epoch; None where nothing waits.
+
+    A batch that is full or old by now was due in the past, and the same time is returned until it is written. Reads no
+    more events than tell.
+    """
+    values = parameters.values
+    arrivals = _arrivals(source, cursors, source.bounds(cursors), parameters, now_ms)
+    first = next(arrivals, None)
+    if first is None:
+        return None
+    due_ms = first[0] + values.batch_timeout * 1000
+    if due_ms <= now_ms:
+        return due_ms
+    size = min(values.batch_size, _BATCH_EVENTS_MAX)
+    filled = next(itertools.islice(itertools.chain([first], arrivals), size - 1, None), None)
+    return due_ms if filled is None else min(due_ms, filled[0])
 
 
 def resubmit(
@@ -228,18 +256,19 @@ class _Run:
         self._cursors: dict[str, int] = {}
         self.report = SinkReport()
 
-    def all(self, until_ms: int | None, chunk_events: int) -> None:
+    def all(self, until_ms: int | None, chunk_events: int, ids_unsaved_max: int) -> None:
         """Write all batches that are due."""
         # Time and bounds are taken once: what arrives from here on waits for the next run, so that this one ends.
         now_ms = self._clock.now_ms()
-        bounds = self._source.bounds()
+        before = dict(self._sink.cursors)
+        self.report.bounds = bounds = dict(self._source.bounds(before))
         pending: set[str] = set()
         chunk: list[_WriterEvent] = []
         chunk_bytes = 0
         for batch in self._batches(bounds, now_ms):
             # This can be the last batch only: every other one was closed because it was full, or by a later arrival.
             if not self._is_due(batch, now_ms, until_ms):
-                self.report.waiting = len(batch.items)
+                self.report.waiting, self.report.due_ms = len(batch.items), batch.due_ms
                 pending = {item.writer for item in batch.items}
                 break
             self.report.batches += 1
@@ -259,21 +288,16 @@ class _Run:
         if chunk and not self._write(chunk):
             return
         # Up to the bounds there is nothing more, except of writers that have events in the batch that is not due.
-        self._sink.save_cursors({writer: bound for writer, bound in bounds.items() if writer not in pending})
+        reached = {writer: bound for writer, bound in bounds.items() if writer not in pending}
+        passed = sum(max(bound - before.get(writer, 0), 0) for writer, bound in reached.items())
+        # In any case, so that a batch that a crash left, and that was finished when the sink was opened, is done with.
+        self._sink.save_cursors(reached if self.report.chunks or passed > ids_unsaved_max else {})
 
     def _batches(self, bounds: Mapping[str, int], now_ms: int) -> Iterator[EventBatch[_WriterEvent]]:
-        cursors, values = self._sink.cursors, self._parameters.values
-        streams = [self._arrivals(writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
-        # The order of ids within a writer stays, even where its clock was set back: a merge never reorders one stream.
-        merged = heapq.merge(*streams, key=lambda item: item.received_ms)
-        # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
-        early = now_ms - values.batch_timeout * 1000
-        events = ((item.received_ms if item.received_ms <= now_ms else early, item) for item in merged)
+        values = self._parameters.values
+        arrivals = _arrivals(self._source, self._sink.cursors, bounds, self._parameters, now_ms)
         size = min(values.batch_size, _BATCH_EVENTS_MAX)
-        return cut_batches(events, size=size, timeout_ms=values.batch_timeout * 1000)
-
-    def _arrivals(self, writer: str, first: int, bound: int) -> Iterator[_WriterEvent]:
-        return (_WriterEvent(writer, event) for event in self._source.notified(writer, first, bound))
+        return cut_batches(arrivals, size=size, timeout_ms=values.batch_timeout * 1000)
 
     def _is_due(self, batch: EventBatch[_WriterEvent], now_ms: int, until_ms: int | None) -> bool:
         values = self._parameters.values
@@ -296,6 +320,26 @@ class _Run:
         # With nothing at all written, the target is most likely away: more chunks would only fill the quarantine.
         self.report.is_stopped = result.is_unanswered and result.files == 0
         return not self.report.is_stopped
+
+
+def _arrivals(
+    source: NotificationSource,
+    cursors: Mapping[str, int],
+    bounds: Mapping[str, int],
+    parameters: Parameters,
+    now_ms: int,
+) -> Iterator[tuple[int, _WriterEvent]]:
+    """Yield the events from the cursors up to the bounds in the order of their arrival, each with its time."""
+    streams = [_of_writer(source, writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
+    # The order of ids within a writer stays, even where its clock was set back: a merge never reorders one stream.
+    merged = heapq.merge(*streams, key=lambda item: item.received_ms)
+    # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
+    early = now_ms - parameters.values.batch_timeout * 1000
+    return ((item.received_ms if item.received_ms <= now_ms else early, item) for item in merged)
+
+
+def _of_writer(source: NotificationSource, writer: str, first: int, bound: int) -> Iterator[_WriterEvent]:
+    return (_WriterEvent(writer, event) for event in source.notified(writer, first, bound))
 
 
 def _records(events: Sequence[_WriterEvent], source: NotificationSource, parameters: Parameters) -> list[SourceRecord]:

@@ -130,6 +130,10 @@ class Sink:
         """The columns of destinations in column modes, by location."""
         return MappingProxyType(self._state.columns)
 
+    def check(self) -> None:
+        """Raise SupersededError once another attempt took over."""
+        self._state.check()
+
     def write(
         self, items: Sequence[SourceRecord], cursors: Mapping[str, int], *, settles: Collection[str] = ()
     ) -> BatchResult:

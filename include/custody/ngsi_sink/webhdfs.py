@@ -24,10 +24,11 @@ from urllib.parse import quote, urlencode, urlsplit
 from custody.config import NgsiSection
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
+from custody.ngsi_sink.delegation import TokenFile, doas_and_token, hide_tokens_in_logs, token_file, without_tokens
 from custody.ngsi_sink.kerberos import Login
 from custody.ngsi_sink.target import BusyError, not_a_file
 
-OK, CREATED, REDIRECT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 201, 307, 401, 403, 404
+OK, CREATED, REDIRECT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, INTERNAL_ERROR = 200, 201, 307, 401, 403, 404, 500
 _STANDBY = "StandbyException"
 _ROOT = "/webhdfs/v1"
 Result = TypeVar("Result")
@@ -87,6 +88,8 @@ def call(method: str, path: str, operation: str, parameters: Parameters, **more:
     """Return a call of an operation on a path; `more` are its parameters."""
     # With Kerberos the user is the one who logged in; a NameNode may refuse another name beside it.
     user = {} if parameters.values.krb5_auth else {"user.name": parameters.username}
+    if parameters.values.hdfs_doas is not None:
+        user["doas"] = parameters.values.hdfs_doas
     query = urlencode({"op": operation, **user, **more})
     return Call(method, f"{_ROOT}{quote(path)}?{query}", headers(parameters))
 
@@ -190,9 +193,12 @@ Negotiate = Callable[[str], bytes]
 
 
 class PooledTransport:
-    """Connections to the hosts of one HDFS; several threads may ask at once."""
+    """Connections to the hosts of one HDFS; several threads may ask at once.
 
-    def __init__(self, values: NgsiSection, negotiate: Negotiate | None = None) -> None:
+    A delegation token, where there is one, comes with each call to a NameNode, and nobody logs in.
+    """
+
+    def __init__(self, values: NgsiSection, negotiate: Negotiate | None = None, token: TokenFile | None = None) -> None:
         try:
             import urllib3
         except ImportError as error:
@@ -211,7 +217,11 @@ class PooledTransport:
         )
         # The pools bound the connections to each host, this bounds all of them together.
         self._connections = threading.BoundedSemaphore(values.backend_max_conns)
-        self._negotiate = negotiate or (Login(values).token if values.krb5_auth else None)
+        self._token = token
+        is_login = values.krb5_auth and token is None
+        self._negotiate = negotiate or (Login(values).token if is_login else None)
+        # Also without a file of tokens: a redirect to a DataNode brings one.
+        hide_tokens_in_logs()
         self._login_lock = threading.Lock()
         self._cookies: dict[str, str] = {}
 
@@ -220,8 +230,10 @@ class PooledTransport:
 
         Raises:
             OSError: nobody answers, or not in time; it is unknown whether the call was carried out.
-            ConfigurationError: Kerberos refuses the user of the settings.
+            ConfigurationError: Kerberos refuses the user of the settings, or HDFS its delegation token.
         """
+        if self._token is not None and not urlsplit(call.target).scheme:
+            return self._ask_with(self._token, host, call)
         url = call.target if urlsplit(call.target).scheme else f"{self._scheme}://{host}{call.target}"
         place = urlsplit(url).netloc
         cookie = self._cookies.get(place)
@@ -236,6 +248,17 @@ class PooledTransport:
                     token = b64encode(self._negotiate(urlsplit(url).hostname or host)).decode()
                     answer = self._send(call, url, {"Authorization": f"Negotiate {token}"})
         return answer
+
+    def _ask_with(self, token: TokenFile, host: str, call: Call) -> Answer:
+        """Send a call to a NameNode with a delegation token; one that was renewed meanwhile is taken up."""
+        while True:
+            answer = self._send(call, f"{self._scheme}://{host}{token.added_to(call.target)}", {})
+            if not _is_token_refused(answer):
+                return answer
+            # Nothing was done by a call that was refused, so it may be sent again.
+            if not token.reload():
+                kind, message = remote(answer)
+                raise token.refused(f"status {answer.status}: {message or kind}")
 
     def close(self) -> None:
         """Close all connections."""
@@ -253,13 +276,22 @@ class PooledTransport:
                     redirect=False,
                 )
             except self._error as error:
-                raise ConnectionError(f"{type(error).__name__}: {error}") from error
+                # The text may hold the whole URL, and its cause does.
+                raise ConnectionError(without_tokens(f"{type(error).__name__}: {error}")) from None
         for cookie in response.headers.getlist("Set-Cookie"):
             name, _, value = cookie.partition(";")[0].partition("=")
             # A refused call gets an empty cookie, which takes the old one away; it must not be kept.
             if name == _COOKIE and value.strip('"') and self._negotiate is not None:
                 self._cookies[urlsplit(url).netloc] = f"{name}={value}"
         return Answer(response.status, response.data, response.headers.get("Location", ""))
+
+
+def _is_token_refused(answer: Answer) -> bool:
+    """Whether an answer says that the token is expired, cancelled or unknown."""
+    kind, message = remote(answer)
+    return answer.status == UNAUTHORIZED or (
+        answer.status in (FORBIDDEN, INTERNAL_ERROR) and ("InvalidToken" in kind or "InvalidToken" in message)
+    )
 
 
 def _cookie(cookie: str | None) -> dict[str, str]:
@@ -295,6 +327,19 @@ def is_busy(kind: str, message: str) -> bool:
     return kind.rpartition(".")[2] in _BUSY or any(words in message for words in _BUSY_WORDS)
 
 
+def is_impersonation_refused(message: str) -> bool:
+    """Whether an exception of HDFS says that the user may not act for the other one."""
+    return "not allowed to impersonate" in message
+
+
+def impersonation_refused(message: str) -> ConfigurationError:
+    """Return the error of a user who may not act for the one of the settings: no retry changes that."""
+    return ConfigurationError(
+        f"ngsi.hdfs_doas: expected HDFS to allow it, got {message[:200]!r}. Allow it in its core-site.xml: "
+        "hadoop.proxyuser.<user>.hosts, and .users or .groups (HttpFS: httpfs.proxyuser…)."
+    )
+
+
 class WebHdfsFiles:
     """Files of HDFS, through its REST interface. One object serves several threads."""
 
@@ -312,9 +357,17 @@ class WebHdfsFiles:
         """Return the files of the HDFS that the parameters name; no connection is made yet.
 
         Raises:
-            ConfigurationError: the settings want Kerberos, and a package that it needs is not installed.
+            ConfigurationError: the settings want Kerberos, and a package that it needs is not installed; or the file of
+                delegation tokens cannot be used.
         """
-        return cls(parameters, PooledTransport(parameters.values))
+        values = parameters.values
+        path = token_file(values)
+        token = None
+        if path is not None:
+            if values.hdfs_doas is not None:
+                raise doas_and_token(path)
+            token = TokenFile(path, [authority(host, values.hdfs_port) for host in parameters.hosts])
+        return cls(parameters, PooledTransport(values, token=token))
 
     def size(self, path: str) -> int | None:
         """Return the bytes of a file, None where there is none."""
@@ -403,8 +456,9 @@ def _list(folder: str, parameters: Parameters) -> Conversation[list[tuple[str, b
     answer = yield call("GET", folder, "LISTSTATUS", parameters)
     if answer.status == NOT_FOUND:
         return []
+    body = _done(answer, "LISTSTATUS", folder, OK).body
     try:
-        statuses = json.loads(_done(answer, "LISTSTATUS", folder, OK).body)["FileStatuses"]["FileStatus"]
+        statuses = json.loads(body)["FileStatuses"]["FileStatus"]
         return [(str(item["pathSuffix"]), item["type"] == "DIRECTORY") for item in statuses]
     except (ValueError, KeyError, TypeError) as error:
         raise refused(f"LISTSTATUS, expected a list, {error!r}", folder, answer) from error
@@ -443,8 +497,10 @@ def _truncate(path: str, length: int, parameters: Parameters) -> Conversation[No
 
 
 def _json(answer: Answer, operation: str, path: str) -> dict[str, object]:
+    # Outside of the block below: an error of settings is a ValueError, too.
+    body = _done(answer, operation, path, OK).body
     try:
-        document = json.loads(_done(answer, operation, path, OK).body)
+        document = json.loads(body)
     except ValueError as error:
         raise refused(f"{operation}, expected JSON, {error}", path, answer) from error
     return document if isinstance(document, dict) else {}
@@ -456,4 +512,6 @@ def _done(answer: Answer, operation: str, path: str, expected: int) -> Answer:
     kind, message = remote(answer)
     if is_busy(kind, message):
         raise BusyError(f"{kind}: {message[:200]}")
+    if is_impersonation_refused(message):
+        raise impersonation_refused(message)
     raise refused(operation, path, answer)

@@ -22,7 +22,7 @@ from custody.workspace import Workspace, attempts
 def settled_bound(workspace: Workspace, on_damage: OnDamage, known: int = 0) -> int:
     """Return the event id below which a writer's events are settled; groups that wait are read for that.
 
-    `known` is an id below which the caller knows it: what waits before it is not read.
+    `known` is a bound that was returned before: groups that end before it are not read, and nothing is synced again.
 
     Durability: on return the events below the bound survive power loss, whatever the sync policy of their journal.
 
@@ -44,7 +44,7 @@ def settled_bound(workspace: Workspace, on_damage: OnDamage, known: int = 0) -> 
                 is_known = number + 1 < len(waiting) and waiting[number + 1].first_event_id <= known
                 if is_known and group.is_sealed:
                     continue
-                end = _settled_end(workspace, group, on_damage)
+                end = _settled_end(workspace, group, on_damage, known)
                 if not group.is_sealed:
                     return end
                 bound = max(bound, end)
@@ -52,18 +52,28 @@ def settled_bound(workspace: Workspace, on_damage: OnDamage, known: int = 0) -> 
     raise AssertionError("every attempt ended before its look was complete")
 
 
-def _settled_end(workspace: Workspace, group: Group, on_damage: OnDamage) -> int:
+def _settled_end(workspace: Workspace, group: Group, on_damage: OnDamage, known: int) -> int:
     """Return one more than the last settled id of a group that waits."""
     ids = read_tail(workspace, [group], on_damage).column("event_id").to_numpy()
     if group.is_sealed:
         return int(ids[-1]) + 1 if len(ids) else group.first_event_id
-    # The ids go up, so the first one that is not where it would be without a gap has the gap before it.
-    expected = np.arange(group.first_event_id, group.first_event_id + len(ids))
-    gaps = np.flatnonzero(ids != expected)
-    settled = int(gaps[0]) if len(gaps) else len(ids)
-    if settled:
-        # After the read: what was read is durable then. If power went before the writer's own sync, recovery would cut
-        # the record, and its id might be given to another event, which a cursor has passed already.
-        for path in group.open:
-            workspace.fs.sync_file(path)
-    return group.first_event_id + settled
+    end = group.first_event_id + _run_length(ids, group.first_event_id)
+    if end > max(known, group.first_event_id):
+        _settle(workspace, group)
+    return end
+
+
+def _run_length(ids: np.typing.NDArray[np.int64], first: int) -> int:
+    """Return how many of some ascending ids follow each other without a gap from `first` on."""
+    gaps = np.flatnonzero(ids != first + np.arange(len(ids)))
+    return int(gaps[0]) if len(gaps) else len(ids)
+
+
+def _settle(workspace: Workspace, group: Group) -> None:
+    """Make durable what was read of a group's open journals.
+
+    If power went before the writer's own sync, recovery would cut the record, and its id might be given to another
+    event, which a cursor has passed already. A sealed journal was synced before it got its name.
+    """
+    for path in group.open:
+        workspace.fs.sync_file(path)

@@ -92,9 +92,16 @@ def forget_container(settings: Settings, identity: str, fs: FileSystem | None = 
 
 
 def claim_writer_name(
-    settings: Settings, writer: str, fs: FileSystem | None = None, clock: Clock | None = None
+    settings: Settings,
+    writer: str,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    *,
+    ids_taken_below: int = 0,
 ) -> Claim:
     """Claim a writer's name for the containers of this repository; return the claim.
+
+    No id below `ids_taken_below` is given out: somebody read events with such ids in journals that never became live.
 
     The former holder of the name appends nothing more: a process that starts is refused, one that lives ends with its
     next group; and none of its attempts commits behind this. What is in the store stays the writer's. What is not, and
@@ -126,7 +133,7 @@ def claim_writer_name(
             workspace.catalog.begin_epoch()
         # Units that wait become live later: their ids lie above those of the catalog.
         staged = [log.last_event_id + 1 for manifest in workspace.manifests() for log in manifest.logs]
-        first = max([workspace.catalog.load().next_event_id, *staged])
+        first = max([ids_taken_below, workspace.catalog.load().next_event_id, *staged])
         return workspace.incarnations.claim_anew(members, first, clock)
 
 

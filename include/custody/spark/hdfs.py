@@ -4,8 +4,10 @@ The driver's JVM does the work, over py4j. Bytes are forced to the disks of thei
 closed before a write is acknowledged; REST can ask for the second only.
 
 With Kerberos the user is the one whom Spark has logged in, by `spark.kerberos.principal` and `spark.kerberos.keytab` or
-by a ticket of `kinit`. Otherwise `ngsi.krb5_user` and `ngsi.krb5_password` log in, as they do with REST: Hadoop takes
-no password, so Java's own Kerberos module gets it in memory, and its ticket becomes Hadoop's login.
+by a ticket of `kinit`. Otherwise `ngsi.krb5_user` logs in, as it does with REST: by `ngsi.krb5_keytab`, or by
+`ngsi.krb5_password`. Hadoop takes no password, so Java's own Kerberos module gets it in memory, and its ticket becomes
+Hadoop's login. A file of delegation tokens is taken in the place of a login. With `ngsi.hdfs_doas` the user, whoever it
+is, acts for that one.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from urllib.parse import quote
 from custody.config import NgsiSection
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
+from custody.ngsi_sink.delegation import TokenFile, doas_and_token, token_file, token_refused
 from custody.ngsi_sink.target import BusyError, not_a_file
-from custody.ngsi_sink.webhdfs import authority, is_busy
+from custody.ngsi_sink.webhdfs import authority, impersonation_refused, is_busy, is_impersonation_refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,12 +60,106 @@ def log_in(jvm: Java, conf: Java, values: NgsiSection) -> None:
     users = jvm.org.apache.hadoop.security.UserGroupInformation
     if users.isSecurityEnabled() and users.getLoginUser().hasKerberosCredentials():
         return
-    subject = _subject(jvm, values)
+    if values.krb5_user is None or (values.krb5_password is None and values.krb5_keytab is None):
+        raise ConfigurationError(
+            "ngsi.backend binary with krb5_auth: expected a login of Spark (spark.kerberos.keytab), or ngsi.krb5_user "
+            "with krb5_keytab or krb5_password, got neither."
+        )
+    subject = _subject(jvm, values) if values.krb5_keytab is None else None
+    _use_kerberos(jvm, conf)
+    if subject is not None:
+        users.loginUserFromSubject(subject)
+    else:
+        _log_in_by_keytab(users, values)
+
+
+def _use_kerberos(jvm: Java, conf: Java) -> None:
     conf.set(_AUTHENTICATION, _KERBEROS)
-    # Hadoop asked Java for the realm's name before the file above was set: ask again.
+    # Hadoop asked Java for the realm's name before `ngsi.krb5_conf_file` was set: ask again.
     jvm.org.apache.hadoop.security.authentication.util.KerberosName.resetDefaultRealm()
-    users.setConfiguration(conf)
-    users.loginUserFromSubject(subject)
+    jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(conf)
+
+
+def _log_in_by_keytab(users: Java, values: NgsiSection) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    keytab = str(values.krb5_keytab and values.krb5_keytab.absolute())
+    try:
+        users.loginUserFromKeytab(values.krb5_user, keytab)
+    except Py4JJavaError as error:
+        raise ConfigurationError(
+            f"Kerberos: expected a login of {values.krb5_user} by the keytab {keytab}, got "
+            f"{_reason(error.java_exception)}. Correct ngsi.krb5_user and ngsi.krb5_keytab, or ngsi.krb5_conf_file."
+        ) from None
+
+
+def _reason(error: Java) -> str:
+    """Return the first line of what Java says, with that of its cause, which is the more precise one."""
+    texts = [_first_line(item.getMessage()) for item in (error, error.getCause()) if item is not None]
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _user_of_tokens(jvm: Java, conf: Java, parameters: Parameters, file: Path) -> Java:
+    """Return a user of Hadoop's with the tokens of a file, who needs no login.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or has no token for HDFS.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    # Read by the same parser as with REST, whose errors say what is wrong with the file.
+    TokenFile(file, [authority(host, parameters.values.hdfs_port) for host in parameters.hosts])
+    jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()  # hdfs-site.xml is read from here on
+    _use_kerberos(jvm, conf)
+    users = jvm.org.apache.hadoop.security.UserGroupInformation
+    user = users.createRemoteUser(parameters.username)
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(file.absolute().as_uri())
+        user.addCredentials(jvm.org.apache.hadoop.security.Credentials.readTokenStorageFile(path, conf))
+    except Py4JJavaError as error:
+        raise ConfigurationError(
+            f"{file}: expected Hadoop's delegation tokens, got {_reason(error.java_exception)}."
+        ) from None
+    return user
+
+
+def _user(jvm: Java, conf: Java, parameters: Parameters) -> Java | None:
+    """Return the user who connects, None for the one who is logged in; raises as `log_in` and `_user_of_tokens`."""
+    values, file = parameters.values, token_file(parameters.values)
+    users = jvm.org.apache.hadoop.security.UserGroupInformation
+    # A login of Spark's is renewed, the tokens that YARN gave a driver at its start are not.
+    is_logged_in = users.isSecurityEnabled() and users.getLoginUser().hasKerberosCredentials()
+    if file is not None and not (is_logged_in and values.krb5_auth and values.delegation_token_file is None):
+        if values.hdfs_doas is not None:
+            raise doas_and_token(file)
+        return _user_of_tokens(jvm, conf, parameters, file)
+    if values.krb5_auth:
+        log_in(jvm, conf, values)
+        return None if values.hdfs_doas is None else users.createProxyUser(values.hdfs_doas, users.getLoginUser())
+    real = users.createRemoteUser(parameters.username)
+    return real if values.hdfs_doas is None else users.createProxyUser(values.hdfs_doas, real)
+
+
+def _connect_as(user: Java | None, jvm: Java, gateway: Java, uri: Java, conf: Java) -> Java:
+    """Return a new FileSystem of a user's own.
+
+    `newInstance`, not `get`: Hadoop shares what `get` returns, and our close would close it for Spark as well.
+    """
+    files = jvm.org.apache.hadoop.fs.FileSystem
+    if user is None:
+        return files.newInstance(uri, conf)
+    # `doAs` wants an object of a Java interface. Java itself makes one of a bound method, so that no call has to come
+    # back to Python.
+    kind_of = jvm.java.lang.Class.forName
+    lookup, base = jvm.java.lang.invoke.MethodHandles, kind_of("org.apache.hadoop.fs.FileSystem")
+    takes = gateway.new_array(jvm.java.lang.Class, 1)
+    takes[0] = kind_of("org.apache.hadoop.conf.Configuration")
+    signature = jvm.java.lang.invoke.MethodType.methodType(base, kind_of("java.net.URI"), takes)
+    given = gateway.new_array(jvm.java.lang.Object, 2)
+    given[0], given[1] = uri, conf
+    bound = lookup.insertArguments(lookup.publicLookup().findStatic(base, "newInstance", signature), 0, given)
+    action = kind_of("java.security.PrivilegedExceptionAction")
+    return user.doAs(jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(action, bound))
 
 
 def _subject(jvm: Java, values: NgsiSection) -> Java:
@@ -110,16 +207,10 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
         jvm = context._jvm  # PySpark has no other way to Hadoop's FileSystem
         conf = jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
         root, connected = _addressed(parameters, conf)
-        file_system = jvm.org.apache.hadoop.fs.FileSystem
+        user = _call("log in", connected, lambda: _user(jvm, conf, parameters))
 
         def connect() -> Java:
-            # `newInstance`, not `get`: Hadoop shares what `get` returns, and our close would close it for Spark as
-            # well.
-            uri = jvm.java.net.URI(connected)
-            if parameters.values.krb5_auth:
-                log_in(jvm, conf, parameters.values)
-                return file_system.newInstance(uri, conf)
-            return file_system.newInstance(uri, conf, parameters.username)
+            return _connect_as(user, jvm, context._gateway, jvm.java.net.URI(connected), conf)
 
         def connect_as_the_cluster_wants() -> Java:
             # The client's default is three copies; on a cluster with fewer nodes an append would then fail.
@@ -283,6 +374,10 @@ def _call(operation: str, path: str, do: Callable[[], Result]) -> Result:
         kind, message = _java_error(error.java_exception)
         if is_busy(kind, message):
             raise BusyError(f"{kind}: {message}") from error
+        if is_impersonation_refused(message):
+            raise impersonation_refused(message) from None
+        if kind.endswith("InvalidToken"):
+            raise token_refused(message) from None
         raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {kind}: {message}") from error
     except PySparkException as error:  # PySpark converts some Java exceptions, such as that of a bad argument
         raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {_first_line(error)}") from error

@@ -47,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         until_ms = _milliseconds(parse_instant(arguments.until)) if arguments.until else None
         repository = Repository.open(arguments.repository)
         attempt = Attempt.parse(arguments.attempt) if arguments.attempt else Attempt.new("spark")
-        details, session_seconds = _work(repository, attempt, until_ms, take_over=arguments.take_over)
+        details, session_seconds = _work(
+            repository, attempt, until_ms, take_over=arguments.take_over, with_journals=arguments.journals
+        )
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
@@ -62,28 +64,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _work(
-    repository: Repository, attempt: Attempt, until_ms: int | None, *, take_over: bool
+    repository: Repository, attempt: Attempt, until_ms: int | None, *, take_over: bool, with_journals: bool
 ) -> tuple[list[UnitReport], float]:
     """Do the work, with a session of Spark where it needs one; return reports and how many seconds the session took."""
     settings = repository.settings
     tables = PendingTables(PosixFileSystem(), hive_folder(settings))
     # Before lease and session: a run that finds nothing to do costs neither.
-    if not sink_backlog(repository).is_any and not tables.all():
+    if not sink_backlog(repository, with_journals=with_journals).is_any and not tables.all():
         return [], 0.0
     parameters = Parameters.from_section(settings.ngsi, settings.root)
     if not (parameters.values.hive or parameters.values.backend == "binary"):
-        return _persist(repository, attempt, until_ms, None, take_over=take_over), 0.0
+        return _persist(repository, attempt, until_ms, None, take_over=take_over, with_journals=with_journals), 0.0
     before = time.monotonic()
     session = start_session(NAME, session_options(settings) if parameters.values.hive else {})
     seconds = time.monotonic() - before
     try:
-        return _persist(repository, attempt, until_ms, session, take_over=take_over), seconds
+        return _persist(
+            repository, attempt, until_ms, session, take_over=take_over, with_journals=with_journals
+        ), seconds
     finally:
         session.stop()
 
 
 def _persist(
-    repository: Repository, attempt: Attempt, until_ms: int | None, session: SparkSession | None, *, take_over: bool
+    repository: Repository,
+    attempt: Attempt,
+    until_ms: int | None,
+    session: SparkSession | None,
+    *,
+    take_over: bool,
+    with_journals: bool,
 ) -> list[UnitReport]:
     """Write everything that is due, then make tables; return a report of each part that had something to do."""
     settings = repository.settings
@@ -92,6 +102,7 @@ def _persist(
         repository,
         attempt,
         take_over=take_over,
+        with_journals=with_journals,
         rpc=None if session is None else rpc_files(session),
         note=tables.note if settings.ngsi.hive else lambda _: None,
     ) as opened:
@@ -182,6 +193,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--take-over", action="store_true", help="take the work over from an attempt that lives; it ends as superseded"
+    )
+    parser.add_argument(
+        "--journals", action="store_true", help="take acknowledged notifications from journals, too, before a rollover"
     )
     parser.add_argument(
         "--until", help="what arrived before this instant is due, ISO 8601 (UTC without an offset), full batch or not"

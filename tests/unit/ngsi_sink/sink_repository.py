@@ -12,6 +12,7 @@ from custody.clock import Clock, ManualClock
 from custody.config import Settings
 from custody.errors import StorageError
 from custody.flow.content import with_content
+from custody.ingest.slots import SlotWriter
 from custody.lease import Attempt
 from custody.model import Event
 from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
@@ -60,6 +61,17 @@ def receive(repository: Repository, bodies: Sequence[bytes], at_ms: int = NOW_MS
             writer.append([with_content(event, stored) for event in read.events])
             uuids += [event.flowfile_uuid for event in read.events]
     return uuids
+
+
+def append(writer: SlotWriter, repository: Repository, number: int, at_ms: int = NOW_MS) -> None:
+    """Let a writer that is open store one notification, which is acknowledged on return."""
+    body = bench(number)
+    sent_headers = {**HEADERS, "fiware-correlator": str(number)}
+    read = read_arrival(
+        Arrival(body, sent_headers, "http://localhost/notify", None, at_ms), Accepts.of(repository.settings.ngsi)
+    )
+    [content] = writer.content.put_many([body])
+    writer.append([with_content(event, content) for event in read.events])
 
 
 def received(root: Path, bodies: Sequence[bytes], clock: Clock | None = None, **ngsi: object) -> Repository:
