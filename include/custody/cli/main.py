@@ -72,7 +72,7 @@ _PLACES = {
     ),
     "replay": _place("replay_cmd:replay", "Send FlowFiles again into the queues that they came from, each once."),
     "retention": _place("retention_cmd:retention", "Let events go that are too old, or for which there is no room."),
-    "run": _place("run_cmd:run", "Submit the Spark job of STEP; `all` runs every step of a rollover in one driver."),
+    "run": _place("run_cmd:run", "Submit the Spark job of STEP, or do its work in this process with --local."),
     "sample": _place("sample_cmd:sample", "Write files of simulated NiFi provenance events into FOLDER."),
     "scrub": _place(
         "scrub_cmd:scrub", "Read the part of the repository that is due, and keep how far it is and what was found."

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from custody.repository.status import RepositoryStatus
     from custody.retention import Hold, RetentionPlan
     from custody.swh import ProvenanceDatabase
+    from custody.workspace import StepReport
 
 if TYPE_CHECKING:
     from custody.read.sql import SqlResult
@@ -655,6 +656,41 @@ class Repository:
         notices = Notices(strict=False)
         counts = {item.writer: soft_delete.count_selected(item, selection, notices) for item in self._chosen(writer)}
         return Counts(counts, notices)
+
+    def roll_over(
+        self,
+        *,
+        retention: bool = False,
+        workers: int = 1,
+        take_over: bool = False,
+        run_id: str | None = None,
+        on_step: Callable[[StepReport], None] = lambda _: None,
+    ) -> list[StepReport]:
+        """Make acknowledged events live and searchable, in this process: a pass of all steps, without Spark and Java.
+
+        Recover, rollover, compress, index, commit, checkpoint and sweep; with `retention` its steps follow. Each
+        step's report goes to `on_step`, into the result and, with a `run_id`, into the history of runs. The first step
+        with an error is the last one: its report says why, and the next pass goes on from there. `workers` threads do
+        the units of a step.
+
+        Durability: on return what the reports without an error name survives power loss. Can be stopped at any time.
+
+        Raises:
+            InvalidInputError: `workers` is not at least 1.
+            CorruptionError, StorageError: what waits cannot be listed.
+        """
+        from custody.repository.local_pass import PASSES, run_locally
+
+        return run_locally(
+            [*PASSES["all"], *(PASSES["retention_all"] if retention else ())],
+            self.settings,
+            workers=workers,
+            take_over=take_over,
+            run_id=run_id,
+            fs=self._fs,
+            clock=self._clock,
+            on_step=on_step,
+        )
 
     def compact(
         self, writer: str | None = None, *, on_done: Callable[[CompactionReport], None] = lambda _: None
