@@ -55,7 +55,8 @@ _PLACES = {
         "Print the files in the landing folders of an interval: which wait, and what became of the others.",
     ),
     "lineage": _place(
-        "lineage_cmd:lineage", "Print the lineage of WHAT: a FlowFile's uuid, or the id of an event of it."
+        "lineage_cmd:lineage",
+        "Print the lineage of WHAT: a FlowFile's uuid, an alternate identifier of it, or the id of an event of it.",
     ),
     "ngsi": _place("ngsi_cmd:ngsi", "Take notifications of context brokers to HDFS and Hive."),
     "quarantine": _place("quarantine_cmd:quarantine", "Look at rejected input and try it again."),

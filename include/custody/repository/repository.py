@@ -413,22 +413,41 @@ class Repository:
         counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
         return counts, (*index_notices, *notices)
 
-    def lineage(self, uuids: Sequence[str], bounds: Bounds | None = None) -> Lineage:
+    def lineage(
+        self, uuids: Sequence[str] = (), bounds: Bounds | None = None, *, identifiers: Sequence[str] = ()
+    ) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
 
-        With `bounds` no more than these allow; each FlowFile with more behind them says so.
+        It begins with FlowFiles by uuid, and with those that have one of some alternate identifiers, and goes on across
+        equal alternate identifiers (docs/lineage.md). With `bounds` no more than these allow; each FlowFile with more
+        behind them says so.
 
         Raises:
             NotFoundError: no event mentions any of them.
+            InvalidInputError: an identifier is given, and index.fields leaves alternate identifiers out.
         """
-        from custody.repository.lineage_api import lineage_of
+        from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD, lineage_of
 
-        chosen = self._bounds(bounds)
-        lineage = lineage_of(self.workspaces(), self._shards, self.settings.index.attributes, uuids, chosen)
+        chosen, index = self._bounds(bounds), self.settings.index
+        is_joined = ALTERNATE_IDENTIFIER_FIELD in index.fields
+        if identifiers and not is_joined:
+            raise InvalidInputError(
+                f"{', '.join(identifiers)}: alternate identifiers are not indexed. Add "
+                f"{ALTERNATE_IDENTIFIER_FIELD!r} to index.fields, or name a FlowFile by its uuid."
+            )
+        lineage = lineage_of(
+            self.workspaces(),
+            self._shards,
+            index.attributes,
+            uuids,
+            chosen,
+            identifiers=identifiers,
+            is_joined=is_joined,
+        )
         # Events that are there and lie outside of the times are no missing FlowFile.
         if lineage.events == 0 and lineage.is_complete:
             unread = f" Not all could be read: {lineage.notices[0]}" if lineage.notices else ""
-            raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
+            raise NotFoundError(f"no event mentions the FlowFile {', '.join((*uuids, *identifiers))}.{unread}")
         return lineage
 
     def expand(
