@@ -16,7 +16,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.lineage import Bounds, Cut, ExportFormat, FlowFileNode, Lineage, NodeKind, export
 from custody.model import Event
 from custody.query.times import time_span
-from custody.repository import Repository
+from custody.repository import ProvenanceRepository, Repository, open_repository
 from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD
 
 _LINES_SHOWN = 40
@@ -72,12 +72,12 @@ def lineage(
       custody -r demo lineage 42 --children
       custody -r demo lineage 42 --depth 2 --export svg > lineage.svg
     """
-    opened = Repository.open(repository)
+    opened = open_repository(repository)
     bounds = _bounds(opened, depth, since, until, events_max)
     if direction is not None:
         event_id = _event_id(what)
         uuid = opened.get(event_id, writer).flowfile_uuid
-        graph = opened.expand(event_id, direction, writer, bounds)
+        graph = Repository.open(repository).expand(event_id, direction, writer, bounds)
     else:
         uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
         graph = _lineage_of(opened, uuid, bounds, is_id=what.isdecimal())
@@ -86,7 +86,7 @@ def lineage(
     for notice in graph.notices:
         stderr().print(clean(notice))
     if form is not None:
-        click.echo(export(opened.diagram(graph), ExportFormat(form)), nl=False)
+        click.echo(export(Repository.open(repository).diagram(graph), ExportFormat(form)), nl=False)
     elif as_json:
         print_json(_document(graph))
     else:
@@ -94,7 +94,7 @@ def lineage(
     _say_cut(graph, bounds)
 
 
-def _lineage_of(opened: Repository, name: str, bounds: Bounds, *, is_id: bool) -> Lineage:
+def _lineage_of(opened: ProvenanceRepository, name: str, bounds: Bounds, *, is_id: bool) -> Lineage:
     """Return the lineage of a FlowFile, by its uuid, or else by an alternate identifier."""
     try:
         return opened.lineage([name], bounds)
@@ -111,7 +111,7 @@ def _event_id(what: str) -> int:
 
 
 def _bounds(
-    opened: Repository, depth: int | None, since: str | None, until: str | None, events_max: int | None
+    opened: ProvenanceRepository, depth: int | None, since: str | None, until: str | None, events_max: int | None
 ) -> Bounds:
     now_ms = SystemClock().now_ms()
     first = None if since is None else time_span(since, now_ms)[0]

@@ -15,8 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from custody.cli.options import dry_run_option, json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr
 from custody.config import Settings, load_settings
-from custody.repository import Repository
+from custody.errors import ConfigurationError
+from custody.repository import Repository, open_repository
 from custody.repository.local_pass import ALL_STEPS, PASSES, UnitsDone, run_locally, steps_of
+from custody.repository.pluggable import OWN
 from custody.workspace import StepReport, UnitReport, exit_code
 
 _NGSI = "ngsi_to_hdfs"
@@ -77,7 +79,17 @@ def run(
         return
     settings = load_settings(repository)
     shown = _ShownReports(as_json=as_json)
-    if local:
+    if settings.repository.implementation != OWN:
+        reports = _run_elsewhere(repository, step, workers, take_over, run_id) if local else None
+        if reports is None:
+            raise ConfigurationError(
+                f"repository.implementation {settings.repository.implementation!r}: its housekeeping is "
+                "`custody run all --local`; other steps and Spark jobs work on custody's own files."
+            )
+        for report in reports:
+            shown.add(report)
+        code = max(map(exit_code, reports), default=0)
+    elif local:
         with _unit_bar() as on_units:
             run_locally(
                 steps_of(step),
@@ -98,6 +110,15 @@ def run(
         code = _submit(step, settings, arguments, shown, verbose=verbose)
     shown.finish()
     sys.exit(code)
+
+
+def _run_elsewhere(
+    repository: Path, step: str, workers: int, take_over: bool, run_id: str | None
+) -> Sequence[StepReport] | None:
+    """Let another implementation do its pass; None for what only custody's own files have."""
+    if step != "all":
+        return None
+    return open_repository(repository).roll_over(workers=workers, take_over=take_over, run_id=run_id)
 
 
 class _ShownReports:

@@ -27,6 +27,7 @@ from custody.format.names import COMPACT_LEASE
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
+from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace, leased, rollover_lease
 
@@ -95,9 +96,17 @@ class Repository:
 
         Raises:
             NotFoundError: there is none.
-            ConfigurationError: its settings are not valid.
+            ConfigurationError: its settings are not valid, or another implementation answers for it.
         """
-        return cls(load_settings(Path(root)))
+        settings = load_settings(Path(root))
+        # Its folder may hold anything: custody's own files would be made beside it.
+        if settings.repository.implementation != OWN:
+            raise ConfigurationError(
+                f"{settings.root}: repository.implementation names {settings.repository.implementation!r}, and this "
+                "works on custody's own files. Open it with custody.repository.open_repository, or by the commands "
+                "event, events, search, lineage and run all --local."
+            )
+        return cls(settings)
 
     @classmethod
     def create(cls, root: str | Path) -> Self:
@@ -377,10 +386,12 @@ class Repository:
         limit = self.settings.query.results_default if limit is None else limit
         question, page = self._question(text), Page(limit, offset, oldest_first, cursor)
         attributes, notices = self.settings.index.attributes, Notices(strict=False)
-        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
+        threads = self.settings.query.search_threads
+        # Starts threads only when shards have to be opened, or are asked by several.
+        with ThreadPoolExecutor(_OPENING_THREADS if threads == 1 else threads) as pool:
             workspaces = self._searched(writer, as_of)
             sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
-            result = search(sources, self._shards, question, attributes, page, pool)
+            result = search(sources, self._shards, question, attributes, page, pool, is_parallel=threads > 1)
         return replace(result, notices=(*result.notices, *notices))
 
     def facets(
