@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -50,6 +50,7 @@ from custody.vfs import FileSystem
 from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import UnitManifest, Workspace, staged_path
+from custody.workspace.run_reports import decode_report
 from tests.support import event, numbered
 
 WRITER = "main"
@@ -104,11 +105,17 @@ def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segm
     that the index writer makes of them are kept and written again, each in one piece.
     """
     clock = ManualClock(NOW_MS)
-    writing = patch.object(builder, "write_segment", copied_segment) if is_segment_copied else nullcontext()
-    with writing:
+    with copied_segments() if is_segment_copied else nullcontext():
         for name in names or STEPS:
             for unit in STEPS[name].units(settings, fs):
                 STEPS[name].run(Workspace(settings, unit.writer, fs, clock), unit)
+
+
+@contextmanager
+def copied_segments() -> Iterator[None]:
+    """Write the files of shards that were written once before as copies, each in one piece."""
+    with patch.object(builder, "write_segment", copied_segment):
+        yield
 
 
 _SEGMENTS: dict[tuple[IndexedFields, tuple[bytes, ...]], tuple[Manifest, dict[str, bytes]]] = {}
@@ -197,6 +204,13 @@ def _check_unit(fs: FileSystem, folder: Path) -> None:
         assert sum(table.num_rows for table in read_staged(fs, path, log)) == log.rows
 
 
+def _decoder(path: Path) -> Callable[[bytes, Path], object] | None:
+    """Return what reads a file of JSON, or None where nobody knows the file."""
+    if path.parent == SETTINGS.quarantine:
+        return decode_entry
+    return decode_report if path.parent.parent == SETTINGS.runs else None
+
+
 @lru_cache(maxsize=4096)
 def _check_whole(path: Path, data: bytes) -> None:
     """Raise unless a file is whole; equal files are found on many disks."""
@@ -220,7 +234,7 @@ def _check_whole(path: Path, data: bytes) -> None:
         assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
-    elif path.parent == SETTINGS.quarantine and path.suffix == ".json":
-        decode_entry(data, path)
+    elif path.suffix == ".json" and (decode_json := _decoder(path)) is not None:
+        decode_json(data, path)
     else:
         assert path.name == "LOCK" or path.suffix == ".raw", f"{path}: a file that nobody knows"

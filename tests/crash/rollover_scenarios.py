@@ -14,6 +14,7 @@ from tests.crash.memory_repository import (
     check_catalog,
     check_events,
     check_final_names,
+    copied_segments,
     repository,
     run_pass,
     workspace,
@@ -114,6 +115,27 @@ class RollingOverRetried(RollingOver):
     def use(self, fs: FileSystem, record: Promises) -> None:
         run_pass(fs, *list(STEPS)[1:])
         super().use(fs, record)
+
+
+class RollingOverLocally(RollingOver):
+    """The same as one pass in the process, with its leases and its reports."""
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        with repository(fs).writer() as writer:
+            record.append(writer, 2)
+            record.append(writer, 1)
+        self._roll_over(fs)
+
+    def use(self, fs: FileSystem, record: Promises) -> None:
+        StoreScenario.use(self, fs, record)
+        self._roll_over(fs)
+        assert not workspace(fs).groups(), "journals are left"
+
+    def _roll_over(self, fs: FileSystem) -> None:
+        with copied_segments():
+            # All processes of a crash test are one in truth, so that who crashed seems to live.
+            for report in repository(fs).roll_over(take_over=True, run_id="run"):
+                assert report.failed == 0, report
 
 
 class RollingOverMerged(RollingOver):

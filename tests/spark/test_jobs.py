@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from custody.catalog.codec import decode
 from custody.config import SETTINGS_FILE
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import read_scrub
 from custody.recovery import STEPS
-from custody.repository import Repository
+from custody.repository import EventSelection, Repository
+from custody.repository.local_pass import ALL_STEPS
 from custody.sample import SampleOptions, sample_files
 from custody.spark.environment import job_of, jobs_folder, submit_environment
-from custody.spark.job import ALL_STEPS
 from custody.spark.submit import step_command, submit_command
 from custody.spark.swh.steps import ALL as SWH_STEPS
 from custody.vfs import PosixFileSystem
 from custody.workspace import read_report
-from tests.support import append, event, run_steps
+from custody.workspace.run_reports import decode_report
+from tests.support import append, event, files_below, run_steps, sample
 from tests.unit.export.test_export_run import made, written
 
 ENVIRONMENT = {**os.environ, **submit_environment()}
@@ -117,6 +121,47 @@ def test_one_driver_does_all_steps_and_prints_one_report_line_each(repository: R
     kept = read_report(PosixFileSystem(), repository.settings.runs, "../../weekly run/1", "commit")
     assert kept.units == 1
     assert [path.name for path in root.parent.iterdir() if path.is_dir()] == ["repository"]
+
+
+def files_after_a_pass(root: Path) -> dict[str, object]:
+    """Every file, without what names a moment, a process or a duration."""
+    files: dict[str, object] = {}
+    for path, data in files_below(root).items():
+        if path.endswith(".txn"):
+            transaction = decode(data, path)
+            assert transaction.commit_time_ms > 0
+            transaction.commit_time_ms, transaction.attempt_id = 0, b""
+            transaction.previous_digest = b""  # of a transaction with another time
+            files[path] = transaction.SerializeToString(deterministic=True)
+        elif "/leases/" in path:
+            files[path] = None
+        elif path.startswith("runs/"):
+            report = decode_report(data, Path(path))
+            units = tuple(msgspec.structs.replace(unit, seconds=0.0) for unit in report.details)
+            files[path] = msgspec.structs.replace(
+                report, repository="", seconds=0.0, startup_seconds=0.0, details=units
+            )
+        else:
+            files[path] = data
+    return files
+
+
+@pytest.mark.spark
+def test_a_pass_in_the_process_leaves_the_files_that_the_spark_jobs_leave(repository: Repository) -> None:
+    with repository.writer() as writer:
+        writer.append(sample(400))
+    repository.forget(EventSelection(event_ids=(3,)), "asked")
+    root, copy = repository.settings.root, repository.settings.root.with_name("copy")
+    shutil.copytree(root, copy)
+    done = submit("all", "--repository", str(copy), "--run-id", "run")
+    assert done.returncode == 0, done.stderr
+    assert [report.failed for report in repository.roll_over(run_id="run", workers=2)] == [0] * len(STEPS)
+    in_process, by_spark = files_after_a_pass(root), files_after_a_pass(copy)
+    assert in_process.keys() == by_spark.keys()
+    assert [path for path in by_spark if in_process[path] != by_spark[path]] == []
+    logs = [path for path in by_spark if path.endswith(".parquet")]
+    assert len(logs) > 2
+    assert Repository.open(root).search("*", limit=9).events == Repository.open(copy).search("*", limit=9).events
 
 
 def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

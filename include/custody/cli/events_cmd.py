@@ -11,7 +11,7 @@ from custody.capture import event_to_json
 from custody.cli.options import Command, json_option, whole_option, writer_option
 from custody.cli.output import answered, clean, print_json, print_table, stderr, stdout, time_text
 from custody.model import Event
-from custody.repository import Repository
+from custody.repository import open_repository
 
 _TIMES = {"event_time", "flowfile_entry_date", "lineage_start_date"}
 
@@ -34,7 +34,7 @@ def event(repository: Path, event_id: int, writer: str | None, nifi: bool, whole
     Example:
       custody -r demo event 42
     """
-    opened = Repository.open(repository)
+    opened = open_repository(repository)
     stored = opened.get(event_id, writer)
     shown = answered(stored, opened.settings, whole=whole)
     if nifi:
@@ -65,7 +65,7 @@ def events(
     Example:
       custody -r demo events --from 1000 --count 50 --json
     """
-    opened = Repository.open(repository)
+    opened = open_repository(repository)
     page = opened.events(first, count, writer)
     if nifi or as_json:
         for item in page:
@@ -77,7 +77,7 @@ def events(
         ]
         print_table("", ("event#", "time", "type", "component", "FlowFile"), rows, "no events")
     talk = stderr()
-    for notice in page.notices:
+    for notice in getattr(page, "notices", ()):  # another implementation may have none
         talk.print(clean(notice))
 
 

@@ -12,11 +12,12 @@ from rich.tree import Tree
 from custody.cli.options import json_option, whole_option, writer_option
 from custody.cli.output import answered, clean, print_json, stderr, stdout, time_text
 from custody.clock import SystemClock
-from custody.errors import InvalidInputError
+from custody.errors import InvalidInputError, NotFoundError
 from custody.lineage import Bounds, Cut, ExportFormat, FlowFileNode, Lineage, NodeKind, export
 from custody.model import Event
 from custody.query.times import time_span
-from custody.repository import Repository
+from custody.repository import ProvenanceRepository, Repository, open_repository
+from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD
 
 _LINES_SHOWN = 40
 _CUT_NAMED = 5
@@ -57,37 +58,50 @@ def lineage(
     whole: bool,
     as_json: bool,
 ) -> None:
-    """Print the lineage of WHAT: a FlowFile's uuid, or the id of an event of it.
+    """Print the lineage of WHAT: a FlowFile's uuid, an alternate identifier of it, or the id of an event of it.
 
     It is a tree from what it came from down to what came of it: below each FlowFile its events and what was made of it.
-    What leads to WHAT stands first. Bounds cut it; each FlowFile that has more behind a bound says so.
+    What leads to WHAT stands first. It goes on across equal alternate identifiers, which the end of the tree lists.
+    Bounds cut it; each FlowFile that has more behind a bound says so.
 
     \b
     Example:
       custody -r demo lineage 42
       custody -r demo lineage 42 --all | less
+      custody -r demo lineage erp:batch-17
       custody -r demo lineage 42 --children
       custody -r demo lineage 42 --depth 2 --export svg > lineage.svg
     """
-    opened = Repository.open(repository)
+    opened = open_repository(repository)
     bounds = _bounds(opened, depth, since, until, events_max)
     if direction is not None:
         event_id = _event_id(what)
         uuid = opened.get(event_id, writer).flowfile_uuid
-        graph = opened.expand(event_id, direction, writer, bounds)
+        graph = Repository.open(repository).expand(event_id, direction, writer, bounds)
     else:
         uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
-        graph = opened.lineage([uuid], bounds)
+        graph = _lineage_of(opened, uuid, bounds, is_id=what.isdecimal())
+        uuid = graph.identifiers.get(uuid, (uuid,))[0]
     graph = graph.with_events(partial(answered, settings=opened.settings, whole=whole))
     for notice in graph.notices:
         stderr().print(clean(notice))
     if form is not None:
-        click.echo(export(opened.diagram(graph), ExportFormat(form)), nl=False)
+        click.echo(export(Repository.open(repository).diagram(graph), ExportFormat(form)), nl=False)
     elif as_json:
         print_json(_document(graph))
     else:
         _print_tree(graph, uuid, None if everything else _LINES_SHOWN)
     _say_cut(graph, bounds)
+
+
+def _lineage_of(opened: ProvenanceRepository, name: str, bounds: Bounds, *, is_id: bool) -> Lineage:
+    """Return the lineage of a FlowFile, by its uuid, or else by an alternate identifier."""
+    try:
+        return opened.lineage([name], bounds)
+    except NotFoundError:
+        if is_id or ALTERNATE_IDENTIFIER_FIELD not in opened.settings.index.fields:
+            raise
+        return opened.lineage((), bounds, identifiers=[name])
 
 
 def _event_id(what: str) -> int:
@@ -97,7 +111,7 @@ def _event_id(what: str) -> int:
 
 
 def _bounds(
-    opened: Repository, depth: int | None, since: str | None, until: str | None, events_max: int | None
+    opened: ProvenanceRepository, depth: int | None, since: str | None, until: str | None, events_max: int | None
 ) -> Bounds:
     now_ms = SystemClock().now_ms()
     first = None if since is None else time_span(since, now_ms)[0]
@@ -115,6 +129,7 @@ def _document(graph: Lineage) -> dict[str, object]:
         "notices": graph.notices,
         "unknown_events": graph.unknown_events,
         "cut": graph.cut,
+        "identifiers": graph.identifiers,
     }
 
 
@@ -143,6 +158,10 @@ def _print_tree(graph: Lineage, uuid: str, lines_max: int | None) -> None:
     for unknown in graph.unknown_events:
         event = f"event {unknown.event_id}" + (f" of {unknown.writer}" if several else "")
         lines.append((0, clean(f"unknown {event}, which cannot be read, of FlowFile {', '.join(unknown.uuids)}")))
+    lines += [
+        (0, clean(f"alternate identifier {identifier} of FlowFile {', '.join(uuids)}"))
+        for identifier, uuids in graph.identifiers.items()
+    ]
     tree = Tree(clean(f"{graph.events} events of {len(graph.nodes)} FlowFiles, {_counted(generations, 'generation')}"))
     # The last branch of each depth: the walk gives a node before what is below it.
     branches = {-1: tree}

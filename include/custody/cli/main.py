@@ -56,7 +56,8 @@ _PLACES = {
         "Print the files in the landing folders of an interval: which wait, and what became of the others.",
     ),
     "lineage": _place(
-        "lineage_cmd:lineage", "Print the lineage of WHAT: a FlowFile's uuid, or the id of an event of it."
+        "lineage_cmd:lineage",
+        "Print the lineage of WHAT: a FlowFile's uuid, an alternate identifier of it, or the id of an event of it.",
     ),
     "ngsi": _place("ngsi_cmd:ngsi", "Take notifications of context brokers to HDFS and Hive."),
     "quarantine": _place("quarantine_cmd:quarantine", "Look at rejected input and try it again."),
@@ -73,7 +74,7 @@ _PLACES = {
     ),
     "replay": _place("replay_cmd:replay", "Send FlowFiles again into the queues that they came from, each once."),
     "retention": _place("retention_cmd:retention", "Let events go that are too old, or for which there is no room."),
-    "run": _place("run_cmd:run", "Submit the Spark job of STEP; `all` runs every step of a rollover in one driver."),
+    "run": _place("run_cmd:run", "Submit the Spark job of STEP, or do its work in this process with --local."),
     "sample": _place("sample_cmd:sample", "Write files of simulated NiFi provenance events into FOLDER."),
     "scrub": _place(
         "scrub_cmd:scrub", "Read the part of the repository that is due, and keep how far it is and what was found."

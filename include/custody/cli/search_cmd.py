@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from custody.cli.output import answered, clean, print_json, print_table, stderr,
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError
 from custody.query import time_span
-from custody.repository import Repository, SearchResult, StoredEvent
+from custody.repository import Repository, SearchResult, StoredEvent, open_repository
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
@@ -59,15 +60,15 @@ def search(
     Example:
       custody -r demo search "event_type:SEND AND event_time:[2026-03-01 TO 2026-03-31]"
     """
-    opened = Repository.open(repository)
     parsed = _structured(query) if structured else query
     moment = None if as_of is None else parse_as_of(as_of)
     if facets:
-        _print_facets(opened.facets(parsed, facets, writer=writer, as_of=moment), as_json)
+        _print_facets(Repository.open(repository).facets(parsed, facets, writer=writer, as_of=moment), as_json)
         return
-    result = opened.search(
-        parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer, as_of=moment
-    )
+    opened = open_repository(repository)
+    # Only custody's own repository keeps earlier states.
+    search = opened.search if moment is None else partial(Repository.open(repository).search, as_of=moment)
+    result = search(parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer)
     talk = stderr()
     for notice in result.notices:
         talk.print(clean(notice))

@@ -63,6 +63,12 @@ def is_secret(name: str) -> bool:
 class RepositorySection(Section):
     """The writer's name, and the folders of the repository."""
 
+    implementation: str = Field(
+        "custody",
+        min_length=1,
+        description="Who answers for this repository: `custody`, or a name in the entry point group "
+        "custody.repositories.",
+    )
     writer: _Name = Field(
         "main",
         description="Namespace of new events: one sequence of ids, one catalog. One live process holds it at a time.",
@@ -511,6 +517,12 @@ class QuerySection(Section):
     )
     open_shards_max: int = Field(
         256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
+    )
+    search_threads: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Threads of a search that ask index shards, several at once; 1 asks one after another.",
     )
     cache_bytes: int = Field(
         256 << 20,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from custody.flow.flowfile import Component, FlowFile
+from custody.flow.flowfile import ALTERNATE_IDENTIFIER, Component, FlowFile
 from custody.model import ContentClaim, Event, EventType
 
 FROZEN = frozenset((EventType.SEND, EventType.UPLOAD, EventType.CLONE, EventType.EXPIRE))
@@ -154,10 +154,13 @@ def events_at_commit(changes: SessionChanges, now_ms: int) -> list[Event]:
     """Return the events of a session that is committed now; the session stays as it is.
 
     Forks come first and joins after them, so that a FlowFile's first event tells where it came from; then reported
-    events; then those that nobody reported; at last the ends of FlowFiles on a relationship that leads nowhere.
+    events; then those that nobody reported, and the names that FlowFiles were given; at last the ends of FlowFiles on a
+    relationship that leads nowhere.
     """
     events = [*_forks(changes), *_joins(changes), *_reported(changes)]
-    events = list(_each_once([*events, *_automatic(changes, events, now_ms), *changes.terminated]))
+    named = list(_named(changes, now_ms))
+    automatic = _automatic(changes, [*events, *named], now_ms)
+    events = list(_each_once([*events, *automatic, *named, *changes.terminated]))
     return [
         # Frozen events were completed when they were reported.
         event if event.event_type in FROZEN else changes.records[event.flowfile_uuid].completed(event, now_ms)
@@ -195,6 +198,19 @@ def _reported(changes: SessionChanges) -> Iterator[Event]:
         is_end = event.event_type == EventType.DROP and changes.records[event.flowfile_uuid].is_new
         if not is_end or event.flowfile_uuid in mentioned:
             yield event
+
+
+def _named(changes: SessionChanges, now_ms: int) -> Iterator[Event]:
+    """Yield an ADDINFO for each FlowFile that got another alternate identifier as its attribute, and reported none."""
+    reported = {
+        (event.flowfile_uuid, event.alternate_identifier_uri)
+        for event in changes.reported
+        if event.event_type == EventType.ADDINFO
+    }
+    for record in changes.records.values():
+        identifier = (record.updates().get(ALTERNATE_IDENTIFIER) or "").strip()
+        if identifier and not record.is_removed and (record.uuid, identifier) not in reported:
+            yield record.draft("ADDINFO", changes.component, now_ms, alternate_identifier_uri=identifier)
 
 
 def _automatic(changes: SessionChanges, events: Iterable[Event], now_ms: int) -> Iterator[Event]:

@@ -15,8 +15,10 @@ from custody.model import INT64_MAX, ContentClaim
 UUID = "uuid"
 DIGEST_ATTRIBUTE = "content.sha256"
 """The attribute of an event that binds it to its content: the SHA-256 of the content, hexadecimal."""
+ALTERNATE_IDENTIFIER = "alternate.identifier"
+"""The attribute of a FlowFile that names it as another system does, such as `erp:batch-17`."""
 # What one FlowFile does not hand on to another: a child has a name and a content of its own.
-_OWN = (UUID, "alternate.identifier", "discard.reason", DIGEST_ATTRIBUTE)
+_OWN = (UUID, ALTERNATE_IDENTIFIER, "discard.reason", DIGEST_ATTRIBUTE)
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -27,6 +27,7 @@ class Cut(StrEnum):
     SIZE = "size"
     DEPTH = "depth"
     TIME = "time"
+    IDENTIFIER = "identifier"
 
 
 class NodeKind(StrEnum):
@@ -45,6 +46,8 @@ class Bounds:
     """Generations away from where it begins; 0 gives the events of the FlowFiles that were named."""
     since_ms: int | None = None
     until_ms: int | None = None
+    identifier_flowfiles_max: int = 100
+    """An alternate identifier that more FlowFiles have tells nothing of them: the lineage does not go on across it."""
 
     def include(self, event: Event) -> bool:
         """Whether an event lies within the times."""
@@ -54,6 +57,9 @@ class Bounds:
 
 Lookup = Callable[[Sequence[str], int], list[tuple[str, Event]]]
 """Given FlowFile uuids and a bound, returns at most that many events that mention one of them, each with its writer."""
+
+Identified = Callable[[Sequence[str], int], list[tuple[str, Event]]]
+"""Given alternate identifiers and a bound, returns at most that many events that name one, each with its writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class Lineage:
     notices: tuple[str, ...] = ()
     """What could not be read, where more of the lineage may be."""
     unknown_events: tuple[UnknownEvent, ...] = ()
+    identifiers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The alternate identifiers across which it goes on, or began, each with the FlowFiles that have it."""
 
     @property
     def cut(self) -> dict[str, Cut]:
@@ -149,6 +157,9 @@ class _Walk:
     events: dict[tuple[str, int], Event] = field(default_factory=dict)  # each writer counts its own ids
     visited: set[str] = field(default_factory=set)
     cut: dict[str, Cut] = field(default_factory=dict)
+    identifiers: dict[str, set[str]] = field(default_factory=dict)
+    """Each alternate identifier that was met, with its FlowFiles as far as they were asked for."""
+    followed: set[str] = field(default_factory=set)
 
     def take(self, found: Sequence[tuple[str, Event]]) -> set[str]:
         """Keep the events within the times; return the FlowFiles that they mention."""
@@ -156,10 +167,38 @@ class _Walk:
         for writer, event in found:
             if self.bounds.include(event):
                 self.events[writer, event.event_id] = event
+                if event.alternate_identifier_uri:
+                    self.identifiers.setdefault(event.alternate_identifier_uri, set())
                 mentioned.update(_relatives(event))
             else:
                 self.mark(_relatives(event), Cut.TIME)
         return mentioned
+
+    def follow(self, identified: Identified, asked: Set[str] = frozenset()) -> set[str]:
+        """Return the FlowFiles that have an identifier which was met and not followed yet, or one that is `asked` for.
+
+        Those of an identifier with too many of them are marked instead.
+        """
+        wanted = sorted((self.identifiers.keys() | asked) - self.followed)
+        if not wanted:
+            return set()
+        self.followed.update(wanted)
+        having: dict[str, set[str]] = {name: set() for name in wanted}
+        found = identified(wanted, self.bounds.events_max + 1)
+        if len(found) > self.bounds.events_max:
+            self.mark({event.flowfile_uuid for _, event in found}, Cut.SIZE)
+        for _, event in found:
+            # An index has texts in lower case, and of long ones the beginning.
+            if event.alternate_identifier_uri in having:
+                having[event.alternate_identifier_uri].add(event.flowfile_uuid)
+        flowfiles: set[str] = set()
+        for name, uuids in having.items():
+            self.identifiers[name] = uuids
+            if name in asked or len(uuids) <= self.bounds.identifier_flowfiles_max:
+                flowfiles |= uuids
+            else:
+                self.mark(uuids & self.visited, Cut.IDENTIFIER)
+        return flowfiles
 
     def mark(self, uuids: Iterable[str], cut: Cut) -> None:
         """Take note that there is more of some FlowFiles."""
@@ -168,21 +207,32 @@ class _Walk:
 
 
 def trace(
-    lookup: Lookup, uuids: Iterable[str], bounds: Bounds | int, begin: Sequence[tuple[str, Event]] = ()
+    lookup: Lookup,
+    uuids: Iterable[str],
+    bounds: Bounds | int,
+    begin: Sequence[tuple[str, Event]] = (),
+    identified: Identified | None = None,
+    identifiers: Collection[str] = (),
 ) -> Lineage:
     """Follow parents and children from some FlowFiles until nothing new is found or a bound is reached.
+
+    FlowFiles with an equal alternate identifier follow as well, one generation away, where there is an `identified`.
 
     Args:
         lookup: finds the events of FlowFiles.
         uuids: the FlowFiles to begin with.
         bounds: how far to go; a number is the most events.
         begin: events that are part of the lineage whatever is found.
+        identified: finds the events that name alternate identifiers.
+        identifiers: alternate identifiers to begin with.
     """
     if isinstance(bounds, int):
         bounds = Bounds(bounds)
     walk = _Walk(bounds)
     walk.take(begin)
     frontier, depth = set(uuids), 0
+    if identified is not None and identifiers:
+        frontier |= walk.follow(identified, set(identifiers))
     # Invariant: a FlowFile is looked up once; what was visited leaves the frontier, so a cycle ends.
     while frontier and len(walk.events) <= bounds.events_max:
         if bounds.depth_max is not None and depth > bounds.depth_max:
@@ -194,7 +244,10 @@ def trace(
         if len(found) > bounds.events_max:
             walk.mark(frontier, Cut.SIZE)
         walk.visited |= frontier
-        frontier = walk.take(found) - walk.visited
+        frontier = walk.take(found)
+        if identified is not None:
+            frontier |= walk.follow(identified)
+        frontier -= walk.visited
         depth += 1
     walk.mark(frontier, Cut.SIZE)
     # Cut in time order, so that a graph that is not complete lacks its newest events and not random ones.
@@ -203,7 +256,8 @@ def trace(
         walk.mark(_relatives(walk.events[place]), Cut.SIZE)
     chosen = [(writer, walk.events[writer, event_id]) for writer, event_id in in_order[: bounds.events_max]]
     # What is cut, and no node of the graph, is named by the nodes that the same events mention.
-    return Lineage(_nodes(chosen, walk), len(chosen), not walk.cut)
+    nodes = _nodes(chosen, walk)
+    return Lineage(nodes, len(chosen), not walk.cut, identifiers=_shared(nodes, walk, identifiers))
 
 
 def require_expandable(event: Event, direction: Direction) -> tuple[str, ...]:
@@ -235,6 +289,12 @@ def _relatives(event: Event) -> Iterator[str]:
     yield event.flowfile_uuid
     yield from event.parent_uuids
     yield from event.child_uuids
+
+
+def _shared(nodes: Mapping[str, FlowFileNode], walk: _Walk, asked: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the identifiers that join FlowFiles of the graph, and those that were asked for."""
+    having = {name: tuple(sorted(uuid for uuid in uuids if uuid in nodes)) for name, uuids in walk.identifiers.items()}
+    return {name: uuids for name, uuids in sorted(having.items()) if len(uuids) > 1 or (uuids and name in asked)}
 
 
 def _nodes(events: Iterable[tuple[str, Event]], walk: _Walk) -> dict[str, FlowFileNode]:

@@ -39,6 +39,10 @@ _WAVE_MAX = 16
 _Answer = TypeVar("_Answer")
 
 
+class _NeedsLogsError(Exception):
+    """A shard cannot answer: its logs have to, and they are read by the thread of the search alone."""
+
+
 def search_state(
     live: ShardSet,
     scan_logs: Callable[[AddShard, query.Query], EventIds],
@@ -47,16 +51,18 @@ def search_state(
     *,
     count: bool = True,
     pool: Executor | None = None,
+    is_parallel: bool = False,
 ) -> SearchHits:
     """Ask the live shards; `scan_logs` returns the ids of the matching events of a shard's logs, without the shard.
 
-    Shards that are not open yet are opened by the threads of `pool`.
+    Shards that are not open yet are opened by the threads of `pool`; with `is_parallel` its threads also ask them,
+    several at once, for the same answers in the same order.
 
     Raises:
         InvalidInputError: a kind of query that custody does not know.
     """
     start = time.perf_counter()
-    search = _Search(live, scan_logs, question, id_range or IdRange())
+    search = _Search(live, scan_logs, question, id_range or IdRange(), pool if is_parallel else None)
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
     search.notices += [*search._old.notices(), *search._cut.notices()]
@@ -70,6 +76,8 @@ class _Search:
     scan_logs: Callable[[AddShard, query.Query], EventIds]
     question: query.Query
     id_range: IdRange
+    asking: Executor | None = None
+    """Its threads ask several shards at once."""
     notices: list[str] = field(default_factory=list)
     explained: SearchStats = field(default_factory=SearchStats)
 
@@ -78,6 +86,8 @@ class _Search:
         self._old = OldShards()
         self._long = LongConditions(self.question)
         self._cut = CutShards()
+        self._missing = self.id_range.limit
+        """How many ids the page lacks; None for all."""
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates = self._candidates()
@@ -88,21 +98,59 @@ class _Search:
         ordered = candidates[::-1] if self.id_range.oldest_first else candidates
         parts: list[EventIds] = []
         counted: dict[str, int] = {}
-        missing = self.id_range.limit
-        for shard in self._opened(ordered, pool):
-            if not self._may_hold(shard):
-                continue
-            # Shards behind this one hold only older events (or newer ones, oldest first): the page is full.
-            if missing is not None and missing <= 0:
+        for shards in self._opened(ordered, pool):
+            # Shards behind these hold only older events (or newer ones, oldest first): the page is full.
+            if self._is_full():
                 break
-            ids, whole = self._ids_within(shard, missing)
-            parts.append(ids)
-            if whole is not None:
-                counted[shard.name] = whole
-            missing = None if missing is None else missing - len(ids)
+            for shard, (ids, whole) in self._each(shards, _Search._next_ids):
+                # Asked at once with others, a shard gave as many as the page lacked before them.
+                parts.append(ids[: self._missing])
+                if whole is not None:
+                    counted[shard.name] = whole
+                self._missing = None if self._missing is None else self._missing - len(parts[-1])
+                if self._is_full():
+                    break
         event_ids = np.concatenate(parts) if parts else NO_IDS
-        total = sum(counted[s.name] if s.name in counted else self._count(s) for s in candidates) if count else 0
-        return event_ids, total
+        if not count:
+            return event_ids, 0
+        uncounted = [shard for shard in candidates if shard.name not in counted]
+        rest = sum(number for _, number in self._each(uncounted, _Search._count))
+        return event_ids, sum(counted.values()) + rest
+
+    def _is_full(self) -> bool:
+        return self._missing is not None and self._missing <= 0
+
+    def _each(
+        self, shards: Sequence[AddShard], ask: Callable[[_Search, AddShard], _Answer]
+    ) -> Iterator[tuple[AddShard, _Answer]]:
+        """Yield shards in their order with their answers; with threads, several are asked at once.
+
+        What is noted and counted is that of the answers that were taken, in their order, whatever the threads did.
+        """
+        if self.asking is None or len(shards) == 1:
+            for shard in shards:
+                yield shard, ask(self, shard)
+            return
+
+        missing, names, fields = self._missing, dict(self._old.names), set(self._old.fields)
+
+        def work(shard: AddShard) -> tuple[_Search, _Answer] | None:
+            search = _Search(self.live, _refuse, self.question, self.id_range)
+            # As it is now: this search goes on while the threads work.
+            search._missing, search._old = missing, OldShards(dict(names), set(fields))
+            try:
+                return search, ask(search, shard)
+            except _NeedsLogsError:
+                return None
+
+        for shard, done in zip(shards, self.asking.map(work, shards), strict=True):
+            if done is None:
+                yield shard, ask(self, shard)
+                continue
+            search, answer = done
+            self.explained.searched += search.explained.searched
+            self.explained.counted += search.explained.counted
+            yield shard, answer
 
     def _candidates(self) -> list[AddShard]:
         """Return the shards that can match by their times, the newest events first."""
@@ -121,16 +169,16 @@ class _Search:
         below, above = self.id_range.below, self.id_range.above
         return (below is None or shard.first_event_id < below) and (above is None or shard.last_event_id > above)
 
-    def _opened(self, ordered: Sequence[AddShard], pool: Executor | None) -> Iterator[AddShard]:
-        """Yield the shards; those that are not open are opened in waves that grow, a wave at once."""
-        remaining = iter(ordered)
+    def _opened(self, ordered: Sequence[AddShard], pool: Executor | None) -> Iterator[list[AddShard]]:
+        """Yield the shards that may hold ids of the range in waves that grow; a wave is opened at once."""
+        remaining = filter(self._may_hold, ordered)
         wave = 1
         while shards := list(islice(remaining, wave)):
             paths = [self.live.path(shard) for shard in shards]
             closed = [path for path in paths if not self.live.opened.is_open(path)]
             if pool is not None and len(closed) > 1:
                 list(pool.map(self._open_quietly, closed))
-            yield from shards
+            yield shards
             # Waves grow: the newest shard alone often answers, and a search without a limit soon opens many at once.
             wave = min(2 * wave, _WAVE_MAX)
 
@@ -140,6 +188,10 @@ class _Search:
         # Not remembered here, in a thread of the pool: `_ask` meets the same error and says so once.
         except (NotFoundError, CorruptionError, FormatVersionError):
             return  # reported when the shard is asked
+
+    def _next_ids(self, shard: AddShard) -> tuple[EventIds, int | None]:
+        """Return as many ids of a shard as the page lacks; see `_ids_within`."""
+        return self._ids_within(shard, self._missing)
 
     def _ids_within(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
         """Return the ids of one shard within the range, and the number of all its matches where that is known then."""
@@ -216,6 +268,11 @@ class _Search:
                 self.notices.append(notice)
             return None
         return answer
+
+
+def _refuse(shard: AddShard, question: query.Query) -> EventIds:
+    """Take the place of `scan_logs` in the threads that ask shards."""
+    raise _NeedsLogsError(shard.name)
 
 
 def _without(event_ids: EventIds, buried: EventIds) -> EventIds:

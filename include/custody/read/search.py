@@ -177,8 +177,10 @@ def search(
     attributes: Sequence[str],
     page: Page,
     pool: Executor | None = None,
+    *,
+    is_parallel: bool = False,
 ) -> SearchResult:
-    """Return a page of the events that match.
+    """Return a page of the events that match; with `is_parallel` threads of `pool` ask several shards at once.
 
     Raises:
         InvalidInputError: the cursor is none, or of a search in the other order; or a number is below zero.
@@ -187,7 +189,7 @@ def search(
         if number < 0:
             raise InvalidInputError(f"{name}: expected 0 or more, got {number}.")
     places = _places(sources, page)
-    request = _Request(shards, question, attributes, page.oldest_first, pool)
+    request = _Request(shards, question, attributes, page.oldest_first, pool, is_parallel)
     expected = page.offset + page.limit
     # One writer gives the whole page; of several, each is likely to give its share.
     at_a_time = page.limit if len(places) == 1 else -(-expected // max(len(places), 1))
@@ -239,6 +241,7 @@ class _Request:
     attributes: Sequence[str]
     oldest_first: bool
     pool: Executor | None
+    is_parallel: bool
 
 
 class WriterMatches:
@@ -379,7 +382,15 @@ class WriterMatches:
             return _scan_tables(source.log_tables(shard), question, request.attributes)
 
         shards = source.shards(request.shards)
-        answer = search_state(shards, scan_logs, request.question, window, count=is_first, pool=request.pool)
+        answer = search_state(
+            shards,
+            scan_logs,
+            request.question,
+            window,
+            count=is_first,
+            pool=request.pool,
+            is_parallel=request.is_parallel,
+        )
         self.notices.update(dict.fromkeys(answer.notices))
         ids = np.unique(np.concatenate([answer.event_ids, window.of(self._waiting)]))
         ids = (ids if request.oldest_first else ids[::-1])[: self._window]

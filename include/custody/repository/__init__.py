@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from custody.model import Acknowledged
     from custody.read.results import Events, EventStream, Notices
     from custody.read.search import SearchResult, StoredEvent
+    from custody.repository.pluggable import ProvenanceRepository, open_repository
     from custody.repository.repository import Repository
     from custody.repository.retention_api import RetentionResult
     from custody.repository.soft_delete import EventSelection, ForgetResult
@@ -38,6 +39,7 @@ __all__ = [
     "Ingest",
     "IngestPreview",
     "Notices",
+    "ProvenanceRepository",
     "Repository",
     "RepositoryStatus",
     "RetentionPlan",
@@ -49,6 +51,7 @@ __all__ = [
     "StoredContent",
     "StoredEvent",
     "WriterStatus",
+    "open_repository",
 ]
 
 # Imported when they are used, so that a command loads what it needs and no more.
@@ -82,6 +85,10 @@ _MODULES = {
     "custody.read.search": (
         "SearchResult",
         "StoredEvent",
+    ),
+    "custody.repository.pluggable": (
+        "ProvenanceRepository",
+        "open_repository",
     ),
     "custody.repository.repository": ("Repository",),
     "custody.repository.retention_api": ("RetentionResult",),

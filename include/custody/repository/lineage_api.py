@@ -17,6 +17,7 @@ from custody.read.results import Notices
 from custody.read.search import Page, SearchResult, SearchSource, open_sources, search
 from custody.workspace import Workspace
 
+ALTERNATE_IDENTIFIER_FIELD = "alternate_identifier_uri"
 _OPENING_THREADS = 8
 # Each costs a search of its own, and is asked for only where something is damaged.
 _LOST_ASKED_MAX = 1000
@@ -44,6 +45,12 @@ class LineageSearch:
             self._connect(uuids, events_max, result)
         return [(stored.writer, stored.event) for stored in result.events]
 
+    def identified(self, identifiers: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
+        """Return at most so many events that name one of some alternate identifiers, each with its writer."""
+        result = self._find(ALTERNATE_IDENTIFIER_FIELD, identifiers, events_max)
+        self.notices.update(dict.fromkeys(result.notices))
+        return [(stored.writer, stored.event) for stored in result.events]
+
     def unknown_events(self) -> tuple[UnknownEvent, ...]:
         """Return the events that were met and cannot be read, by writer and id."""
         return tuple(
@@ -62,7 +69,10 @@ class LineageSearch:
                 self._unknown[place][uuid] = None
 
     def _search(self, uuids: Sequence[str], events_max: int) -> SearchResult:
-        terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in uuids])
+        return self._find("flowfile_uuid", uuids, events_max)
+
+    def _find(self, field: str, values: Sequence[str], events_max: int) -> SearchResult:
+        terms = query.Or([query.Term(field, value.lower()) for value in values])
         return search(self._sources, self._shards, terms, self._attributes, Page(events_max), self._pool)
 
 
@@ -86,11 +96,18 @@ def lineage_of(
     uuids: Sequence[str],
     bounds: Bounds,
     begin: Sequence[tuple[str, Event]] = (),
+    *,
+    identifiers: Sequence[str] = (),
+    is_joined: bool = False,
 ) -> Lineage:
-    """Return the lineage of FlowFiles within bounds, `begin` included; without an event when nobody mentions them."""
+    """Return the lineage of FlowFiles within bounds, `begin` included; without an event when nobody mentions them.
+
+    With `is_joined` it goes on across equal alternate identifiers.
+    """
     notices = Notices(strict=False)
     with _searching(workspaces, shards, attributes, notices) as found:
-        lineage = trace(found.lookup, uuids, bounds, begin)
+        identified = found.identified if is_joined else None
+        lineage = trace(found.lookup, uuids, bounds, begin, identified, identifiers)
         return replace(lineage, notices=(*found.notices, *notices), unknown_events=found.unknown_events())
 
 

@@ -27,6 +27,7 @@ from custody.format.names import COMPACT_LEASE
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
+from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace, leased, rollover_lease
 
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from custody.repository.status import RepositoryStatus
     from custody.retention import Hold, RetentionPlan
     from custody.swh import ProvenanceDatabase
+    from custody.workspace import StepReport
 
 if TYPE_CHECKING:
     from custody.read.sql import SqlResult
@@ -94,9 +96,17 @@ class Repository:
 
         Raises:
             NotFoundError: there is none.
-            ConfigurationError: its settings are not valid.
+            ConfigurationError: its settings are not valid, or another implementation answers for it.
         """
-        return cls(load_settings(Path(root)))
+        settings = load_settings(Path(root))
+        # Its folder may hold anything: custody's own files would be made beside it.
+        if settings.repository.implementation != OWN:
+            raise ConfigurationError(
+                f"{settings.root}: repository.implementation names {settings.repository.implementation!r}, and this "
+                "works on custody's own files. Open it with custody.repository.open_repository, or by the commands "
+                "event, events, search, lineage and run all --local."
+            )
+        return cls(settings)
 
     @classmethod
     def create(cls, root: str | Path) -> Self:
@@ -376,10 +386,12 @@ class Repository:
         limit = self.settings.query.results_default if limit is None else limit
         question, page = self._question(text), Page(limit, offset, oldest_first, cursor)
         attributes, notices = self.settings.index.attributes, Notices(strict=False)
-        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
+        threads = self.settings.query.search_threads
+        # Starts threads only when shards have to be opened, or are asked by several.
+        with ThreadPoolExecutor(_OPENING_THREADS if threads == 1 else threads) as pool:
             workspaces = self._searched(writer, as_of)
             sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
-            result = search(sources, self._shards, question, attributes, page, pool)
+            result = search(sources, self._shards, question, attributes, page, pool, is_parallel=threads > 1)
         return replace(result, notices=(*result.notices, *notices))
 
     def facets(
@@ -412,22 +424,41 @@ class Repository:
         counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
         return counts, (*index_notices, *notices)
 
-    def lineage(self, uuids: Sequence[str], bounds: Bounds | None = None) -> Lineage:
+    def lineage(
+        self, uuids: Sequence[str] = (), bounds: Bounds | None = None, *, identifiers: Sequence[str] = ()
+    ) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
 
-        With `bounds` no more than these allow; each FlowFile with more behind them says so.
+        It begins with FlowFiles by uuid, and with those that have one of some alternate identifiers, and goes on across
+        equal alternate identifiers (docs/lineage.md). With `bounds` no more than these allow; each FlowFile with more
+        behind them says so.
 
         Raises:
             NotFoundError: no event mentions any of them.
+            InvalidInputError: an identifier is given, and index.fields leaves alternate identifiers out.
         """
-        from custody.repository.lineage_api import lineage_of
+        from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD, lineage_of
 
-        chosen = self._bounds(bounds)
-        lineage = lineage_of(self.workspaces(), self._shards, self.settings.index.attributes, uuids, chosen)
+        chosen, index = self._bounds(bounds), self.settings.index
+        is_joined = ALTERNATE_IDENTIFIER_FIELD in index.fields
+        if identifiers and not is_joined:
+            raise InvalidInputError(
+                f"{', '.join(identifiers)}: alternate identifiers are not indexed. Add "
+                f"{ALTERNATE_IDENTIFIER_FIELD!r} to index.fields, or name a FlowFile by its uuid."
+            )
+        lineage = lineage_of(
+            self.workspaces(),
+            self._shards,
+            index.attributes,
+            uuids,
+            chosen,
+            identifiers=identifiers,
+            is_joined=is_joined,
+        )
         # Events that are there and lie outside of the times are no missing FlowFile.
         if lineage.events == 0 and lineage.is_complete:
             unread = f" Not all could be read: {lineage.notices[0]}" if lineage.notices else ""
-            raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
+            raise NotFoundError(f"no event mentions the FlowFile {', '.join((*uuids, *identifiers))}.{unread}")
         return lineage
 
     def expand(
@@ -660,6 +691,41 @@ class Repository:
         notices = Notices(strict=False)
         counts = {item.writer: soft_delete.count_selected(item, selection, notices) for item in self._chosen(writer)}
         return Counts(counts, notices)
+
+    def roll_over(
+        self,
+        *,
+        retention: bool = False,
+        workers: int = 1,
+        take_over: bool = False,
+        run_id: str | None = None,
+        on_step: Callable[[StepReport], None] = lambda _: None,
+    ) -> list[StepReport]:
+        """Make acknowledged events live and searchable, in this process: a pass of all steps, without Spark and Java.
+
+        Recover, rollover, compress, index, commit, checkpoint and sweep; with `retention` its steps follow. Each
+        step's report goes to `on_step`, into the result and, with a `run_id`, into the history of runs. The first step
+        with an error is the last one: its report says why, and the next pass goes on from there. `workers` threads do
+        the units of a step.
+
+        Durability: on return what the reports without an error name survives power loss. Can be stopped at any time.
+
+        Raises:
+            InvalidInputError: `workers` is not at least 1.
+            CorruptionError, StorageError: what waits cannot be listed.
+        """
+        from custody.repository.local_pass import PASSES, run_locally
+
+        return run_locally(
+            [*PASSES["all"], *(PASSES["retention_all"] if retention else ())],
+            self.settings,
+            workers=workers,
+            take_over=take_over,
+            run_id=run_id,
+            fs=self._fs,
+            clock=self._clock,
+            on_step=on_step,
+        )
 
     def compact(
         self, writer: str | None = None, *, on_done: Callable[[CompactionReport], None] = lambda _: None

@@ -12,6 +12,7 @@ from custody.workspace.step_lease import (
     take_rollover,
     take_step_lease,
 )
+from custody.workspace.step_run import UnitRunner, exit_code, run_pass, run_step, run_unit
 from custody.workspace.unit_manifest import UnitManifest, staged_path
 from custody.workspace.workspace import ROLLOVER_LEASE, LogFiles, Workspace
 
@@ -24,9 +25,11 @@ __all__ = [
     "Unit",
     "UnitManifest",
     "UnitReport",
+    "UnitRunner",
     "Workspace",
     "attempts",
     "discard",
+    "exit_code",
     "lease_folder",
     "leased",
     "look",
@@ -39,6 +42,9 @@ __all__ = [
     "remove",
     "report_path",
     "rollover_lease",
+    "run_pass",
+    "run_step",
+    "run_unit",
     "staged_path",
     "take_lease",
     "take_rollover",

@@ -87,11 +87,20 @@ def take_rollover(
     return lease
 
 
-def take_step_lease(settings: Settings, writer: str, attempt: Attempt, name: str, *, take_over: bool = False) -> Lease:
+def take_step_lease(
+    settings: Settings,
+    writer: str,
+    attempt: Attempt,
+    name: str,
+    *,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    take_over: bool = False,
+) -> Lease:
     """Take the lease that a step needs; raises as `take_rollover` does."""
     if name == ROLLOVER_LEASE:
-        return take_rollover(settings, writer, attempt, take_over=take_over)
-    return take_lease(settings, writer, attempt, name, take_over=take_over)
+        return take_rollover(settings, writer, attempt, fs=fs, clock=clock, take_over=take_over)
+    return take_lease(settings, writer, attempt, name, fs=fs, clock=clock, take_over=take_over)
 
 
 @contextmanager

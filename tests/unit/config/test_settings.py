@@ -16,6 +16,7 @@ from custody.index import STANDARD_FIELDS
 
 # Section, key, values at and inside the bounds, values outside.
 BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
+    ("repository", "implementation", ["custody", "other-one"], ["", 1]),
     ("repository", "writer", ["a", "0", "a-b_c", "x" * 63], ["", "A", "-a", "a/b", "../a", "x" * 64, 1]),
     ("repository", "writer_slots", [1, 2, 256], [0, -1, 257, 1.5, "many"]),
     ("repository", "writer_wait_seconds", [0, 0.5, 86_400], [-1, float("nan"), "long"]),
@@ -89,6 +90,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("query", "lineage_events_max", [1, 10_000_000], [0]),
     ("query", "attribute_characters_max", [64, 1 << 40], [0, 63]),
     ("query", "open_shards_max", [1, 10_000], [0]),
+    ("query", "search_threads", [1, 64], [0, 65]),
     ("query", "cache_bytes", [0, 1 << 40], [-1]),
     ("query", "open_logs_max", [1, 100_000], [0]),
     ("query", "sql_memory_bytes", [64 << 20, 1 << 40], [(64 << 20) - 1]),

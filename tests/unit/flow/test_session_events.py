@@ -158,3 +158,68 @@ def test_an_older_value_stands_for_the_flowfile_as_it_is_now() -> None:
     assert first.attributes == existing().attributes
     assert "b" not in second.attributes
     assert work.current(first).attributes == {**existing().attributes, "a": "1", "b": "2"}
+
+
+NAMED = {"alternate.identifier": "erp:batch-17"}
+
+
+def test_an_alternate_identifier_that_becomes_an_attribute_is_reported_by_itself() -> None:
+    work = Work()
+    old = work.take(existing())
+    work.modify_attributes(old, NAMED)
+    new = work.create(NAMED)
+    assert [(item.event_type, item.flowfile_uuid, item.alternate_identifier_uri) for item in work.done()] == [
+        ("CREATE", new.uuid, None),
+        ("ADDINFO", "old", "erp:batch-17"),
+        ("ADDINFO", new.uuid, "erp:batch-17"),
+    ]
+    for item in work.kept.events:
+        assert check_event(item) == []
+        assert item.updated_attributes["alternate.identifier"] == "erp:batch-17"
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "expected"),
+    [
+        ({}, [NAMED, {"alternate.identifier": "erp:18"}], ["erp:18"]),  # as it is at the commit
+        (NAMED, [{"alternate.identifier": "erp:18"}], ["erp:18"]),
+        (NAMED, [{"a": "1"}], []),
+        (NAMED, [{"alternate.identifier": "x"}, NAMED], []),  # set back: no difference is left
+        (NAMED, [{"alternate.identifier": None}], []),
+        ({}, [{"alternate.identifier": " "}], []),
+        ({}, [{"alternate.identifier": " urn:x "}], ["urn:x"]),
+    ],
+    ids=str,
+)
+def test_only_an_identifier_that_the_flowfile_did_not_have_is_reported(
+    before: dict[str, str], changes: list[dict[str, str | None]], expected: list[str]
+) -> None:
+    work = Work()
+    flowfile = work.take(existing(**before))
+    for change in changes:
+        work.modify_attributes(flowfile, change)
+    work.terminate(flowfile, "success")
+    events = work.done()
+    assert [item.alternate_identifier_uri for item in events if item.event_type == "ADDINFO"] == expected
+    assert [item.event_type for item in events][-1] == "DROP", "the end of a FlowFile is its last event"
+
+
+def test_an_identifier_that_was_reported_or_whose_flowfile_was_dropped_is_not_reported_again() -> None:
+    work = Work()
+    reported, dropped = work.take(existing("reported")), work.take(existing("dropped"))
+    work.modify_attributes(reported, NAMED)
+    work.addinfo(reported, "erp", "batch-17", details="from the form")
+    work.addinfo(reported, "crm", "9")
+    work.modify_attributes(dropped, NAMED)
+    work.drop(dropped)
+    assert [(item.event_type, item.alternate_identifier_uri) for item in work.done()] == [
+        ("ADDINFO", "erp:batch-17"),
+        ("ADDINFO", "crm:9"),
+        ("DROP", None),
+    ]
+
+
+def test_a_child_has_no_identifier_of_its_parent() -> None:
+    work = Work()
+    work.fork(work.take(existing(**NAMED)))
+    assert kinds(work.done()) == ["FORK"]

@@ -31,6 +31,11 @@ class Store:
         ]
         return events[::-1][:events_max]
 
+    def identified(self, identifiers: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
+        self.asked += identifiers
+        wanted = {name.lower() for name in identifiers}  # as an index does
+        return [pair for pair in self.events if (pair[1].alternate_identifier_uri or "").lower() in wanted][:events_max]
+
 
 def family(edges: list[tuple[str, str]], writer: str = "main") -> Store:
     """An event that made each FlowFile, and one for each parent that it was made from."""
@@ -197,3 +202,75 @@ def test_an_expansion_ends_at_the_time_of_the_event(event_type: str) -> None:
     assert require_expandable(one, Direction.CHILDREN) == ("b",)
     assert expansion_bounds(one, Direction.PARENTS, Bounds(9)) == Bounds(9, 0, 10, 50)
     assert expansion_bounds(one, Direction.CHILDREN, Bounds(9, 2, until_ms=70)) == Bounds(9, 2, 50, 70)
+
+
+def named(*pairs: tuple[str, str], first: int = 100) -> list[tuple[str, Event]]:
+    """An ADDINFO for each pair of a FlowFile and an identifier."""
+    return [
+        (
+            "main",
+            event(
+                first + n,
+                event_id=first + n,
+                event_type="ADDINFO",
+                flowfile_uuid=uuid,
+                alternate_identifier_uri=identifier,
+            ),
+        )
+        for n, (uuid, identifier) in enumerate(pairs)
+    ]
+
+
+def test_a_lineage_goes_on_across_equal_identifiers_and_no_others() -> None:
+    store = family([("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")])
+    store.events += named(
+        ("b", "erp:1"), ("c", "erp:1"), ("d", "ERP:1"), ("f", "erp:1 "), ("d", "crm:2"), ("g", "crm:2")
+    )
+    lineage = trace(store.lookup, ["a"], 100, identified=store.identified)
+    assert set(lineage.nodes) == {*"abcdgh"}
+    assert lineage.identifiers == {"erp:1": ("b", "c"), "crm:2": ("d", "g")}
+    assert lineage.is_complete
+    assert len(store.asked) == len(set(store.asked)), "nothing is asked for twice"
+    apart = trace(store.lookup, ["a"], 100)
+    assert (set(apart.nodes), apart.identifiers) == ({*"ab"}, {})
+
+
+def test_a_lineage_can_begin_with_an_identifier() -> None:
+    store = family([("a", "b"), ("c", "d")])
+    store.events += named(("b", "erp:1"))
+    lineage = trace(store.lookup, [], 100, identified=store.identified, identifiers=["erp:1"])
+    assert (set(lineage.nodes), lineage.identifiers) == ({*"ab"}, {"erp:1": ("b",)})
+    assert trace(store.lookup, [], 100, identified=store.identified, identifiers=["erp:2"]).events == 0
+
+
+def test_an_identifier_is_one_generation_away() -> None:
+    store = family([("a", "b"), ("c", "d")])
+    store.events += named(("a", "erp:1"), ("c", "erp:1"))
+    lineage = trace(store.lookup, ["a"], Bounds(100, depth_max=0), identified=store.identified)
+    assert "c" not in lineage.nodes
+    assert not lineage.is_complete
+    assert set(trace(store.lookup, ["a"], Bounds(100, depth_max=1), identified=store.identified).nodes) == {*"abcd"}
+
+
+@pytest.mark.parametrize(("flowfiles_max", "expected"), [(3, {*"abcd"}), (2, {*"a"})])
+def test_an_identifier_of_too_many_flowfiles_is_a_bound_that_says_so(flowfiles_max: int, expected: set[str]) -> None:
+    store = family([])
+    store.events += named(("a", "x:0"), ("b", "x:0"), ("c", "x:0"))
+    store.events += family([("c", "d")]).events
+    lineage = trace(
+        store.lookup, ["a"], Bounds(100, identifier_flowfiles_max=flowfiles_max), identified=store.identified
+    )
+    assert set(lineage.nodes) == expected
+    assert lineage.cut == ({} if "b" in expected else {"a": Cut.IDENTIFIER})
+    asked = trace(
+        store.lookup, [], Bounds(100, identifier_flowfiles_max=1), identified=store.identified, identifiers=["x:0"]
+    )
+    assert {*"abc"} <= set(asked.nodes), "what was asked for is given"
+
+
+def test_identifiers_of_more_events_than_the_bound_cut_the_lineage() -> None:
+    store = family([])
+    store.events += named(*((f"f{number:02}", "x:0") for number in range(30)))
+    lineage = trace(store.lookup, ["f00"], 10, identified=store.identified)
+    assert lineage.events <= 10
+    assert not lineage.is_complete

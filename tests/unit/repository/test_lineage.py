@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from custody.cli.main import cli
+from custody.config import SETTINGS_FILE
 from custody.errors import InvalidInputError, NotFoundError
 from custody.model import Event
-from custody.repository import EventSelection, Repository
+from custody.repository import Component, EventSelection, Repository
 from tests.support import append, event, flipped, run_steps
 
 FORK = {"event_type": "FORK", "flowfile_uuid": "parent", "parent_uuids": ("parent",), "child_uuids": ("child",)}
@@ -81,3 +87,46 @@ def test_a_diagram_says_whether_contents_can_be_had(repository: Repository) -> N
     assert output() == "gone"
     path.write_bytes(b"something else")
     assert output() == "damaged"
+
+
+def test_a_flowfile_that_another_writer_knows_by_the_same_identifier_is_linked(tmp_path: Path) -> None:
+    root = Repository.create(tmp_path / "repository").settings.root
+    here, there = Component(id="here", type="Here"), Component(id="there", type="There")
+    sender = Repository.open(root)
+    with sender.session(here) as session:
+        sent = session.create({"alternate.identifier": "Erp:Batch-17 ö"})
+    run_steps(sender.settings)
+    (root / SETTINGS_FILE).write_text('[repository]\nwriter = "other"\n')
+    other = Repository.open(root)
+    with other.session(there) as session:
+        received = session.create()
+        session.addinfo(received, "Erp", "Batch-17 ö")
+        child = session.fork(received)
+    for opened in (other, Repository.open(root)):
+        lineage = opened.lineage([sent.uuid])
+        assert set(lineage.nodes) == {sent.uuid, received.uuid, child.uuid}
+        assert lineage.identifiers == {"Erp:Batch-17 ö": tuple(sorted((sent.uuid, received.uuid)))}
+        by_name = opened.lineage(identifiers=["Erp:Batch-17 ö"])
+        assert by_name.nodes.keys() == lineage.nodes.keys()
+        run_steps(opened.settings)
+    with pytest.raises(NotFoundError, match="no event mentions the FlowFile erp:batch-17 ö"):
+        other.lineage(identifiers=["erp:batch-17 ö"])
+    result = CliRunner().invoke(cli, ["-r", str(root), "lineage", "Erp:Batch-17 ö"])
+    assert result.exit_code == 0, result.output
+    assert "alternate identifier Erp:Batch-17 ö of FlowFile" in result.stdout
+    document = json.loads(CliRunner().invoke(cli, ["-r", str(root), "lineage", sent.uuid, "--json"]).stdout)
+    assert document["identifiers"] == {"Erp:Batch-17 ö": sorted((sent.uuid, received.uuid))}
+    assert CliRunner().invoke(cli, ["-r", str(root), "lineage", "Erp:nothing"]).exit_code == 12
+
+
+def test_without_the_field_in_the_index_identifiers_join_nothing(tmp_path: Path) -> None:
+    root = Repository.create(tmp_path / "repository").settings.root
+    (root / SETTINGS_FILE).write_text('[index]\nfields = ["event_type", "flowfile_uuid"]\n')
+    opened = Repository.open(root)
+    with opened.session(Component(id="c", type="C")) as session:
+        one = session.create({"alternate.identifier": "x:1"})
+        session.create({"alternate.identifier": "x:1"})
+    run_steps(opened.settings)
+    assert set(opened.lineage([one.uuid]).nodes) == {one.uuid}
+    with pytest.raises(InvalidInputError, match=r"Add 'alternate_identifier_uri' to index\.fields"):
+        opened.lineage(identifiers=["x:1"])

@@ -1,0 +1,174 @@
+"""The run of a step, whoever does its units: they are listed, leased by writer, done, finished, and reported.
+
+A Spark driver hands units to its workers, a pass in one process does them in threads; both are an `UnitRunner`, and
+all else is the same code. A unit that fails does not stop the others. A step that fails ends the pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from custody.clock import Clock, SystemClock
+from custody.config import Settings
+from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
+from custody.lease import Attempt, Heartbeat, Lease, superseded_error
+from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace.run_reports import StepReport, UnitReport, write_report
+from custody.workspace.step import Step, Unit
+from custody.workspace.step_lease import lease_folder, take_step_lease
+from custody.workspace.workspace import Workspace
+
+
+class UnitRunner(Protocol):
+    """Does the units of steps."""
+
+    def start(self, step: Step) -> float:
+        """Get ready for units, where that was not done yet; return the seconds that it took."""
+        ...
+
+    def run(self, step: Step, settings: Settings, units: Sequence[Unit], epochs: Mapping[str, int]) -> list[UnitReport]:
+        """Do units, each under the epoch of its writer's lease; return a report for each, in their order."""
+        ...
+
+
+def run_pass(
+    steps: Iterable[Step],
+    settings: Settings,
+    runner: UnitRunner,
+    attempt: Attempt,
+    *,
+    take_over: bool = False,
+    run_id: str | None = None,
+    startup_seconds: float = 0.0,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    only: Collection[str] = (),
+) -> Iterator[StepReport]:
+    """Run steps in order and yield the report of each; the first one that fails is the last.
+
+    Reports are kept under `run_id`, where there is one. `startup_seconds` is what it took to come here. With `only`,
+    units of other names are left.
+    """
+    for step in steps:
+        report = run_step(
+            step,
+            settings,
+            runner,
+            attempt,
+            take_over=take_over,
+            startup_seconds=startup_seconds,
+            fs=fs,
+            clock=clock,
+            only=only,
+        )
+        startup_seconds = 0.0
+        code = exit_code(report)
+        # The report of a run's step is that of the attempt that won.
+        if run_id is not None and code != SupersededError.exit_code:
+            write_report(fs or PosixFileSystem(), settings.runs, run_id, report)
+        yield report
+        if code:
+            return
+
+
+def exit_code(report: StepReport) -> int:
+    """Return the exit code of a step: 0, that of being superseded or locked out, or 1."""
+    kinds = {unit.error_kind for unit in report.details if unit.error is not None}
+    if SupersededError.kind in kinds:
+        return SupersededError.exit_code
+    if kinds == {LockedError.kind}:
+        return LockedError.exit_code
+    return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
+
+
+def run_step(
+    step: Step,
+    settings: Settings,
+    runner: UnitRunner,
+    attempt: Attempt,
+    *,
+    take_over: bool = False,
+    startup_seconds: float = 0.0,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    only: Collection[str] = (),
+) -> StepReport:
+    """Do all units of a step, each writer's under its lease.
+
+    The runner is started only when there are units. A writer whose lease cannot be had costs an error in the report;
+    the others' units are done. `startup_seconds` is the time that it took to come here, to which the runner's is added.
+    """
+    clock = clock or SystemClock()
+    started = time.monotonic()
+    details: list[UnitReport] = []
+    leases: dict[str, Lease] = {}
+    units = _chosen(step.units(settings, fs), only)
+    if step.lease is not None:
+        for writer in sorted({unit.writer for unit in units}):
+            try:
+                leases[writer] = take_step_lease(
+                    settings, writer, attempt, step.lease, take_over=take_over, fs=fs, clock=clock
+                )
+            except CustodyError as error:
+                details.append(_failed(writer, error))
+        # Listed again: what another attempt did until now is done.
+        units = [unit for unit in _chosen(step.units(settings, fs), only) if unit.writer in leases] if leases else []
+    done: list[UnitReport] = []
+    with Heartbeat(leases.values(), clock, settings.lease.dead_seconds):
+        try:
+            if units:
+                seconds = runner.start(step)
+                started, startup_seconds = started + seconds, startup_seconds + seconds
+                # Workers get the number only: the driver holds the lease and gives its signs of life.
+                done = runner.run(step, settings, units, {writer: lease.epoch for writer, lease in leases.items()})
+                done = step.finish(settings, units, done, fs)
+        # All count as failed: it is unknown which units were done.
+        except BaseException:
+            _release(step, leases, leases)
+            raise
+    _release(step, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
+    seconds = time.monotonic() - started
+    return StepReport.of(step.name, str(settings.root), seconds, [*details, *done], startup_seconds=startup_seconds)
+
+
+def run_unit(
+    step: Step,
+    settings: Settings,
+    unit: Unit,
+    epochs: Mapping[str, int],
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+) -> UnitReport:
+    """Do one unit under the epoch of its writer's lease; an error of it is in the report."""
+    lease = None
+    if step.lease is not None:
+        folder = lease_folder(settings, unit.writer, step.lease)
+        lease = Lease(fs or PosixFileSystem(), folder, epochs[unit.writer])
+    started = time.monotonic()
+    try:
+        # Time passed since the driver listed the units: a superseded attempt must not even begin one.
+        if lease is not None:
+            lease.check()
+        report = step.run(Workspace(settings, unit.writer or settings.repository.writer, fs, clock, lease), unit)
+    except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
+        # Who is superseded meets errors of many kinds: the other attempt takes its files away.
+        report = _failed(str(unit), error if lease is None or lease.is_current() else superseded_error(lease, error))
+    return msgspec.structs.replace(report, seconds=round(time.monotonic() - started, 3))
+
+
+def _chosen(units: Sequence[Unit], only: Collection[str]) -> list[Unit]:
+    return [unit for unit in units if not only or str(unit) in only]
+
+
+def _failed(unit: str, error: Exception) -> UnitReport:
+    kind = error.kind if isinstance(error, CustodyError) else None
+    return UnitReport(unit=unit, error=f"{type(error).__name__}: {error}", error_kind=kind)
+
+
+def _release(step: Step, leases: Mapping[str, Lease], failed: Collection[str]) -> None:
+    for writer, lease in leases.items():
+        lease.release(failed=writer in failed, recovered=step.is_recovery)
