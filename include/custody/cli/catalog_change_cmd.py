@@ -36,6 +36,7 @@ from custody.format.names import COMPACT_LEASE, RETENTION_LEASE
 from custody.journal import lock_path
 from custody.lease import Attempt
 from custody.maintenance.repair import require_accepted, unpublished_logs
+from custody.retention.history import is_history_limited, plan_by_limits, prune_by_limits
 from custody.vfs import PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, take_lease
 
@@ -74,27 +75,37 @@ def checkpoint(repository: Path, if_due: bool, writer: str | None, as_json: bool
 
 
 @catalog.command("prune")
-@click.option("--before", required=True, help="Earliest revision, or time, that has to stay readable.")
+@click.option(
+    "--before", help="Earliest revision, or time, that stays readable; default: the limits catalog.history_*."
+)
 @asks_first
 @writer_option
 @json_option
 @click.pass_obj
-def prune_front(repository: Path, before: str, consent: Consent, writer: str | None, as_json: bool) -> None:
+def prune_front(repository: Path, before: str | None, consent: Consent, writer: str | None, as_json: bool) -> None:
     """Forget the oldest revisions; from --before on everything stays readable.
 
     One readable checkpoint at the new beginning and two later ones are kept, so less may go than was asked for. Data
     files stay until `custody catalog gc`.
 
+    Without --before the settings catalog.history_age_max, history_revisions_max and history_bytes_max say how much
+    stays, as in a pass of retention: holds and attestations stop them, and one later checkpoint is enough.
+
     \b
     Example:
+      custody -r demo catalog prune --dry-run
       custody -r demo catalog prune --before 2026-01-01 --dry-run
       custody -r demo catalog prune --before 2026-01-01 --yes
     """
-    _, writer_catalog = load_catalog(repository, writer)
-    revision = revision_of(writer_catalog, before)
+    settings, writer_catalog = load_catalog(repository, writer)
+    limited = None if before is not None else _limited(Workspace(settings, writer_catalog.objects.writer))
+    revision = revision_of(writer_catalog, before) if before is not None else 0
 
     def show(*, done: bool) -> int:
-        plan = prune(writer_catalog, revision) if done else plan_prune(writer_catalog, revision)
+        if limited is not None:
+            plan = prune_by_limits(limited) if done else plan_by_limits(limited)
+        else:
+            plan = prune(writer_catalog, revision) if done else plan_prune(writer_catalog, revision)
         document = {"earliest_revision": plan.floor, "objects": list(plan.keys), "reason": plan.reason, "done": done}
         if as_json:
             print_json(document)
@@ -107,6 +118,14 @@ def prune_front(repository: Path, before: str, consent: Consent, writer: str | N
 
     if consent.yes or (show(done=False) and consent.ask("Delete these objects?")):
         show(done=True)
+
+
+def _limited(workspace: Workspace) -> Workspace:
+    if not is_history_limited(workspace):
+        raise click.UsageError(
+            "give --before, or set one of catalog.history_age_max, history_revisions_max, history_bytes_max"
+        )
+    return workspace
 
 
 @catalog.command("gc")
