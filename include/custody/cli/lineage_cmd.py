@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from custody.cli.options import json_option, whole_option, writer_option
+from custody.cli.options import as_of_option, json_option, whole_option, writer_option
 from custody.cli.output import answered, clean, print_json, stderr, stdout, time_text
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError
@@ -39,6 +40,7 @@ _CUT_NAMED = 5
     help="Print nodes and edges in this format, with references and whether contents can be had.",
 )
 @click.option("--all", "everything", is_flag=True, help=f"Print every line, not only {_LINES_SHOWN}.")
+@as_of_option
 @writer_option
 @whole_option
 @json_option
@@ -53,6 +55,7 @@ def lineage(
     events_max: int | None,
     form: str | None,
     everything: bool,
+    as_of: int | datetime | None,
     writer: str | None,
     whole: bool,
     as_json: bool,
@@ -73,11 +76,13 @@ def lineage(
     bounds = _bounds(opened, depth, since, until, events_max)
     if direction is not None:
         event_id = _event_id(what)
-        uuid = opened.get(event_id, writer).flowfile_uuid
-        graph = opened.expand(event_id, direction, writer, bounds)
+        uuid = opened.get(event_id, writer, as_of=as_of).flowfile_uuid
+        graph = opened.expand(event_id, direction, writer, bounds, as_of=as_of)
     else:
-        uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
-        graph = opened.lineage([uuid], bounds)
+        uuid = opened.get(int(what), writer, as_of=as_of).flowfile_uuid if what.isdecimal() else what
+        # Without a revision the writer only says whose event is meant: its relatives may be anybody's.
+        of = writer if isinstance(as_of, int) else None
+        graph = opened.lineage([uuid], bounds, writer=of, as_of=as_of)
     graph = graph.with_events(partial(answered, settings=opened.settings, whole=whole))
     for notice in graph.notices:
         stderr().print(clean(notice))

@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import click
 import msgspec
 
-from custody.cli.options import json_option, whole_option
+from custody.cli.options import as_of_option, json_option, whole_option
 from custody.cli.output import answered, clean, print_json, print_table, stderr, time_text
-from custody.clock import SystemClock
 from custody.errors import InvalidInputError
-from custody.query import time_span
 from custody.repository import Repository, SearchResult, StoredEvent
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 
 
 @click.command()
@@ -30,7 +25,7 @@ _REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 @click.option("--cursor", help="Go on behind the page that printed this cursor; events that came since change no page.")
 @click.option("--facet", "facets", multiple=True, help="Count the matches by this field, or by day; may be repeated.")
 @click.option("--structured", is_flag=True, help="QUERY is JSON (docs/query.md).")
-@click.option("--as-of", metavar="TIME|REVISION", help="Among the events that were live then, not those of today.")
+@as_of_option
 @click.option("--writer", "-w", help="Only the events of this writer; needed with a REVISION where there are several.")
 @click.option("--explain", is_flag=True, help="Say which shards were asked, and how long it took.")
 @whole_option
@@ -45,7 +40,7 @@ def search(
     cursor: str | None,
     facets: tuple[str, ...],
     structured: bool,
-    as_of: str | None,
+    as_of: int | datetime | None,
     writer: str | None,
     explain: bool,
     whole: bool,
@@ -61,12 +56,11 @@ def search(
     """
     opened = Repository.open(repository)
     parsed = _structured(query) if structured else query
-    moment = None if as_of is None else parse_as_of(as_of)
     if facets:
-        _print_facets(opened.facets(parsed, facets, writer=writer, as_of=moment), as_json)
+        _print_facets(opened.facets(parsed, facets, writer=writer, as_of=as_of), as_json)
         return
     result = opened.search(
-        parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer, as_of=moment
+        parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer, as_of=as_of
     )
     talk = stderr()
     for notice in result.notices:
@@ -110,21 +104,6 @@ def _print_json(result: SearchResult, events: Sequence[StoredEvent], explain: bo
     if explain:
         document["explain"] = {writer: msgspec.to_builtins(done) for writer, done in result.explained.items()}
     print_json(document)
-
-
-def parse_as_of(text: str) -> int | datetime:
-    """Return a revision, or the end of the time that a text means.
-
-    Raises:
-        InvalidInputError: it is neither.
-    """
-    if text.isdigit() and len(text) <= _REVISION_DIGITS_MAX:
-        return int(text)
-    last = time_span(text, SystemClock().now_ms())[1]
-    try:
-        return _EPOCH + timedelta(milliseconds=last)
-    except OverflowError as error:
-        raise InvalidInputError(f"--as-of: expected a time in the years 1 to 9999, got {text!r}.") from error
 
 
 def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], as_json: bool) -> None:

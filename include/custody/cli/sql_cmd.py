@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from custody.cli.options import Duration, json_option
+from custody.cli.options import Duration, as_of_option, json_option
 from custody.cli.output import clean, print_json, print_table, stderr
 from custody.errors import ConfigurationError
 from custody.model import INT64_MAX
@@ -39,12 +40,22 @@ _TIMEOUT = Duration(plain_unit="s", least_ms=1)
     type=_TIMEOUT,
     help="How long the query may take, such as 30s; without a unit, in seconds.",
 )
+@as_of_option
+@click.option("--writer", "-w", help="Only what is this writer's; needed with a REVISION where there are several.")
 @click.option("--skip-damaged", is_flag=True, help="Leave out what is damaged; reads every log from end to end.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @json_option
 @click.pass_obj
 def sql(
-    repository: Path, query: str, limit: int, timeout_ms: int | None, skip_damaged: bool, as_csv: bool, as_json: bool
+    repository: Path,
+    query: str,
+    limit: int,
+    timeout_ms: int | None,
+    as_of: int | datetime | None,
+    writer: str | None,
+    skip_damaged: bool,
+    as_csv: bool,
+    as_json: bool,
 ) -> None:
     """Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.
 
@@ -57,7 +68,9 @@ def sql(
     if as_csv and as_json:
         raise ConfigurationError("--csv and --json exclude each other.")
     seconds_max = None if timeout_ms is None else timeout_ms / 1000
-    with Repository.open(repository).sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged) as result:
+    opened = Repository.open(repository)
+    asked = opened.sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged, writer=writer, as_of=as_of)
+    with asked as result:
         rows = _rows(result)
         # Read as they come: a result may be larger than the memory.
         shown = islice(rows, limit or None)

@@ -28,6 +28,7 @@ from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.read import reader
 from custody.read.cache import caches_of, open_log, require_expired
 from custody.read.results import Notices
+from custody.read.time_travel import AsOf, snapshot_at
 from custody.read.tombstone_filter import hidden_ids
 from custody.sql import EngineFailedError, EngineQuery, LogGoneError, LogPart, QueryInput, QueryLimits
 from custody.workspace import Workspace
@@ -178,21 +179,28 @@ class SqlSources:
     """The writers' events at one moment.
 
     Footers are checked here, pages when they are read. With `skip_damaged` every block is checked here, which reads
-    the logs from end to end, and damaged ones are left out and named in the notices.
+    the logs from end to end, and damaged ones are left out and named in the notices. With `as_of` the moment is an
+    earlier one: events and logs are those that were live then, transactions those that were committed.
 
     Raises:
         CorruptionError: a log or a journal is damaged, and `skip_damaged` is off.
+        NotFoundError, PrunedError: as `snapshot_at`.
     """
 
-    def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool) -> None:
-        self._workspaces = workspaces
+    def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool, as_of: AsOf | None = None) -> None:
+        self._revisions: list[tuple[Workspace, int]] = []
+        """Each writer's revision of the moment."""
         self.notices = Notices(strict=not skip_damaged)
         self._skip_damaged = skip_damaged
         self.parts: list[LogPart] = []
         self._files: list[tuple[Workspace, AddFile]] = []
         tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
         for workspace in workspaces:
-            view = reader.snapshot(workspace, self.notices)
+            view = snapshot_at(workspace, as_of, self.notices) if as_of is not None else None
+            if as_of is not None and view is None:
+                continue  # nothing was committed until then
+            view = view or reader.snapshot(workspace, self.notices)
+            self._revisions.append((workspace, view.state.revision))
             # Logs and tail of one snapshot: an event is in one of them.
             for file in caches_of(workspace).live(workspace, view.state).files:
                 rows.append(_log_row(workspace, file))
@@ -212,7 +220,7 @@ class SqlSources:
         Raises:
             CorruptionError: a transaction is damaged or missing, and damage is not left out.
         """
-        return _transactions(self._workspaces, self.notices)
+        return _transactions(self._revisions, self.notices)
 
     def damage(self) -> Iterator[Damage]:
         """Look for damaged blocks, after a query failed, and yield them."""
@@ -261,8 +269,10 @@ class SqlSources:
         )
 
 
-def _transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table:
-    """Return the transactions of all writers; each was checked against its predecessor, as far as that is there.
+def _transactions(revisions: Sequence[tuple[Workspace, int]], notices: Notices) -> pa.Table:
+    """Return the transactions of writers up to a revision of each.
+
+    Each was checked against its predecessor, as far as that is there.
 
     A transaction that cannot be read is left out and named if `notices` are not strict; in any case if a later
     transaction declares it lost for good.
@@ -271,19 +281,21 @@ def _transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table
         CorruptionError: a transaction is damaged or missing, and `notices` are strict.
     """
     rows = [
-        _transaction_row(workspace, each) for workspace in workspaces for each in _kept_transactions(workspace, notices)
+        _transaction_row(workspace, each)
+        for workspace, revision in revisions
+        for each in _kept_transactions(workspace, revision, notices)
     ]
     return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
 
 
-def _kept_transactions(workspace: Workspace, notices: Notices) -> list[Transaction]:
+def _kept_transactions(workspace: Workspace, last: int, notices: Notices) -> list[Transaction]:
     state = workspace.catalog.load()
-    if state.revision < 0:
+    if state.revision < 0 or last < 0:
         return []
     try:
-        return list(workspace.catalog.timeline())
+        return list(workspace.catalog.timeline(None, last))
     except (CorruptionError, NotFoundError) as error:
-        readable, problems = _read_each(workspace, state.floor, state.revision)
+        readable, problems = _read_each(workspace, state.floor, last)
         if not problems:  # all can be read, but one does not follow from the other
             notices(Damage(workspace.paths.home, None, None, None, str(error)))
         known_lost = {lost for each in readable for action in each.actions for lost in action.note.lost_revisions}

@@ -15,6 +15,7 @@ from custody.lineage import Bounds, Direction, Lineage, UnknownEvent, expansion_
 from custody.model import Event
 from custody.read.results import Notices
 from custody.read.search import Page, SearchResult, SearchSource, open_sources, search
+from custody.read.time_travel import AsOf
 from custody.workspace import Workspace
 
 _OPENING_THREADS = 8
@@ -68,11 +69,15 @@ class LineageSearch:
 
 @contextmanager
 def _searching(
-    workspaces: Sequence[Workspace], shards: ShardCache, attributes: Sequence[str], notices: Notices
+    workspaces: Sequence[Workspace],
+    shards: ShardCache,
+    attributes: Sequence[str],
+    notices: Notices,
+    as_of: AsOf | None,
 ) -> Iterator[LineageSearch]:
     with ThreadPoolExecutor(_OPENING_THREADS) as pool:
         # All of one moment; and journals that wait are decoded once, not for each generation.
-        sources = list(open_sources(workspaces, attributes, notices))
+        sources = list(open_sources(workspaces, attributes, notices, as_of))
         for source in sources:
             # An event joins two generations, and is met in both.
             source.remember()
@@ -86,10 +91,11 @@ def lineage_of(
     uuids: Sequence[str],
     bounds: Bounds,
     begin: Sequence[tuple[str, Event]] = (),
+    as_of: AsOf | None = None,
 ) -> Lineage:
     """Return the lineage of FlowFiles within bounds, `begin` included; without an event when nobody mentions them."""
     notices = Notices(strict=False)
-    with _searching(workspaces, shards, attributes, notices) as found:
+    with _searching(workspaces, shards, attributes, notices, as_of) as found:
         lineage = trace(found.lookup, uuids, bounds, begin)
         return replace(lineage, notices=(*found.notices, *notices), unknown_events=found.unknown_events())
 
@@ -101,6 +107,7 @@ def expand(
     stored: tuple[str, Event],
     direction: Direction,
     bounds: Bounds,
+    as_of: AsOf | None = None,
 ) -> Lineage:
     """Return an event with the FlowFiles that it came from, or with those that it made, and their events.
 
@@ -109,4 +116,4 @@ def expand(
     """
     uuids = require_expandable(stored[1], direction)
     bounds = expansion_bounds(stored[1], direction, bounds)
-    return lineage_of(workspaces, shards, attributes, uuids, bounds, [stored])
+    return lineage_of(workspaces, shards, attributes, uuids, bounds, [stored], as_of)
