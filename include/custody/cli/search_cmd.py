@@ -128,6 +128,14 @@ def _print_explained(result: SearchResult) -> None:
             for writer, e in result.explained.items()
         ],
     )
+    rows = [
+        (writer, e.pruned - e.pruned_by_statistics, e.pruned_by_statistics, e.scanned_blocks, e.scanned_blocks_pruned)
+        for writer, e in result.explained.items()
+        if e.pruned_by_statistics or e.scanned_blocks
+    ]
+    if rows:
+        columns = ("writer", "ruled out by time#", "by statistics of logs#", "blocks of scanned logs#", "not read#")
+        print_table("", columns, rows)
 
 
 def _document(stored: StoredEvent) -> dict[str, object]:

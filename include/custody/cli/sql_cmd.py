@@ -22,6 +22,7 @@ from custody.model import INT64_MAX
 from custody.repository import Repository
 
 if TYPE_CHECKING:
+    from custody.catalog.pruning import PrunedReads
     from custody.read.sql import SqlResult
 
 _INFINITE_DAYS = (1 << 31) - 1  # the engine's word for a day without end
@@ -43,6 +44,7 @@ _TIMEOUT = Duration(plain_unit="s", least_ms=1)
 @as_of_option
 @click.option("--writer", "-w", help="Only what is this writer's; needed with a REVISION where there are several.")
 @click.option("--skip-damaged", is_flag=True, help="Leave out what is damaged; reads every log from end to end.")
+@click.option("--explain", is_flag=True, help="Say how many logs and blocks were left out, and what ruled them out.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @json_option
 @click.pass_obj
@@ -54,6 +56,7 @@ def sql(
     as_of: int | datetime | None,
     writer: str | None,
     skip_damaged: bool,
+    explain: bool,
     as_csv: bool,
     as_json: bool,
 ) -> None:
@@ -88,6 +91,17 @@ def sql(
             talk.print(clean(f"There are more rows than {limit}; --limit 0 prints all of them."))
         for notice in result.notices:
             talk.print(clean(notice))
+        if explain:
+            talk.print(clean(_explained(result.explained)))
+
+
+def _explained(reads: PrunedReads) -> str:
+    """Say what was read, on one line: stdout has the rows alone."""
+    by = ", ".join(f"{name} {count}" for name, count in sorted(reads.by.items()))
+    left = f"{reads.logs - reads.logs_pruned} of {reads.logs} logs"
+    if reads.blocks:
+        left += f", {reads.blocks - reads.blocks_pruned} of {reads.blocks} blocks"
+    return f"read: {left}" + (f"; blocks ruled out by {by}" if by else "; the catalog rules out nothing")
 
 
 def _rows(result: SqlResult) -> Iterator[list[object]]:

@@ -202,13 +202,20 @@ def tables_between(
 
 
 def tables_of_logs(
-    workspace: Workspace, state: CatalogState, paths: Sequence[str], on_damage: OnDamage = refuse
+    workspace: Workspace,
+    state: CatalogState,
+    paths: Sequence[str],
+    on_damage: OnDamage = refuse,
+    choose: Callable[[AddFile, int], Sequence[int]] = lambda _, blocks: range(blocks),
 ) -> Iterator[pa.Table]:
-    """Yield all events of some logs that are live in a state, a few blocks in a table; one that expired has none."""
+    """Yield the events of some logs that are live in a state, a few blocks in a table; one that expired has none.
+
+    `choose` returns which of the blocks of a log are read, of which it is given the number.
+    """
     for path in paths:
         log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
         if log is not None:
-            for table in log.tables(range(len(log.toc.blocks)), None, on_damage):
+            for table in log.tables(choose(state.files[path], len(log.toc.blocks)), None, on_damage):
                 yield visible_events(state, table)
 
 

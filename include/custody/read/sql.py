@@ -17,20 +17,32 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+import msgspec
 import pyarrow as pa
 
 from custody.catalog import AddFile, Transaction
 from custody.catalog.codec import decode
+from custody.catalog.pruning import PrunedReads, Restriction
 from custody.config import Settings
 from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
+from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.read import reader
 from custody.read.cache import caches_of, open_log, require_expired
 from custody.read.results import Notices
 from custody.read.time_travel import AsOf, snapshot_at
 from custody.read.tombstone_filter import hidden_ids
-from custody.sql import EngineFailedError, EngineQuery, LogGoneError, LogPart, QueryInput, QueryLimits
+from custody.sql import (
+    AskedOfColumn,
+    EngineFailedError,
+    EngineQuery,
+    LogGoneError,
+    LogPart,
+    QueryInput,
+    QueryLimits,
+)
+from custody.sql.restrictions import NUMBERS, TEXTS, TIMES
 from custody.workspace import Workspace
 
 SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
@@ -109,6 +121,9 @@ class SqlResult:
             return
         raise ConflictError("SQL: logs expire too fast to be read. Try again.")
 
+    explained: PrunedReads
+    """How many logs and blocks there are, and how many of them the catalog's statistics ruled out."""
+
     @property
     def schema(self) -> pa.Schema:
         """The columns of the result."""
@@ -147,15 +162,17 @@ class SqlResult:
 
     def _begin(self, sources: Callable[[], SqlSources], text: str) -> None:
         # The engine starts while the sources are looked up: its start takes about as long.
-        self._engine = EngineQuery(text, _TABLES, self._limits)
+        self._engine = EngineQuery(text, _TABLES, self._limits, PRUNED_COLUMNS)
         try:
             self._sources = found = sources()
             with self._damage_named():
                 # A long history takes a while to read: only for queries that read it.
-                is_read = TRANSACTIONS in self._engine.tables()
+                read = self._engine.read()
+                is_read = TRANSACTIONS in read.tables
                 transactions = found.transactions() if is_read else TRANSACTIONS_SCHEMA.empty_table()
                 tables = {LOGS: found.logs, TRANSACTIONS: transactions}
-                self._schema = self._engine.start(QueryInput(found.parts, found.tail, found.hidden, tables))
+                self.explained, parts = found.pruned(read.asked)
+                self._schema = self._engine.start(QueryInput(parts, found.tail, found.hidden, tables))
         # The engine runs already: it must not outlive a failed start.
         except BaseException:
             self.close()
@@ -231,6 +248,19 @@ class SqlSources:
                 log.whole_blocks(damages.append)
             yield from (damage for damage in damages if not damage.is_doubt)
 
+    def pruned(self, asked: Sequence[Sequence[AskedOfColumn]]) -> tuple[PrunedReads, list[LogPart]]:
+        """Return the logs, and of these the blocks, that can hold an event that is asked for."""
+        alternatives = [[_restriction(each) for each in conditions] for conditions in asked]
+        reads, parts = PrunedReads(), []
+        for (_, file), part in zip(self._files, self.parts, strict=True):
+            blocks = reads.blocks_of(file, alternatives)
+            if blocks is not None:
+                blocks = blocks if part.blocks is None else sorted({*blocks} & {*part.blocks})
+                part = msgspec.structs.replace(part, blocks=blocks)
+            if part.blocks != []:
+                parts.append(part)
+        return reads, parts
+
     def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
         """Whether a log still has its name: it may be open here, but the engine opens it anew."""
         path = workspace.paths.home / file.path
@@ -267,6 +297,30 @@ class SqlSources:
                 if field.name not in columns and not field.nullable
             },
         )
+
+
+def _restriction(asked: AskedOfColumn) -> Restriction:
+    """Return a condition as the catalog compares it: texts as UTF-8."""
+
+    def compared(value: int | str) -> int | bytes:
+        return value.encode() if isinstance(value, str) else value
+
+    return Restriction(
+        column=asked.column,
+        least=None if asked.least is None else compared(asked.least),
+        greatest=None if asked.greatest is None else compared(asked.greatest),
+        values=None if asked.values is None else tuple(map(compared, asked.values)),
+    )
+
+
+def _kind_of(column: pa.Field) -> str:
+    if pa.types.is_timestamp(column.type):
+        return TIMES
+    return NUMBERS if pa.types.is_integer(column.type) else TEXTS
+
+
+PRUNED_COLUMNS = {name: _kind_of(EVENT_SCHEMA.field(name)) for name in (*STATISTICS, *BLOOM_FILTERS)}
+"""The columns that the catalog knows something of, and how their constants are read."""
 
 
 def _transactions(revisions: Sequence[tuple[Workspace, int]], notices: Notices) -> pa.Table:
