@@ -159,7 +159,7 @@ def replace_logs(
     new_files: LogFiles | None = None
     size = 0
     if survey.rows:
-        metadata = new_log_metadata(workspace, files, survey, attempt)
+        metadata = new_log_metadata(workspace, files, survey, attempt, state.revision + 1)
         # Files first, then the transaction: a crash in between leaves the old logs live, and files that nothing lists.
         new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}

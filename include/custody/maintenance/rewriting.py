@@ -330,9 +330,9 @@ def survey_logs(
 
 
 def new_log_metadata(
-    workspace: Workspace, files: Sequence[AddFile], survey: RewriteSurvey, attempt: uuid.UUID
+    workspace: Workspace, files: Sequence[AddFile], survey: RewriteSurvey, attempt: uuid.UUID, revision: int
 ) -> LogMetadata:
-    """Return the metadata of the new log."""
+    """Return the metadata of the new log, which is to become live at a revision."""
     return LogMetadata(
         writer=workspace.writer,
         database=workspace.database,
@@ -345,6 +345,7 @@ def new_log_metadata(
         rows=survey.rows,
         groups=tuple(sorted({group for file in files for group in file.groups})),
         transaction=attempt,
+        revision=revision,
     )
 
 
