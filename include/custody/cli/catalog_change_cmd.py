@@ -52,21 +52,28 @@ def _accept_loss_option(command: Command) -> Command:
 
 @catalog.command("checkpoint")
 @click.option("--if-due", is_flag=True, help="Only when catalog.checkpoint_every says so.")
+@click.option("--revision", "at", help="Of this revision: a number, or a time; default: the newest.")
 @writer_option
 @json_option
 @click.pass_obj
-def checkpoint(repository: Path, if_due: bool, writer: str | None, as_json: bool) -> None:
-    """Write a checkpoint of the newest revision, read it back, and print where it lies.
+def checkpoint(repository: Path, if_due: bool, at: str | None, writer: str | None, as_json: bool) -> None:
+    """Write a checkpoint of the newest revision, or of any that is kept, read it back, and print where it lies.
+
+    One of an earlier revision makes time travel around it quick, and is where `custody catalog prune` can begin the
+    history.
 
     \b
     Example:
       custody -r demo catalog checkpoint
+      custody -r demo catalog checkpoint --revision 2026-03-01
     """
+    if if_due and at is not None:
+        raise click.UsageError("give --if-due or --revision, not both")
     settings, writer_catalog = load_catalog(repository, writer)
     if if_due and not writer_catalog.checkpoint_due(settings.catalog.checkpoint_every):
         print_json({"written": False}) if as_json else stderr().print("no checkpoint is due")
         return
-    written = writer_catalog.write_checkpoint()
+    written = writer_catalog.write_checkpoint(None if at is None else revision_of(writer_catalog, at))
     where = writer_catalog.objects.store.locate(written.key)
     if as_json:
         print_json({"written": True, "path": where, "size_bytes": written.size_bytes})
