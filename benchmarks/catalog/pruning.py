@@ -27,7 +27,11 @@ _START_MS = 1_772_409_600_000
 
 def _event(number: int, log: int) -> Event:
     uuid = f"{(number * 2_654_435_761) % (1 << 32):08x}-0000-4000-8000-{number:012x}"
-    attributes = {"filename": f"orders-{number % 997}.csv", "path": f"/landing/{number % 89}", "uuid": uuid}
+    attributes: dict[str, str | None] = {
+        "filename": f"orders-{number % 997}.csv",
+        "path": f"/landing/{number % 89}",
+        "uuid": uuid,
+    }
     return Event(
         event_type=("SEND", "RECEIVE", "ROUTE", "DROP")[number % 4],
         event_time=_START_MS + number * 40,

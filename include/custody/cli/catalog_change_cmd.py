@@ -23,6 +23,7 @@ from custody.catalog import (
     scan_footers,
     wipe,
 )
+from custody.catalog.dump_and_load import load, plan_load
 from custody.cli.catalog_cmd import catalog, load_catalog, revision_of
 from custody.cli.consent import Consent, asks_first
 from custody.cli.options import DURATION, Command, json_option, writer_option
@@ -31,7 +32,7 @@ from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.config.parsing import is_local
-from custody.errors import CorruptionError, CustodyError
+from custody.errors import CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import COMPACT_LEASE, RETENTION_LEASE
 from custody.journal import lock_path
 from custody.lease import Attempt
@@ -307,6 +308,51 @@ def rebuild_from_files(
         # Nobody may commit between the look at the old catalog and the new one.
         with _undisturbed(settings, writer_catalog.objects.writer):
             show(done=True)
+
+
+@catalog.command("load")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--reason", default="", help="Why; it stands in the transaction.")
+@asks_first
+@writer_option
+@json_option
+@click.pass_obj
+def load_state(repository: Path, file: Path, reason: str, consent: Consent, writer: str | None, as_json: bool) -> None:
+    """Make the catalog's state that of FILE, an edited dump of its newest one; - reads from stdin.
+
+    What differs becomes one transaction, which is checked like any other: a line that makes no sense, or that
+    contradicts the rest, is refused with its number and the reason, and nothing is changed. Files that are added or
+    changed are compared with what lies on disk. A log that a hold may cover is not removed.
+
+    \b
+    Example:
+      custody -r demo catalog dump --state > state.jsonl
+      custody -r demo catalog load state.jsonl --dry-run
+      custody -r demo catalog load state.jsonl --reason "case 17"
+    """
+    _, writer_catalog = load_catalog(repository, writer)
+    named = "stdin" if str(file) == "-" else str(file)
+    data = sys.stdin.buffer.read() if str(file) == "-" else PosixFileSystem().read(file)
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{named} @{error.start}: expected UTF-8, got other bytes.") from error
+    plan = plan_load(writer_catalog, lines, named)
+
+    def show(*, revision: int | None) -> None:
+        if as_json:
+            print_json({"changes": plan.changes, "revision": revision})
+            return
+        rows = [(each.change, each.kind, each.name, each.line or "", each.effect or "") for each in plan.changes]
+        title = "would be changed" if revision is None else f"changed in revision {revision}"
+        print_table(title if rows else "", ("what", "kind", "name", "line#", "effect"), rows, "nothing differs")
+
+    if not consent.yes:
+        show(revision=None)
+    if consent.yes or (plan.changes and consent.ask("Commit these changes?")):
+        before = writer_catalog.load().revision
+        after = load(writer_catalog, plan, reason).revision
+        show(revision=after if after > before else None)
 
 
 @catalog.command("wipe")

@@ -11,14 +11,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from custody.catalog.pruning import PrunedReads
 from custody.cli.main import cli
+from custody.model import Event
 from custody.repository import Repository
 from tests.support import append, event, run_steps
 
 LOGS, EACH = 4, 300
 
 
-def _event(number: int) -> object:
+def _event(number: int) -> Event:
     log = number // EACH
     return event(
         number,
@@ -42,7 +44,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     (root / "custody.toml").write_text("[eventlog]\nblock_bytes_max = 16384\n")
     opened = Repository.open(root)
     for log in range(LOGS):
-        append(opened, EVENTS[log * EACH : (log + 1) * EACH])  # type: ignore[arg-type]
+        append(opened, EVENTS[log * EACH : (log + 1) * EACH])
         run_steps(opened.settings)
     append(opened, [event(9999, file_size=5, source_node="tail")])
     return opened
@@ -52,7 +54,7 @@ def _where(condition: str, source: str = "events") -> str:
     return f"select event_id from {source} where {condition} order by 1"  # noqa: S608 - of this test
 
 
-def rows(opened: Repository, text: str) -> tuple[list[dict[str, object]], object]:
+def rows(opened: Repository, text: str) -> tuple[list[dict[str, object]], PrunedReads]:
     with opened.sql(text) as result:
         return [row for batch in result.batches() for row in batch.to_pylist()], result.explained
 
