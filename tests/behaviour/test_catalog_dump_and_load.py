@@ -145,7 +145,7 @@ def _without(lines: Lines, kind: str) -> Lines:
     [
         (lambda lines: [*lines, {"add_fiel": {}}], r"line \d+: expected one of add_file"),
         (lambda lines: [*lines, {"add_hold": {}, "add_loss": {}}], r"line \d+: expected one of"),
-        (lambda lines: [*lines, {"add_hold": {"nam": "x"}}], r'line \d+: .*no field named "nam"'),
+        (lambda lines: [*lines, {"add_hold": {"label": "x"}}], r'line \d+: .*no field named "label"'),
         (lambda lines: [*lines, {"add_hold": {"name": "everything", "reason": "x", "who": "y"}}], r"line \d+: .*hold"),
         (lambda lines: [*lines, lines[-1]], r"line \d+: \w+ '.*' is in line \d+ too"),
         (lambda lines: _changed(lines, "add_file", path="../../etc/passwd"), r"line 2: key '\.\./\.\./etc/passwd'"),
