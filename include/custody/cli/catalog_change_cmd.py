@@ -318,7 +318,7 @@ def rebuild_from_files(
 @json_option
 @click.pass_obj
 def load_state(repository: Path, file: Path, reason: str, consent: Consent, writer: str | None, as_json: bool) -> None:
-    """Make the catalog's state that of FILE, an edited dump of its newest one; - reads from stdin.
+    """Make the catalog's state that of FILE, an edited `custody catalog dump --state`; - reads from stdin.
 
     What differs becomes one transaction, which is checked like any other: a line that makes no sense, or that
     contradicts the rest, is refused with its number and the reason, and nothing is changed. Files that are added or
@@ -326,7 +326,6 @@ def load_state(repository: Path, file: Path, reason: str, consent: Consent, writ
 
     \b
     Example:
-      custody -r demo catalog dump --state > state.jsonl
       custody -r demo catalog load state.jsonl --dry-run
       custody -r demo catalog load state.jsonl --reason "case 17"
     """
