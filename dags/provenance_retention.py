@@ -12,6 +12,7 @@ catalog and from disk, not from Airflow.
 | `mark` | takes what expired out of the catalogs, in one transaction a writer |
 | `expire` | deletes the event logs that were marked longer ago than `retention.grace` |
 | `drop_shards` | deletes the index shards of which no log is left, as wholes |
+| `history` | moves the earliest revision of the catalogs forward, as `catalog.history_…` say |
 | `prune` | deletes the revisions of the catalogs that list what is gone |
 | `collect_garbage` | forgets marks that are done; deletes what no kept revision lists |
 | `check` | fails when the limit cannot be kept although all went that may go |
@@ -27,7 +28,7 @@ from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_default
 from custody_airflow.environment import retention_schedule
 from custody_airflow.operators import SparkStepOperator
 
-AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "prune", "collect_garbage", "check")
+AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "history", "prune", "collect_garbage", "check")
 
 
 @task.short_circuit(task_id="wanted")

@@ -30,7 +30,7 @@ from custody.store import ObjectInfo, ObjectStore
 from tests.behaviour.places import START_MS, Place, UnluckyStore, WrappedStore, add, build, place, remove, s3_url
 
 __all__ = ["place", "s3_url"]
-THREADS = {"local": (6, 20), "memory": (6, 20), "s3": (4, 10)}
+THREADS = {"local": (6, 20), "memory": (6, 20), "s3": (4, 10), "az": (4, 10), "gs": (4, 10)}
 
 
 def test_commits_are_read_back_by_another_process(place: Place) -> None:

@@ -328,3 +328,88 @@ def test_a_rollover_that_was_held_up_does_not_make_an_erased_group_live_again(re
     assert live(opened) == []
     assert list(Repository.open(opened.settings.root).events()) == []
     assert not list(staging.iterdir())
+
+
+def _copy(number: int, **values: Any) -> Event:
+    return event(number, source_node="node-1", source_ordinal=number, **values)
+
+
+def test_an_event_that_was_stored_twice_is_there_once_after_a_compaction(repository: Repository) -> None:
+    # As two producers append it that do not know of each other: no ingest compared them.
+    append(repository, [_copy(number) for number in range(5)])
+    run_steps(repository.settings)
+    append(repository, [_copy(3, source_event_id="again"), _copy(4), _copy(5), _copy(4)])
+    run_steps(repository.settings)
+    opened = Repository.open(repository.settings.root)
+    assert opened.search("").total == 9
+    [report] = opened.compact()
+    assert (report.repeated, report.erased, report.logs_after) == (3, 0, 1)
+    again = Repository.open(repository.settings.root)
+    assert [(item.event_id, item.source_ordinal) for item in again.events()] == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 4),
+        (7, 5),
+    ]
+    assert again.search("").total == 6
+    [file] = again.workspace().catalog.load().files.values()
+    assert (file.rows, file.first_event_id, file.last_event_id) == (6, 0, 7)
+    assert [(source.first_ordinal, source.last_ordinal) for source in file.sources] == [(0, 5)]
+    result = CliRunner().invoke(cli, ["-r", str(repository.settings.root), "verify"])
+    assert result.exit_code == 0, result.output
+    # Before the compaction they were there twice, and the old logs still say so.
+    assert again.search("", as_of=1).total == 9
+    assert again.compact() == []
+
+
+def test_events_of_one_number_that_differ_in_anything_both_stay(repository: Repository) -> None:
+    append(repository, [_copy(1), _copy(2, details="one"), *[event(3, source_node=None, source_ordinal=None)] * 2])
+    run_steps(repository.settings)
+    append(repository, [_copy(1, file_size=77), _copy(2, details="other"), _copy(2, details="one")])
+    run_steps(repository.settings)
+    # Without a source and a number nobody knows whether two events are one.
+    nameless = [item.event_id for item in repository.events() if item.source_ordinal is None]
+    [report] = Repository.open(repository.settings.root).compact()
+    assert report.repeated == 1
+    left = [item.event_id for item in Repository.open(repository.settings.root).events()]
+    assert left == [0, 1, 2, 3, 4, 5]
+    assert set(nameless) <= set(left)
+
+
+def test_a_copy_that_is_held_or_alone_to_be_given_out_stays(repository: Repository) -> None:
+    append(repository, [_copy(number) for number in range(3)])
+    run_steps(repository.settings)
+    append(repository, [_copy(number) for number in range(3)])
+    run_steps(repository.settings)
+    opened = Repository.open(repository.settings.root)
+    opened.hold("case", EventSelection(event_ids=(3,)), "court order", "legal")
+    opened.forget(EventSelection(event_ids=(1,)), "asked for")
+    [report] = [item for item in opened.compact() if item.logs_before]
+    assert (report.erased, report.repeated) == (1, 1)
+    again = Repository.open(repository.settings.root)
+    # 3 is held; 4 is the only copy of the event whose other one was forgotten.
+    assert [item.event_id for item in again.events()] == [0, 2, 3, 4]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["a", "b"])), min_size=1, max_size=24), st.integers(1, 5))
+def test_what_stays_is_the_first_of_each_content(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, str]], together: int
+) -> None:
+    opened = Repository.create(tmp_path_factory.mktemp("twice") / "repository")
+    half = len(drawn) // 2
+    for part in (drawn[:half], drawn[half:]):
+        if part:
+            append(opened, [_copy(number, details=text) for number, text in part])
+            run_steps(opened.settings)
+    with patch.object(rewriting, "_COMPARED_MAX", together):
+        reports = Repository.open(opened.settings.root).compact()
+    expected = {pair: at for at, pair in reversed(list(enumerate(drawn)))} if half else dict(enumerate(drawn))
+    left = [item.event_id for item in Repository.open(opened.settings.root).events()]
+    if half:
+        assert left == sorted(expected.values())
+        assert sum(report.repeated for report in reports) == len(drawn) - len(left)
+    else:
+        assert left == list(range(len(drawn))), "a log alone is not written anew"

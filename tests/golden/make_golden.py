@@ -4,8 +4,8 @@
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
-`plans` a plan of a replay. `broken` holds one file, or one shard, a defect. The events and all other values come from
-`expected.json`, which people write.
+`plans` a plan of a replay, `numbered` an event log that names its revision. `broken` holds one file, or one shard, a
+defect. The events and all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
 of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
@@ -30,6 +30,7 @@ from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.config import load_settings
+from custody.eventlog import LogOptions, log_metadata, write_log
 from custody.export.cursors import Cursors, write_cursors
 from custody.flow.content import ContentWriter
 from custody.format.framing import MARK, frame
@@ -41,7 +42,7 @@ from custody.landing import LandingLedger, LedgerEntry
 from custody.lease import Holder
 from custody.maintenance.findings import Finding
 from custody.maintenance.scrub import ScrubRound, ScrubState, encode_scrub
-from custody.model import Event
+from custody.model import Event, to_batch
 from custody.ngsi_sink.sink import Sink
 from custody.recovery import STEPS
 from custody.replay import ReplayPlan, save_plan
@@ -81,6 +82,7 @@ EXPORTED = Cursors(
 )
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
+NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
 PLAN = Path("plans/march-2.plan")
 STONE = AddTombstone(id=bytes(range(16)), event_ids=[3], before_event_id=6, reason="asked for", created_ms=5)
 MARKED = AddMark(id=bytes(range(16, 32)), paths=["data/2026-03-01/events/00000000000000000000.parquet"], events=3)
@@ -93,6 +95,14 @@ def expected_events(document: dict[str, object]) -> list[Event]:
     long = msgspec.convert(document["long_details"], dict[str, int | str])
     text = str(long["character"]) * int(long["count"])
     return [msgspec.structs.replace(e, details=text) if e.event_id == long["event_id"] else e for e in events]
+
+
+def make_numbered(path: Path) -> None:
+    """Write an event log whose footer says at which revision it was to become live."""
+    events = expected_events(msgspec.json.decode((HERE / "expected.json").read_bytes(), type=dict[str, object]))[:3]
+    table = pa.Table.from_batches([to_batch(events, 0)])
+    metadata = msgspec.structs.replace(log_metadata(table, "main", "provenance"), revision=7)
+    write_log(PosixFileSystem(), path, table, metadata, LogOptions(4096))
 
 
 def make_good(root: Path, document: dict[str, object]) -> None:
@@ -285,6 +295,7 @@ def main(folder: Path) -> None:
     make_swh(folder / "v1" / SWH)
     make_copies(folder / COPIES)
     make_plan(folder / PLAN.parent, document)
+    make_numbered(folder / NUMBERED)
     make_broken(folder / "v1", folder / "broken")
     make_flowfiles(folder / "v1/flowfiles")
     make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from custody.catalog import SecondCopyStore, Transaction
+from custody.catalog import Catalog, SecondCopyStore, Transaction, rebuild, scan_footers
 from custody.catalog.codec import decode, digest
 from custody.catalog.keys import CatalogObjects
 from custody.catalog.second_copies import copied_entry
@@ -46,6 +46,7 @@ from tests.golden.make_golden import (
     INCARNATION,
     JOURNALS,
     MARKED,
+    NUMBERED,
     PLAN,
     STONE,
     STORE,
@@ -54,6 +55,7 @@ from tests.golden.make_golden import (
     TAKEN,
     expected_events,
     main,
+    make_numbered,
 )
 
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
@@ -150,7 +152,9 @@ def test_a_staging_file_gives_the_events_of_its_group(golden: Path) -> None:
     [table] = read_staged(FS, staged_path(folder, log), log)
     assert table.schema == EVENT_SCHEMA
     assert to_events(table) == EVENTS[3:5]
-    assert msgspec.json.decode(msgspec.json.encode(manifest.metadata(log))) == EXPECTED["logs"][1]["metadata"]
+    stated = msgspec.json.decode(msgspec.json.encode(manifest.metadata(log)))
+    assert stated.pop("revision", None) in (None, 1)
+    assert stated == EXPECTED["logs"][1]["metadata"]
 
 
 @pytest.mark.parametrize("case", EXPECTED["logs"], ids=lambda case: case["path"])
@@ -160,8 +164,27 @@ def test_an_event_log_gives_its_events_and_says_what_it_is(golden: Path, case: d
     assert table.schema.remove_metadata() == EVENT_SCHEMA
     first, last = case["metadata"]["first_event_id"], case["metadata"]["last_event_id"]
     assert to_events(table) == EVENTS[first : last + 1]
-    assert msgspec.json.decode(msgspec.json.encode(log.metadata)) == case["metadata"]
+    stated = msgspec.json.decode(msgspec.json.encode(log.metadata))
+    # The checked-in files are of a release that did not say it.
+    is_old = log.path.read_bytes() == (HERE / "v1" / STORE / case["path"]).read_bytes()
+    assert stated.pop("revision", None) == (None if is_old else EXPECTED["logs"].index(case))
+    assert stated == case["metadata"]
     assert to_events(log.get_many([last])) == [EVENTS[last]]
+
+
+def test_a_log_that_names_its_revision_is_rebuilt_at_it(golden: Path, tmp_path: Path) -> None:
+    for made in (HERE, golden.parent):
+        if made != HERE and not (made / NUMBERED).exists():
+            make_numbered(made / NUMBERED)
+        log = EventLog(FS, made / NUMBERED)
+        assert log.metadata.revision == 7
+        assert to_events(log.read()) == EVENTS[:3]
+        root = tmp_path / made.name
+        shutil.copytree(made / "numbered/store", root)
+        catalog = Catalog(LocalStore(FS, root), "main", "provenance", ManualClock(1_772_409_600_000))
+        scanned = scan_footers(catalog.objects)
+        assert scanned.numbers == dict.fromkeys(scanned.transactions, 7)
+        assert rebuild(catalog, ManualClock(1_772_409_600_000), scanned).revision == 7
 
 
 @pytest.mark.parametrize("case", EXPECTED["logs"], ids=lambda case: case["toc_path"])

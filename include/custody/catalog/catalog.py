@@ -308,13 +308,19 @@ class Catalog:
         """
         return Path(self._store.locate(self.write_checkpoint().key))
 
-    def write_checkpoint(self) -> ObjectInfo:
-        """Write a checkpoint as `checkpoint` does; return its key and size."""
-        state = self.load()
-        if state.revision < 0:
-            raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
+    def write_checkpoint(self, revision: int | None = None) -> ObjectInfo:
+        """Write a checkpoint as `checkpoint` does, of the newest or of any kept revision; return its key and size.
+
+        An earlier one makes time travel around it quick, and is where a pruning can begin the history.
+
+        Raises:
+            PrunedError, NotFoundError: the revision is not kept any more, or there is none yet.
+            CorruptionError: it cannot be read, or what was read back is not what was written.
+        """
+        state = self._checkpointable(revision)
         while True:
-            if self.copies is not None:
+            # Of the newest state only: a copy of what was taken back since would be restored by a repair.
+            if self.copies is not None and revision is None:
                 # An older release commits without second copies; each checkpoint makes up for what it left out.
                 self.copies.keep(state, ())
                 self.copies.complete(state)
@@ -333,11 +339,18 @@ class Catalog:
             # a reader that lists the catalog would begin at it.
             remove_checkpoint(self.objects, state)
             self._forget()
-            state = self.load()
             write_newest_hint(self.objects, self.chain)
-        self._checkpointed = (state.revision, checkpoint.size_bytes)
-        self._log_bytes = 0
+            state = self._checkpointable(revision)
+        if revision is None:
+            self._checkpointed = (state.revision, checkpoint.size_bytes)
+            self._log_bytes = 0
         return checkpoint
+
+    def _checkpointable(self, revision: int | None) -> CatalogState:
+        newest = self.load()
+        if newest.revision < 0:
+            raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
+        return newest if revision is None else self.at(revision)
 
     def checkpoint_age(self) -> int:
         """Return how many transactions lie behind the newest checkpoint."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -124,6 +124,37 @@ def _column(metadata: pq.FileMetaData, number: int, get_range: GetRange) -> Colu
         statistics.minimum.CopyFrom(value_of(low))
         statistics.maximum.CopyFrom(value_of(high))
     return statistics
+
+
+def block_bounds(
+    metadata: pq.FileMetaData, columns: Collection[str]
+) -> list[dict[str, tuple[int | bytes, int | bytes] | None]]:
+    """Return, for each row group, the least and the greatest value of some columns; None for one without any value.
+
+    A column whose bounds are not known is left out. Texts are UTF-8.
+    """
+    numbers = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path in columns]
+    return [_block_bounds(metadata.row_group(group), numbers) for group in range(metadata.num_row_groups)]
+
+
+def _block_bounds(
+    row_group: pq.RowGroupMetaData, numbers: Iterable[int]
+) -> dict[str, tuple[int | bytes, int | bytes] | None]:
+    found: dict[str, tuple[int | bytes, int | bytes] | None] = {}
+    for number in numbers:
+        chunk = row_group.column(number)
+        known = chunk.statistics if chunk.is_stats_set else None
+        if known is None:
+            continue
+        if known.has_null_count and not known.has_min_max and known.num_values == 0:
+            found[chunk.path_in_schema] = None
+            continue
+        bounds = _bounds([known]) if known.has_min_max else None
+        if bounds is not None:
+            low, high = (each.encode() if isinstance(each, str) else each for each in bounds)
+            if isinstance(low, int | bytes) and not isinstance(low, bool):
+                found[chunk.path_in_schema] = low, high
+    return found
 
 
 def _bounds(statistics: list[pq.Statistics]) -> tuple[Any, Any] | None:

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -45,6 +45,8 @@ from custody.format.names import (
 
 # Part of the format: an interrupted rebuild is found again by this name.
 REPLACED_PREFIX = "transactions-replaced-"
+# Each takes a commit of about a millisecond; numbers beyond are not worth the wait.
+_FILLED_MAX = 100_000
 KINDS = ("tombstones", "holds", "marks", "losses")
 
 
@@ -155,6 +157,9 @@ class FooterScan:
     """In the order of their first event ids."""
     transactions: dict[str, int] = field(default_factory=dict)
     """The revision that added a file, by path, where its footer says so."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The revision at which a file was to become live, by path, where its footer says so; it was that one or a later
+    one. Files of older releases do not say it."""
     attempts: dict[str, UUID] = field(default_factory=dict)
     """The transaction that added a file, by path, where its footer says so: files of one become live together."""
     skipped: list[str] = field(default_factory=list)
@@ -175,15 +180,17 @@ def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: It
             continue
         try:
             # One unreadable log must not cost the others: it is named in the result, and the scan goes on.
-            file, revision, attempt = _described(objects, path, info.size_bytes, hashes=hashes)
+            file, footer = _described(objects, path, info.size_bytes, hashes=hashes)
         except CustodyError as error:
             scanned.skipped.append(str(error))
             continue
         scanned.files.append(file)
-        if revision is not None:
-            scanned.transactions[path] = revision
-        if attempt is not None:
-            scanned.attempts[path] = attempt
+        if footer.revision is not None:
+            scanned.transactions[path] = footer.revision
+        if footer.number is not None:
+            scanned.transactions[path] = scanned.numbers[path] = footer.number
+        if footer.attempt is not None:
+            scanned.attempts[path] = footer.attempt
     # The wider file first among equals: `_drop_covered` keeps it and drops the narrower ones behind it.
     scanned.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
     _drop_covered(scanned)
@@ -229,10 +236,17 @@ def rebuild(
     # With the first transaction: from the first revision of the new catalog on, forgotten events stay hidden.
     extra = [Action(note=note), *salvaged.all()]
     state = fresh.load()
+    numbers = {} if _is_numbered_too_high(scanned) else scanned.numbers
     for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
         added = list(files)
         last = max(file.last_event_id for file in added)
         shards = [Action(add_shard=shard_of(file, containers)) for file in added if containers]
+        # Up to its own number: a revision means the same as before.
+        while state.revision + 1 < min((numbers[file.path] for file in added if file.path in numbers), default=0):
+            known = "what it changed is not known any more"
+            filled = Note(kind=Note.REBUILT, text=f"revision {state.revision + 1}: {known}")
+            state = fresh.commit(extra or [Action(note=filled)])
+            extra = []
         actions = [*extra, *(Action(add_file=file) for file in added), *shards]
         state = fresh.commit(actions, next_event_id=last + 1, attempt=attempt)
         extra = []
@@ -254,9 +268,19 @@ def rebuild_losses(scanned: FooterScan, salvaged: Salvaged, containers: Sequence
     lost += [] if salvaged.lost is None else [salvaged.lost]
     lost.append("catalogs that were absorbed, and whether the writer was retired")
     lost += [] if containers else ["index shards"]
+    if scanned.numbers:
+        lost.append("numbers of revisions that others committed while a file was written: it was a later one then")
+    if _is_numbered_too_high(scanned):
+        lost.append(
+            f"the numbers of revisions: more than {_FILLED_MAX} would have to be filled in; their order is kept"
+        )
     if not revisions:
         lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
     return lost
+
+
+def _is_numbered_too_high(scanned: FooterScan) -> bool:
+    return max(scanned.numbers.values(), default=0) > _FILLED_MAX
 
 
 def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
@@ -342,9 +366,18 @@ def _said(action: Action) -> tuple[str, str, bool] | None:
     return None if by_id is None else (by_id[0], by_id[1].hex(), by_id[2])
 
 
-def _described(
-    objects: CatalogObjects, path: str, size: int, *, hashes: bool
-) -> tuple[AddFile, int | None, UUID | None]:
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """What a footer says of its log, as fields of an `AddFile`, and of the transaction that added it."""
+
+    fields: dict[str, Any]
+    revision: int | None
+    """As a transaction in the footer says it, which custody does not write."""
+    number: int | None
+    attempt: UUID | None
+
+
+def _described(objects: CatalogObjects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, _Footer]:
     key = objects.home + path
     store, where = objects.store, objects.store.locate(key)
     data = store.get(key) if hashes else None
@@ -354,7 +387,7 @@ def _described(
 
     footer = parse_footer(read_footer(get_range, where), where)
     metadata = _metadata(footer, where)
-    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **metadata["fields"])
+    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **metadata.fields)
     if data is not None:
         file.sha256 = hashlib.sha256(data).digest()
     toc = toc_path(path)
@@ -362,10 +395,10 @@ def _described(
         file.toc_path, file.toc_sha256 = toc, hashlib.sha256(store.get(objects.home + toc)).digest()
     describe(file, get_range)
     file.sources.extend(_sources(footer, lambda: store.get(key) if data is None else data))
-    return file, metadata["revision"], metadata["attempt"]
+    return file, metadata
 
 
-def _metadata(footer: pq.FileMetaData, where: str) -> dict[str, Any]:
+def _metadata(footer: pq.FileMetaData, where: str) -> _Footer:
     stored = (footer.metadata or {}).get(METADATA_KEY)
     try:
         metadata = msgspec.json.decode(stored or b"", type=dict[str, Any])
@@ -375,8 +408,9 @@ def _metadata(footer: pq.FileMetaData, where: str) -> dict[str, Any]:
         revision = transaction["revision"] if isinstance(transaction, dict) else None
         fields = {name: metadata[name] for name in (*names, *times)} | {"groups": metadata.get("groups", [])}
         attempt = UUID(transaction) if isinstance(transaction, str) else None
-        return {"fields": fields, "revision": revision, "attempt": attempt}
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        number = msgspec.convert(metadata.get("revision"), Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None)
+        return _Footer(fields, revision, number, attempt)
+    except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:
         raise CorruptionError(f"{where}: expected custody's metadata in the footer, got {error!r}.") from error
 
 

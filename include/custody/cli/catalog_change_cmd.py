@@ -23,6 +23,7 @@ from custody.catalog import (
     scan_footers,
     wipe,
 )
+from custody.catalog.dump_and_load import load, plan_load
 from custody.cli.catalog_cmd import catalog, load_catalog, revision_of
 from custody.cli.consent import Consent, asks_first
 from custody.cli.options import DURATION, Command, json_option, writer_option
@@ -31,11 +32,12 @@ from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.config.parsing import is_local
-from custody.errors import CorruptionError, CustodyError
+from custody.errors import CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import COMPACT_LEASE, RETENTION_LEASE
 from custody.journal import lock_path
 from custody.lease import Attempt
 from custody.maintenance.repair import require_accepted, unpublished_logs
+from custody.retention.history import is_history_limited, plan_by_limits, prune_by_limits
 from custody.vfs import PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, take_lease
 
@@ -51,21 +53,28 @@ def _accept_loss_option(command: Command) -> Command:
 
 @catalog.command("checkpoint")
 @click.option("--if-due", is_flag=True, help="Only when catalog.checkpoint_every says so.")
+@click.option("--revision", "at", help="Of this revision: a number, or a time; default: the newest.")
 @writer_option
 @json_option
 @click.pass_obj
-def checkpoint(repository: Path, if_due: bool, writer: str | None, as_json: bool) -> None:
-    """Write a checkpoint of the newest revision, read it back, and print where it lies.
+def checkpoint(repository: Path, if_due: bool, at: str | None, writer: str | None, as_json: bool) -> None:
+    """Write a checkpoint of the newest revision, or of any that is kept, read it back, and print where it lies.
+
+    One of an earlier revision makes time travel around it quick, and is where `custody catalog prune` can begin the
+    history.
 
     \b
     Example:
       custody -r demo catalog checkpoint
+      custody -r demo catalog checkpoint --revision 2026-03-01
     """
+    if if_due and at is not None:
+        raise click.UsageError("give --if-due or --revision, not both")
     settings, writer_catalog = load_catalog(repository, writer)
     if if_due and not writer_catalog.checkpoint_due(settings.catalog.checkpoint_every):
         print_json({"written": False}) if as_json else stderr().print("no checkpoint is due")
         return
-    written = writer_catalog.write_checkpoint()
+    written = writer_catalog.write_checkpoint(None if at is None else revision_of(writer_catalog, at))
     where = writer_catalog.objects.store.locate(written.key)
     if as_json:
         print_json({"written": True, "path": where, "size_bytes": written.size_bytes})
@@ -74,27 +83,37 @@ def checkpoint(repository: Path, if_due: bool, writer: str | None, as_json: bool
 
 
 @catalog.command("prune")
-@click.option("--before", required=True, help="Earliest revision, or time, that has to stay readable.")
+@click.option(
+    "--before", help="Earliest revision, or time, that stays readable; default: the limits catalog.history_*."
+)
 @asks_first
 @writer_option
 @json_option
 @click.pass_obj
-def prune_front(repository: Path, before: str, consent: Consent, writer: str | None, as_json: bool) -> None:
+def prune_front(repository: Path, before: str | None, consent: Consent, writer: str | None, as_json: bool) -> None:
     """Forget the oldest revisions; from --before on everything stays readable.
 
     One readable checkpoint at the new beginning and two later ones are kept, so less may go than was asked for. Data
     files stay until `custody catalog gc`.
 
+    Without --before the settings catalog.history_age_max, history_revisions_max and history_bytes_max say how much
+    stays, as in a pass of retention: holds and attestations stop them, and one later checkpoint is enough.
+
     \b
     Example:
+      custody -r demo catalog prune --dry-run
       custody -r demo catalog prune --before 2026-01-01 --dry-run
       custody -r demo catalog prune --before 2026-01-01 --yes
     """
-    _, writer_catalog = load_catalog(repository, writer)
-    revision = revision_of(writer_catalog, before)
+    settings, writer_catalog = load_catalog(repository, writer)
+    limited = None if before is not None else _limited(Workspace(settings, writer_catalog.objects.writer))
+    revision = revision_of(writer_catalog, before) if before is not None else 0
 
     def show(*, done: bool) -> int:
-        plan = prune(writer_catalog, revision) if done else plan_prune(writer_catalog, revision)
+        if limited is not None:
+            plan = prune_by_limits(limited) if done else plan_by_limits(limited)
+        else:
+            plan = prune(writer_catalog, revision) if done else plan_prune(writer_catalog, revision)
         document = {"earliest_revision": plan.floor, "objects": list(plan.keys), "reason": plan.reason, "done": done}
         if as_json:
             print_json(document)
@@ -107,6 +126,14 @@ def prune_front(repository: Path, before: str, consent: Consent, writer: str | N
 
     if consent.yes or (show(done=False) and consent.ask("Delete these objects?")):
         show(done=True)
+
+
+def _limited(workspace: Workspace) -> Workspace:
+    if not is_history_limited(workspace):
+        raise click.UsageError(
+            "give --before, or set one of catalog.history_age_max, history_revisions_max, history_bytes_max"
+        )
+    return workspace
 
 
 @catalog.command("gc")
@@ -281,6 +308,50 @@ def rebuild_from_files(
         # Nobody may commit between the look at the old catalog and the new one.
         with _undisturbed(settings, writer_catalog.objects.writer):
             show(done=True)
+
+
+@catalog.command("load")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--reason", default="", help="Why; it stands in the transaction.")
+@asks_first
+@writer_option
+@json_option
+@click.pass_obj
+def load_state(repository: Path, file: Path, reason: str, consent: Consent, writer: str | None, as_json: bool) -> None:
+    """Make the catalog's state that of FILE, an edited `custody catalog dump --state`; - reads from stdin.
+
+    What differs becomes one transaction, which is checked like any other: a line that makes no sense, or that
+    contradicts the rest, is refused with its number and the reason, and nothing is changed. Files that are added or
+    changed are compared with what lies on disk. A log that a hold may cover is not removed.
+
+    \b
+    Example:
+      custody -r demo catalog load state.jsonl --dry-run
+      custody -r demo catalog load state.jsonl --reason "case 17"
+    """
+    _, writer_catalog = load_catalog(repository, writer)
+    named = "stdin" if str(file) == "-" else str(file)
+    data = sys.stdin.buffer.read() if str(file) == "-" else PosixFileSystem().read(file)
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{named} @{error.start}: expected UTF-8, got other bytes.") from error
+    plan = plan_load(writer_catalog, lines, named)
+
+    def show(*, revision: int | None) -> None:
+        if as_json:
+            print_json({"changes": plan.changes, "revision": revision})
+            return
+        rows = [(each.change, each.kind, each.name, each.line or "", each.effect or "") for each in plan.changes]
+        title = "would be changed" if revision is None else f"changed in revision {revision}"
+        print_table(title if rows else "", ("what", "kind", "name", "line#", "effect"), rows, "nothing differs")
+
+    if not consent.yes:
+        show(revision=None)
+    if consent.yes or (plan.changes and consent.ask("Commit these changes?")):
+        before = writer_catalog.load().revision
+        after = load(writer_catalog, plan, reason).revision
+        show(revision=after if after > before else None)
 
 
 @catalog.command("wipe")

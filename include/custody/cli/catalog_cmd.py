@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of
 from custody.catalog.codec import decode
+from custody.catalog.dump_and_load import dump_state
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option, writer_option
 from custody.cli.output import print_json, print_table, stderr, time_text
@@ -130,19 +131,29 @@ def diff(repository: Path, former: str, later: str, writer: str | None, as_json:
 @catalog.command("dump")
 @click.argument("revision", required=False)
 @click.option("--footers", is_flag=True, help="Also the footers that the catalog keeps of its files, in base64.")
+@click.option(
+    "--state", is_flag=True, help="Print the newest state, or that at REVISION, to edit: custody catalog load."
+)
 @writer_option
 @click.pass_obj
-def dump(repository: Path, revision: str | None, footers: bool, writer: str | None) -> None:
+def dump(repository: Path, revision: str | None, footers: bool, state: bool, writer: str | None) -> None:
     """Print every object of the catalog as JSON, one a line, also of a damaged one; nothing is validated.
 
-    Of the footers that the catalog keeps of its files only the length is printed, unless --footers is given.
+    Of the footers that the catalog keeps of its files only the length is printed, unless --footers is given. With
+    --state not the objects are printed but what is live: a line for the catalog, and one for each entry.
 
     \b
     Example:
       custody -r demo catalog dump
       custody -r demo catalog dump 17
+      custody -r demo catalog dump --state > state.jsonl
     """
     _, writer_catalog = load_catalog(repository, writer)
+    if state:
+        dumped = writer_catalog.at(revision_of(writer_catalog, revision or "newest"))
+        for line in dump_state(writer_catalog, dumped, derived=footers):
+            print_json(line)
+        return
     objects = writer_catalog.objects
     for item in objects.list() if revision is None else objects.at(revision_of(writer_catalog, revision)):
         entry: dict[str, object] = {"key": item.key, "revision": item.revision, "checkpoint": item.is_checkpoint}

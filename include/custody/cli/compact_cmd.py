@@ -20,6 +20,8 @@ from custody.repository import CompactionReport, Repository
 def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) -> None:
     """Write live logs anew without the events that were forgotten, and small neighbours as one log.
 
+    Of an event that these logs hold twice (one number of one source, equal in everything) the first one stays.
+
     Event ids stay as they are. The old logs are listed no more, but stay until the catalog is pruned and its garbage is
     collected: until then an earlier revision can be asked for. Events that are not live yet are left to a later call.
     The exit code is 1 if some logs could not be written anew.
@@ -51,12 +53,22 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
     if as_json:
         print_json(reports)
     else:
-        columns = ("writer", "logs#", "after#", "erased#", "bytes#", "after#", "tombstones removed#", "result")
+        columns = (
+            "writer",
+            "logs#",
+            "after#",
+            "erased#",
+            "stored twice#",
+            "bytes#",
+            "after#",
+            "tombstones removed#",
+            "result",
+        )
         print_table("", columns, map(_row, reports), "no logs to write anew")
     sys.exit(int(any(report.error is not None for report in reports)))
 
 
 def _row(report: CompactionReport) -> tuple[object, ...]:
     sizes = size_text(report.bytes_before), size_text(report.bytes_after)
-    counts = report.writer, report.logs_before, report.logs_after, report.erased
+    counts = report.writer, report.logs_before, report.logs_after, report.erased, report.repeated
     return *counts, *sizes, report.tombstones_removed, report.error or report.note or f"revision {report.revision}"

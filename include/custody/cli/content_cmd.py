@@ -6,6 +6,7 @@ import codecs
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ import msgspec
 
 from custody.cli.consent import Consent, asks_first
 from custody.cli.groups import CommandGroup
-from custody.cli.options import json_option, writer_option
+from custody.cli.options import as_of_option, json_option, writer_option
 from custody.cli.output import clean as clean_text
 from custody.cli.output import print_json, print_table, size_text, stderr
 from custody.cli.swh_output import print_occurrences
@@ -38,9 +39,18 @@ def content() -> None:
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to this new file, not to stdout."
 )
 @click.option("--raw", is_flag=True, help="Write to a terminal whatever it is, control characters included.")
+@as_of_option
 @writer_option
 @click.pass_obj
-def get(repository: Path, event_id: int, previous: bool, output: Path | None, raw: bool, writer: str | None) -> None:
+def get(
+    repository: Path,
+    event_id: int,
+    previous: bool,
+    output: Path | None,
+    raw: bool,
+    as_of: int | datetime | None,
+    writer: str | None,
+) -> None:
     """Write the content of the event with the id EVENT_ID, checked while it is written.
 
     A file gets its name when all of it is there. On damage the exit code is 20, and stdout has only what
@@ -51,7 +61,7 @@ def get(repository: Path, event_id: int, previous: bool, output: Path | None, ra
       custody -r demo content get 42 -o notification.json
     """
     at = Repository.open(repository)
-    stored = at.content(at.get(event_id, writer), previous=previous)
+    stored = at.content(at.get(event_id, writer, as_of=as_of), previous=previous)
     if stored.differs is not None:
         stderr().print(clean_text(f"{stored.differs}."))
     if output is not None:
@@ -68,10 +78,19 @@ def get(repository: Path, event_id: int, previous: bool, output: Path | None, ra
 @click.argument("event_id", type=click.IntRange(min=0))
 @click.option("--previous", is_flag=True, help="The content before the event, not after it.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The oldest so many.")
+@as_of_option
 @writer_option
 @json_option
 @click.pass_obj
-def where(repository: Path, event_id: int, previous: bool, limit: int, writer: str | None, as_json: bool) -> None:
+def where(
+    repository: Path,
+    event_id: int,
+    previous: bool,
+    limit: int,
+    as_of: int | datetime | None,
+    writer: str | None,
+    as_json: bool,
+) -> None:
     """Print in which revisions and releases of software the content of an event is, oldest first.
 
     The content is asked for by the hash that git gives it, in the provenance tables that were published
@@ -82,7 +101,7 @@ def where(repository: Path, event_id: int, previous: bool, limit: int, writer: s
       custody -r demo content where 42
     """
     at = Repository.open(repository)
-    swhid = content_swhid(at.content(at.get(event_id, writer), previous=previous))
+    swhid = content_swhid(at.content(at.get(event_id, writer, as_of=as_of), previous=previous))
     print_occurrences({swhid: at.software().occurrences(swhid, limit)}, as_json)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import click
 import msgspec
 
 from custody.capture import event_to_json
-from custody.cli.options import Command, json_option, whole_option, writer_option
+from custody.cli.options import Command, as_of_option, json_option, whole_option, writer_option
 from custody.cli.output import answered, clean, print_json, print_table, stderr, stdout, time_text
 from custody.model import Event
-from custody.repository import open_repository
+from custody.repository import Repository, open_repository
 
 _TIMES = {"event_time", "flowfile_entry_date", "lineage_start_date"}
 
@@ -23,11 +24,20 @@ def _nifi_option(command: Command) -> Command:
 @click.command()
 @click.argument("event_id", type=click.IntRange(min=0))
 @writer_option
+@as_of_option
 @_nifi_option
 @whole_option
 @json_option
 @click.pass_obj
-def event(repository: Path, event_id: int, writer: str | None, nifi: bool, whole: bool, as_json: bool) -> None:
+def event(
+    repository: Path,
+    event_id: int,
+    writer: str | None,
+    as_of: int | datetime | None,
+    nifi: bool,
+    whole: bool,
+    as_json: bool,
+) -> None:
     """Print the event with the id EVENT_ID in full.
 
     \b
@@ -35,7 +45,12 @@ def event(repository: Path, event_id: int, writer: str | None, nifi: bool, whole
       custody -r demo event 42
     """
     opened = open_repository(repository)
-    stored = opened.get(event_id, writer)
+    # Only custody's own repository keeps earlier states.
+    stored = (
+        opened.get(event_id, writer)
+        if as_of is None
+        else Repository.open(repository).get(event_id, writer, as_of=as_of)
+    )
     shown = answered(stored, opened.settings, whole=whole)
     if nifi:
         # The format of exchange: whoever takes it in gets the record.
@@ -50,14 +65,24 @@ def event(repository: Path, event_id: int, writer: str | None, nifi: bool, whole
 @click.option("--from", "first", type=click.IntRange(min=0), default=0, show_default=True, help="First event id.")
 @click.option("--count", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="Events to print.")
 @writer_option
+@as_of_option
 @_nifi_option
 @whole_option
 @json_option
 @click.pass_obj
 def events(
-    repository: Path, first: int, count: int, writer: str | None, nifi: bool, whole: bool, as_json: bool
+    repository: Path,
+    first: int,
+    count: int,
+    writer: str | None,
+    as_of: int | datetime | None,
+    nifi: bool,
+    whole: bool,
+    as_json: bool,
 ) -> None:
     """Print events in the order of their ids, those included that are not live yet.
+
+    With --as-of only those that were live then.
 
     With --json or --nifi each event is one line.
 
@@ -66,7 +91,12 @@ def events(
       custody -r demo events --from 1000 --count 50 --json
     """
     opened = open_repository(repository)
-    page = opened.events(first, count, writer)
+    # Only custody's own repository keeps earlier states.
+    page = (
+        opened.events(first, count, writer)
+        if as_of is None
+        else Repository.open(repository).events(first, count, writer, as_of=as_of)
+    )
     if nifi or as_json:
         for item in page:
             print_json(event_to_json(item) if nifi else answered(item, opened.settings, whole=whole))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from custody.cli.options import json_option, whole_option, writer_option
+from custody.cli.options import as_of_option, json_option, whole_option, writer_option
 from custody.cli.output import answered, clean, print_json, stderr, stdout, time_text
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError, NotFoundError
@@ -40,6 +42,7 @@ _CUT_NAMED = 5
     help="Print nodes and edges in this format, with references and whether contents can be had.",
 )
 @click.option("--all", "everything", is_flag=True, help=f"Print every line, not only {_LINES_SHOWN}.")
+@as_of_option
 @writer_option
 @whole_option
 @json_option
@@ -54,6 +57,7 @@ def lineage(
     events_max: int | None,
     form: str | None,
     everything: bool,
+    as_of: int | datetime | None,
     writer: str | None,
     whole: bool,
     as_json: bool,
@@ -76,11 +80,20 @@ def lineage(
     bounds = _bounds(opened, depth, since, until, events_max)
     if direction is not None:
         event_id = _event_id(what)
-        uuid = opened.get(event_id, writer).flowfile_uuid
-        graph = Repository.open(repository).expand(event_id, direction, writer, bounds)
+        own = Repository.open(repository)
+        uuid = own.get(event_id, writer, as_of=as_of).flowfile_uuid
+        graph = own.expand(event_id, direction, writer, bounds, as_of=as_of)
     else:
-        uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
-        graph = _lineage_of(opened, uuid, bounds, is_id=what.isdecimal())
+        # Only custody's own repository keeps earlier states.
+        get, trace = opened.get, opened.lineage
+        if as_of is not None:
+            own = Repository.open(repository)
+            # Without a revision the writer only says whose event is meant: its relatives may be anybody's.
+            of = writer if isinstance(as_of, int) else None
+            get, trace = partial(own.get, as_of=as_of), partial(own.lineage, writer=of, as_of=as_of)
+        uuid = get(int(what), writer).flowfile_uuid if what.isdecimal() else what
+        is_joined = not what.isdecimal() and ALTERNATE_IDENTIFIER_FIELD in opened.settings.index.fields
+        graph = _lineage_of(trace, uuid, bounds, may_be_identifier=is_joined)
         uuid = graph.identifiers.get(uuid, (uuid,))[0]
     graph = graph.with_events(partial(answered, settings=opened.settings, whole=whole))
     for notice in graph.notices:
@@ -94,14 +107,14 @@ def lineage(
     _say_cut(graph, bounds)
 
 
-def _lineage_of(opened: ProvenanceRepository, name: str, bounds: Bounds, *, is_id: bool) -> Lineage:
+def _lineage_of(trace: Callable[..., Lineage], name: str, bounds: Bounds, *, may_be_identifier: bool) -> Lineage:
     """Return the lineage of a FlowFile, by its uuid, or else by an alternate identifier."""
     try:
-        return opened.lineage([name], bounds)
+        return trace([name], bounds)
     except NotFoundError:
-        if is_id or ALTERNATE_IDENTIFIER_FIELD not in opened.settings.index.fields:
+        if not may_be_identifier:
             raise
-        return opened.lineage((), bounds, identifiers=[name])
+        return trace((), bounds, identifiers=[name])
 
 
 def _event_id(what: str) -> int:

@@ -85,6 +85,13 @@ def _print_plan(plan_shown: RetentionPlan, title: str) -> None:
     if plan_shown.hiding:
         hiding = [(rule.rule, time_text(rule.before_ms) if rule.before_ms else "no more") for rule in plan_shown.hiding]
         print_table("", ("hidden by", "events before"), hiding)
+    if plan_shown.history:
+        rows_of_history = [
+            (each.writer, each.floor_before, each.floor, each.newest, each.why or "", "; ".join(each.limited_by))
+            for each in plan_shown.history
+        ]
+        names = ("writer", "earliest revision#", "afterwards#", "newest#", "why", "kept by")
+        print_table("", names, rows_of_history)
     limit = "none" if plan_shown.limit_bytes is None else size_text(plan_shown.limit_bytes)
     sizes = (
         size_text(plan_shown.used_bytes),

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import click
 import msgspec
 
-from custody.cli.options import json_option, whole_option
+from custody.cli.options import as_of_option, json_option, whole_option
 from custody.cli.output import answered, clean, print_json, print_table, stderr, time_text
-from custody.clock import SystemClock
 from custody.errors import InvalidInputError
-from custody.query import time_span
 from custody.repository import Repository, SearchResult, StoredEvent, open_repository
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 
 
 @click.command()
@@ -31,7 +26,7 @@ _REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 @click.option("--cursor", help="Go on behind the page that printed this cursor; events that came since change no page.")
 @click.option("--facet", "facets", multiple=True, help="Count the matches by this field, or by day; may be repeated.")
 @click.option("--structured", is_flag=True, help="QUERY is JSON (docs/query.md).")
-@click.option("--as-of", metavar="TIME|REVISION", help="Among the events that were live then, not those of today.")
+@as_of_option
 @click.option("--writer", "-w", help="Only the events of this writer; needed with a REVISION where there are several.")
 @click.option("--explain", is_flag=True, help="Say which shards were asked, and how long it took.")
 @whole_option
@@ -46,7 +41,7 @@ def search(
     cursor: str | None,
     facets: tuple[str, ...],
     structured: bool,
-    as_of: str | None,
+    as_of: int | datetime | None,
     writer: str | None,
     explain: bool,
     whole: bool,
@@ -61,13 +56,12 @@ def search(
       custody -r demo search "event_type:SEND AND event_time:[2026-03-01 TO 2026-03-31]"
     """
     parsed = _structured(query) if structured else query
-    moment = None if as_of is None else parse_as_of(as_of)
     if facets:
-        _print_facets(Repository.open(repository).facets(parsed, facets, writer=writer, as_of=moment), as_json)
+        _print_facets(Repository.open(repository).facets(parsed, facets, writer=writer, as_of=as_of), as_json)
         return
     opened = open_repository(repository)
     # Only custody's own repository keeps earlier states.
-    search = opened.search if moment is None else partial(Repository.open(repository).search, as_of=moment)
+    search = opened.search if as_of is None else partial(Repository.open(repository).search, as_of=as_of)
     result = search(parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer)
     talk = stderr()
     for notice in result.notices:
@@ -113,21 +107,6 @@ def _print_json(result: SearchResult, events: Sequence[StoredEvent], explain: bo
     print_json(document)
 
 
-def parse_as_of(text: str) -> int | datetime:
-    """Return a revision, or the end of the time that a text means.
-
-    Raises:
-        InvalidInputError: it is neither.
-    """
-    if text.isdigit() and len(text) <= _REVISION_DIGITS_MAX:
-        return int(text)
-    last = time_span(text, SystemClock().now_ms())[1]
-    try:
-        return _EPOCH + timedelta(milliseconds=last)
-    except OverflowError as error:
-        raise InvalidInputError(f"--as-of: expected a time in the years 1 to 9999, got {text!r}.") from error
-
-
 def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], as_json: bool) -> None:
     counts, notices = facets
     talk = stderr()
@@ -150,6 +129,14 @@ def _print_explained(result: SearchResult) -> None:
             for writer, e in result.explained.items()
         ],
     )
+    rows = [
+        (writer, e.pruned - e.pruned_by_statistics, e.pruned_by_statistics, e.scanned_blocks, e.scanned_blocks_pruned)
+        for writer, e in result.explained.items()
+        if e.pruned_by_statistics or e.scanned_blocks
+    ]
+    if rows:
+        columns = ("writer", "ruled out by time#", "by statistics of logs#", "blocks of scanned logs#", "not read#")
+        print_table("", columns, rows)
 
 
 def _document(stored: StoredEvent) -> dict[str, object]:

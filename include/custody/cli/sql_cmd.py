@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from custody.cli.options import Duration, json_option
+from custody.cli.options import Duration, as_of_option, json_option
 from custody.cli.output import clean, print_json, print_table, stderr
 from custody.errors import ConfigurationError
 from custody.model import INT64_MAX
 from custody.repository import Repository
 
 if TYPE_CHECKING:
+    from custody.catalog.pruning import PrunedReads
     from custody.read.sql import SqlResult
 
 _INFINITE_DAYS = (1 << 31) - 1  # the engine's word for a day without end
@@ -39,12 +41,24 @@ _TIMEOUT = Duration(plain_unit="s", least_ms=1)
     type=_TIMEOUT,
     help="How long the query may take, such as 30s; without a unit, in seconds.",
 )
+@as_of_option
+@click.option("--writer", "-w", help="Only what is this writer's; needed with a REVISION where there are several.")
 @click.option("--skip-damaged", is_flag=True, help="Leave out what is damaged; reads every log from end to end.")
+@click.option("--explain", is_flag=True, help="Say how many logs and blocks were left out, and what ruled them out.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @json_option
 @click.pass_obj
 def sql(
-    repository: Path, query: str, limit: int, timeout_ms: int | None, skip_damaged: bool, as_csv: bool, as_json: bool
+    repository: Path,
+    query: str,
+    limit: int,
+    timeout_ms: int | None,
+    as_of: int | datetime | None,
+    writer: str | None,
+    skip_damaged: bool,
+    explain: bool,
+    as_csv: bool,
+    as_json: bool,
 ) -> None:
     """Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.
 
@@ -57,7 +71,9 @@ def sql(
     if as_csv and as_json:
         raise ConfigurationError("--csv and --json exclude each other.")
     seconds_max = None if timeout_ms is None else timeout_ms / 1000
-    with Repository.open(repository).sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged) as result:
+    opened = Repository.open(repository)
+    asked = opened.sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged, writer=writer, as_of=as_of)
+    with asked as result:
         rows = _rows(result)
         # Read as they come: a result may be larger than the memory.
         shown = islice(rows, limit or None)
@@ -75,6 +91,17 @@ def sql(
             talk.print(clean(f"There are more rows than {limit}; --limit 0 prints all of them."))
         for notice in result.notices:
             talk.print(clean(notice))
+        if explain:
+            talk.print(clean(_explained(result.explained)))
+
+
+def _explained(reads: PrunedReads) -> str:
+    """Say what was read, on one line: stdout has the rows alone."""
+    by = ", ".join(f"{name} {count}" for name, count in sorted(reads.by.items()))
+    left = f"{reads.logs - reads.logs_pruned} of {reads.logs} logs"
+    if reads.blocks:
+        left += f", {reads.blocks - reads.blocks_pruned} of {reads.blocks} blocks"
+    return f"read: {left}" + (f"; blocks ruled out by {by}" if by else "; the catalog rules out nothing")
 
 
 def _rows(result: SqlResult) -> Iterator[list[object]]:

@@ -395,6 +395,40 @@ class CatalogSection(Section):
         description="Whether the object store refuses to write a name that is taken. false only for a service that "
         "cannot: two processes that write at once can then fork a new catalog, which is found when it is read.",
     )
+    history_age_max: Annotated[str | None, Unset] = Field(
+        None,
+        description="How far back the catalog can be read (time travel), such as 90 days; unset keeps all of its "
+        "history. Each pass of retention forgets what is older. Holds and attestations stop it.",
+    )
+    history_revisions_max: Annotated[int | None, Unset] = Field(
+        None,
+        ge=1,
+        description="How many revisions of the catalog stay readable; unset sets no limit. A few more may stay: the "
+        "history begins at a checkpoint.",
+    )
+    history_bytes_max: Annotated[int | None, Unset] = Field(
+        None,
+        ge=1 << 16,
+        description="Size of the transactions and checkpoints of one catalog, in bytes; unset sets no limit. Two "
+        "checkpoints and what follows them stay in any case.",
+    )
+    attestations: Annotated[str | None, Unset] = Field(
+        None,
+        description="Folder with attestations (custody attest --out, *.json) that have to stay provable: the limits on "
+        "the history do not forget the revision of the earliest one. A relative one lies in the repository.",
+    )
+
+    @field_validator("history_age_max")
+    @classmethod
+    def _is_span(cls, text: str | None) -> str | None:
+        if text is not None:
+            duration_ms(text)
+        return text
+
+    @property
+    def history_age_max_ms(self) -> int | None:
+        """How far back the history is kept, in ms; None for all of it."""
+        return None if self.history_age_max is None else duration_ms(self.history_age_max)
 
 
 class MaintenanceSection(Section):

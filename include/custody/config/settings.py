@@ -127,6 +127,11 @@ class Settings(BaseSettings):
         return self.root / "flowfiles"
 
     @property
+    def attestations(self) -> Path | None:
+        """The folder of attestations that have to stay provable, absolute; None when none is named."""
+        return None if self.catalog.attestations is None else self.root / self.catalog.attestations
+
+    @property
     def quarantine(self) -> Path:
         """Where rejected input is kept."""
         return self.root / "quarantine"

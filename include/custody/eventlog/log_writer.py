@@ -120,6 +120,9 @@ class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     reader_version: int = READER_VERSION
     """Writers of schema version 2 and later always say it."""
+    revision: int | msgspec.UnsetType = msgspec.UNSET
+    """The revision at which the log was to become live when it was begun; a later one if others committed meanwhile.
+    Absent in logs of older releases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,12 +59,14 @@ class CompactionUnit(msgspec.Struct, frozen=True):
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a unit: live logs before and after, erased events, bytes of logs before and after."""
+    """The result of a unit: live logs before and after, erased and repeated events, bytes of logs before and after."""
 
     writer: str
     logs_before: int = 0
     logs_after: int = 0
     erased: int = 0
+    repeated: int = 0
+    """Events that were stored twice, equal in everything, and are there once now."""
     bytes_before: int = 0
     bytes_after: int = 0
     tombstones_removed: int = 0
@@ -125,9 +127,9 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
     if any(is_newer(file.schema_version) for file in files):
         return CompactionReport(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
     holds = hold_conditions(workspace)
-    survey = survey_logs(workspace, state, files, holds)
+    survey = survey_logs(workspace, state, files, holds, find_repeated=True)
     # A hold may have come since the plan: one log, written anew as it is, would gain nothing.
-    if len(files) == 1 and not survey.erased:
+    if len(files) == 1 and not survey.erased and not len(survey.repeated):
         return CompactionReport(writer=workspace.writer, note="nothing to erase")
     return replace_logs(workspace, state, files, survey, holds)
 
@@ -159,9 +161,11 @@ def replace_logs(
     new_files: LogFiles | None = None
     size = 0
     if survey.rows:
-        metadata = new_log_metadata(workspace, files, survey, attempt)
+        metadata = new_log_metadata(workspace, files, survey, attempt, state.revision + 1)
         # Files first, then the transaction: a crash in between leaves the old logs live, and files that nothing lists.
-        new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
+        new_files = rewrite_logs(
+            workspace, state, files, metadata, holds, on_damage=on_damage, repeated=survey.repeated
+        )
         incarnations = {file.incarnation for file in files}
         # Logs of several incarnations become one that names none: a sweep then compares the events themselves.
         incarnation = incarnations.pop() if len(incarnations) == 1 else b""
@@ -169,7 +173,7 @@ def replace_logs(
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, new_files, metadata))]
     actions += [*_remnant(workspace, state, files, survey), *more]
-    if survey.erased:
+    if survey.erased or len(survey.repeated):
         # The transaction does not apply when a hold was made that the survey did not know.
         actions.append(Action(respect_holds=RespectHolds(names=sorted(state.holds))))
     try:
@@ -187,6 +191,7 @@ def replace_logs(
         logs_before=len(files),
         logs_after=int(new_files is not None),
         erased=survey.erased,
+        repeated=len(survey.repeated),
         bytes_before=sum(file.size_bytes for file in files),
         bytes_after=size,
         revision=after.revision,

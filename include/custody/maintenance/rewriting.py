@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,11 +46,15 @@ from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, OnDamage, StagedSource, refuse, source_bounds, write_log
 from custody.format.names import BUILDING_PREFIX, REMOVING_PREFIX, ContainerPaths, attempt_suffix, parse_shard
 from custody.index import build_shard
-from custody.model import is_newer, require_keeping
+from custody.model import UNASSIGNED, Event, is_newer, require_keeping, to_events
 from custody.workspace import LogFiles, Workspace
 
 UNLISTED_SHARD_AGE_MS = 24 * 3_600_000
 """A younger shard that was never listed may belong to a job that goes on."""
+_NO_IDS: npt.NDArray[np.int64] = np.empty(0, np.int64)
+_COMPARED_MAX = 20_000
+"""How many events that share a number are compared at once."""
+_KEY_COLUMNS = ["event_id", "source_node", "source_ordinal"]
 _SURVEY_COLUMNS = ("event_id", "event_time", "source_node", "source_ordinal")
 
 
@@ -269,6 +274,8 @@ class RewriteSurvey:
     partition: str = ""
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     keys: list[SourceKeys] = field(default_factory=list)
+    repeated: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Ids of events that are left out because the same event stays under a smaller id."""
 
     def add(self, rows: pa.Table) -> None:
         """Count events that stay; they follow those of the calls before."""
@@ -304,8 +311,12 @@ def survey_logs(
     files: Sequence[AddFile],
     holds: Mapping[str, Condition],
     on_damage: OnDamage = refuse,
+    *,
+    find_repeated: bool = False,
 ) -> RewriteSurvey:
     """Find out what stays of some logs, which are neighbours in the order of their ids; held events stay.
+
+    With `find_repeated`, an event that is there twice stays once: see `_repeated_ids`.
 
     Keys are kept of events that a user forgot. Those that a rule of the retention erased are not remembered: the list
     would grow for ever, and the rule erases an event that comes again.
@@ -313,7 +324,25 @@ def survey_logs(
     Raises:
         CorruptionError: a block is damaged, and `on_damage` does not pass it over.
     """
-    survey = RewriteSurvey()
+    survey, keys = _surveyed(workspace, state, files, holds, on_damage)
+    repeated = _repeated_ids(workspace, files, keys) if find_repeated else survey.repeated
+    if not len(repeated):
+        return survey
+    # Once more: bounds of ids, times and sources are those of what stays.
+    return _surveyed(workspace, state, files, holds, on_damage, repeated)[0]
+
+
+def _surveyed(
+    workspace: Workspace,
+    state: CatalogState,
+    files: Sequence[AddFile],
+    holds: Mapping[str, Condition],
+    on_damage: OnDamage,
+    repeated: npt.NDArray[np.int64] | None = None,
+) -> tuple[RewriteSurvey, list[pa.Table]]:
+    """Return the survey, and the keys of the events that stay, are given out, and are not held."""
+    survey = RewriteSurvey() if repeated is None else RewriteSurvey(repeated=repeated)
+    keys: list[pa.Table] = []
     for file in files:
         stones, held = tombstones_for(state, file), holds_for(holds, file)
         by_users = [stone for stone in stones if not stone.by_retention]
@@ -322,17 +351,83 @@ def survey_logs(
         for table in _tables(workspace, file, columns, on_damage):
             # Invariant: both readings filter alike, else the metadata of the new log would not be that of its events.
             is_erased = erasable(stones, held, table)
-            survey.add(table.filter(pc.invert(is_erased)))
+            staying = _without(table.filter(pc.invert(is_erased)), survey.repeated)
+            survey.add(staying)
+            # A hidden event must not stand for one that is given out, and a held one stays whatever it is.
+            free = staying.filter(visible(stones, staying)) if stones else staying
+            keys.append((free.filter(pc.invert(matching_rows(held, free))) if held else free).select(_KEY_COLUMNS))
             erased = table.filter(is_erased)
             survey.erased += erased.num_rows
             survey.keys += source_keys(erased.filter(pc.invert(visible(by_users, erased))))
-    return survey
+    return survey, keys
+
+
+def _repeated_ids(workspace: Workspace, files: Sequence[AddFile], keys: Sequence[pa.Table]) -> npt.NDArray[np.int64]:
+    """Return the ids of events of which an equal one of the same source and number has a smaller id.
+
+    Equal means: in every field but the id, and the id that a node gives each copy that it sends. Two events of one
+    number that differ in anything else both stay.
+    """
+    repeated: list[int] = []
+    for candidates in _with_a_common_key(pa.concat_tables(keys)):
+        repeated += _repeated_among(workspace, files, candidates)
+    return np.sort(np.array(repeated, np.int64))
+
+
+def _repeated_among(workspace: Workspace, files: Sequence[AddFile], candidates: npt.NDArray[np.int64]) -> list[int]:
+    """Return which events of some ids, sorted, are equal to one with a smaller id among them."""
+    repeated = []
+    firsts: dict[tuple[str | None, int | None], list[Event]] = {}
+    for file in files:
+        held = _between(candidates, file)
+        for event in to_events(open_event_log(workspace, file).get_many(held)) if held else ():
+            plain = msgspec.structs.replace(event, event_id=UNASSIGNED, source_event_id=None)
+            known = firsts.setdefault((event.source_node, event.source_ordinal), [])
+            if plain in known:
+                repeated.append(event.event_id)
+            else:
+                known.append(plain)
+    return repeated
+
+
+def _with_a_common_key(keys: pa.Table) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the ids of events whose source and number another event has too, sorted; those of one number together."""
+    keyed = keys.filter(pc.and_(keys["source_node"].is_valid(), keys["source_ordinal"].is_valid()))
+    if not keyed.num_rows:
+        return
+    codes = keyed["source_node"].combine_chunks().dictionary_encode().indices.to_numpy()
+    ordinals, ids = keyed["source_ordinal"].to_numpy(), keyed["event_id"].to_numpy()
+    order = np.lexsort((ids, ordinals, codes))
+    is_next = (np.diff(codes[order]) == 0) & (np.diff(ordinals[order]) == 0)
+    # Both sides of each pair of equal neighbours.
+    is_common = np.concatenate([[False], is_next]) | np.concatenate([is_next, [False]])
+    begins = np.flatnonzero(~np.concatenate([[False], is_next])[is_common])
+    common = ids[order][is_common]
+    start = 0
+    while start < len(common):
+        # As many whole numbers as fit, at least one: their events are in memory together.
+        last = int(np.searchsorted(begins, start + _COMPARED_MAX, side="right")) - 1
+        stop = int(begins[last]) if last >= 0 and begins[last] > start else start + _COMPARED_MAX
+        stop = len(common) if len(common) - start <= _COMPARED_MAX else stop
+        yield np.sort(common[start:stop])
+        start = stop
+
+
+def _between(event_ids: npt.NDArray[np.int64], file: AddFile) -> list[int]:
+    begin, end = np.searchsorted(event_ids, (file.first_event_id, file.last_event_id + 1)).tolist()
+    return [int(event_id) for event_id in event_ids[begin:end]]
+
+
+def _without(table: pa.Table, event_ids: npt.NDArray[np.int64]) -> pa.Table:
+    if not len(event_ids):
+        return table
+    return table.filter(pc.invert(pc.is_in(table["event_id"], pa.array(event_ids, pa.int64()))))
 
 
 def new_log_metadata(
-    workspace: Workspace, files: Sequence[AddFile], survey: RewriteSurvey, attempt: uuid.UUID
+    workspace: Workspace, files: Sequence[AddFile], survey: RewriteSurvey, attempt: uuid.UUID, revision: int
 ) -> LogMetadata:
-    """Return the metadata of the new log."""
+    """Return the metadata of the new log, which is to become live at a revision."""
     return LogMetadata(
         writer=workspace.writer,
         database=workspace.database,
@@ -345,6 +440,7 @@ def new_log_metadata(
         rows=survey.rows,
         groups=tuple(sorted({group for file in files for group in file.groups})),
         transaction=attempt,
+        revision=revision,
     )
 
 
@@ -355,8 +451,9 @@ def rewrite_logs(
     metadata: LogMetadata,
     holds: Mapping[str, Condition],
     on_damage: OnDamage = refuse,
+    repeated: npt.NDArray[np.int64] = _NO_IDS,
 ) -> LogFiles:
-    """Write the new log, its table of contents and its shard; return their paths.
+    """Write the new log, its table of contents and its shard, without the `repeated` events; return their paths.
 
     Durability: on return they survive power loss; nothing lists them yet.
 
@@ -370,7 +467,7 @@ def rewrite_logs(
 
     def events() -> Iterator[pa.Table]:
         return (
-            table
+            _without(table, repeated)
             for file in files
             for table in _remaining(workspace, file, tombstones_for(state, file), holds_for(holds, file), on_damage)
         )

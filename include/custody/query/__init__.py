@@ -7,6 +7,7 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.query.conditions import field_help
     from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
+    from custody.query.may_match import blocks_that_may_match
     from custody.query.parser import parse_query
     from custody.query.scan import Scan
     from custody.query.shard_search import search_state
@@ -25,6 +26,7 @@ __all__ = [
     "SearchStats",
     "ShardSet",
     "TimeBounds",
+    "blocks_that_may_match",
     "check_facets",
     "facets_of",
     "facets_of_table",
@@ -45,6 +47,7 @@ _MODULES = {
         "facets_of",
         "facets_of_table",
     ),
+    "custody.query.may_match": ("blocks_that_may_match",),
     "custody.query.parser": ("parse_query",),
     "custody.query.scan": ("Scan",),
     "custody.query.shard_search": ("search_state",),

@@ -22,6 +22,7 @@ from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.index import OpenShard
 from custody.query.cut_values import CutShards, LongConditions
+from custody.query.may_match import columns_asked, may_match_file
 from custody.query.shard_set import (
     NO_IDS,
     EventIds,
@@ -88,6 +89,7 @@ class _Search:
         self._cut = CutShards()
         self._missing = self.id_range.limit
         """How many ids the page lacks; None for all."""
+        self._columns = columns_asked(self.question)
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates = self._candidates()
@@ -160,9 +162,19 @@ class _Search:
             for shard in self.live.state.shards.values()
             if shard.first_event_time_ms <= high and shard.last_event_time_ms >= low
         ]
+        by_time = len(self.live.state.shards) - len(candidates)
+        candidates = [shard for shard in candidates if not self._is_ruled_out(shard)]
         self.explained.shards = len(self.live.state.shards)
         self.explained.pruned = len(self.live.state.shards) - len(candidates)
+        self.explained.pruned_by_statistics = self.explained.pruned - by_time
         return sorted(candidates, key=lambda shard: shard.first_event_id, reverse=True)
+
+    def _is_ruled_out(self, shard: AddShard) -> bool:
+        """Whether the statistics that the catalog keeps of a shard's logs say that no event of theirs can match."""
+        # A log that is not live does not count: its events are not given out, whatever they are.
+        files = [self.live.state.files[path] for path in shard.log_paths if path in self.live.state.files]
+        columns = self._columns
+        return bool(columns and files) and not any(may_match_file(self.question, file, columns) for file in files)
 
     def _may_hold(self, shard: AddShard) -> bool:
         """Whether ids of the range can be in a shard."""

@@ -183,7 +183,9 @@ class SearchStats:
 
     shards: int = 0
     pruned: int = 0
-    """Not opened: no event of theirs can match, by time or id."""
+    """Not opened: no event of theirs can match, by time or by the statistics of their logs."""
+    pruned_by_statistics: int = 0
+    """Those of them that only the statistics ruled out: bounds of sizes, times of lineage, sources."""
     searched: int = 0
     counted: int = 0
     """Asked for the number of matches only."""
@@ -193,6 +195,10 @@ class SearchStats:
     """Those of them that do not know a field that is asked for."""
     blocks: int = 0
     """Blocks of event logs that events were fetched from."""
+    scanned_blocks: int = 0
+    """Blocks of the logs that were read instead of shards, as far as the catalog knows them."""
+    scanned_blocks_pruned: int = 0
+    """Those of them that were not read: by their bounds no event of theirs can match."""
     seconds: float = 0.0
 
 

@@ -173,9 +173,16 @@ def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot)
 
 
 def tables_from(
-    workspace: Workspace, first_event_id: int = 0, count: int | None = None, on_damage: OnDamage = refuse
+    workspace: Workspace,
+    first_event_id: int = 0,
+    count: int | None = None,
+    on_damage: OnDamage = refuse,
+    view: Snapshot | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield up to `count` events from an id on, in id order, a few blocks in a table; journals are read last."""
+    """Yield up to `count` events from an id on, in id order, a few blocks in a table; journals are read last.
+
+    With `view` the events of its logs, without its tail.
+    """
     left = INT64_MAX if count is None else count
     if left < 1 or first_event_id > INT64_MAX:
         return
@@ -183,7 +190,12 @@ def tables_from(
     def blocks(toc: TableOfContents, position: int) -> range:
         return range(toc.block_of(position) or 0, len(toc.blocks))
 
-    for table in _walk(workspace, max(first_event_id, 0), lambda _: True, blocks, on_damage):
+    position = max(first_event_id, 0)
+    if view is None:
+        tables = _walk(workspace, position, lambda _: True, blocks, on_damage)
+    else:
+        tables = _walk_logs(workspace, view.state, position, blocks, on_damage)
+    for table in tables:
         chosen = table.slice(0, left)
         left -= chosen.num_rows
         if chosen.num_rows:
@@ -214,13 +226,20 @@ def tables_between(
 
 
 def tables_of_logs(
-    workspace: Workspace, state: CatalogState, paths: Sequence[str], on_damage: OnDamage = refuse
+    workspace: Workspace,
+    state: CatalogState,
+    paths: Sequence[str],
+    on_damage: OnDamage = refuse,
+    choose: Callable[[AddFile, int], Sequence[int]] = lambda _, blocks: range(blocks),
 ) -> Iterator[pa.Table]:
-    """Yield all events of some logs that are live in a state, a few blocks in a table; one that expired has none."""
+    """Yield the events of some logs that are live in a state, a few blocks in a table; one that expired has none.
+
+    `choose` returns which of the blocks of a log are read, of which it is given the number.
+    """
     for path in paths:
         log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
         if log is not None:
-            for table in log.tables(range(len(log.toc.blocks)), None, on_damage):
+            for table in log.tables(choose(state.files[path], len(log.toc.blocks)), None, on_damage):
                 yield visible_events(state, table)
 
 
@@ -254,6 +273,20 @@ def _walk(
                         yield visible_events(state, _from(table, position))
                     # Also for a log that was left out: another attempt must not come back to it.
                     position = part.last_event_id + 1
+
+
+def _walk_logs(
+    workspace: Workspace,
+    state: CatalogState,
+    position: int,
+    blocks: Callable[[TableOfContents, int], Sequence[int]],
+    on_damage: OnDamage,
+) -> Iterator[pa.Table]:
+    """Yield tables from the logs of a state that may hold events from an id on, in the order of ids."""
+    for file in caches_of(workspace).live(workspace, state).files:
+        log = open_log(workspace, file, on_damage) if file.last_event_id >= position else None
+        for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
+            yield visible_events(state, _from(table, position))
 
 
 def _from(table: pa.Table, first_event_id: int) -> pa.Table:

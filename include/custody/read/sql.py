@@ -17,19 +17,32 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+import msgspec
 import pyarrow as pa
 
 from custody.catalog import AddFile, Transaction
 from custody.catalog.codec import decode
+from custody.catalog.pruning import PrunedReads, Restriction
 from custody.config import Settings
 from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
+from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.read import reader
 from custody.read.cache import caches_of, open_log, require_expired
 from custody.read.results import Notices
+from custody.read.time_travel import AsOf, snapshot_at
 from custody.read.tombstone_filter import hidden_ids
-from custody.sql import EngineFailedError, EngineQuery, LogGoneError, LogPart, QueryInput, QueryLimits
+from custody.sql import (
+    AskedOfColumn,
+    EngineFailedError,
+    EngineQuery,
+    LogGoneError,
+    LogPart,
+    QueryInput,
+    QueryLimits,
+)
+from custody.sql.restrictions import NUMBERS, TEXTS, TIMES
 from custody.workspace import Workspace
 
 SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
@@ -108,6 +121,9 @@ class SqlResult:
             return
         raise ConflictError("SQL: logs expire too fast to be read. Try again.")
 
+    explained: PrunedReads
+    """How many logs and blocks there are, and how many of them the catalog's statistics ruled out."""
+
     @property
     def schema(self) -> pa.Schema:
         """The columns of the result."""
@@ -146,15 +162,17 @@ class SqlResult:
 
     def _begin(self, sources: Callable[[], SqlSources], text: str) -> None:
         # The engine starts while the sources are looked up: its start takes about as long.
-        self._engine = EngineQuery(text, _TABLES, self._limits)
+        self._engine = EngineQuery(text, _TABLES, self._limits, PRUNED_COLUMNS)
         try:
             self._sources = found = sources()
             with self._damage_named():
                 # A long history takes a while to read: only for queries that read it.
-                is_read = TRANSACTIONS in self._engine.tables()
+                read = self._engine.read()
+                is_read = TRANSACTIONS in read.tables
                 transactions = found.transactions() if is_read else TRANSACTIONS_SCHEMA.empty_table()
                 tables = {LOGS: found.logs, TRANSACTIONS: transactions}
-                self._schema = self._engine.start(QueryInput(found.parts, found.tail, found.hidden, tables))
+                self.explained, parts = found.pruned(read.asked)
+                self._schema = self._engine.start(QueryInput(parts, found.tail, found.hidden, tables))
         # The engine runs already: it must not outlive a failed start.
         except BaseException:
             self.close()
@@ -178,21 +196,28 @@ class SqlSources:
     """The writers' events at one moment.
 
     Footers are checked here, pages when they are read. With `skip_damaged` every block is checked here, which reads
-    the logs from end to end, and damaged ones are left out and named in the notices.
+    the logs from end to end, and damaged ones are left out and named in the notices. With `as_of` the moment is an
+    earlier one: events and logs are those that were live then, transactions those that were committed.
 
     Raises:
         CorruptionError: a log or a journal is damaged, and `skip_damaged` is off.
+        NotFoundError, PrunedError: as `snapshot_at`.
     """
 
-    def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool) -> None:
-        self._workspaces = workspaces
+    def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool, as_of: AsOf | None = None) -> None:
+        self._revisions: list[tuple[Workspace, int]] = []
+        """Each writer's revision of the moment."""
         self.notices = Notices(strict=not skip_damaged)
         self._skip_damaged = skip_damaged
         self.parts: list[LogPart] = []
         self._files: list[tuple[Workspace, AddFile]] = []
         tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
         for workspace in workspaces:
-            view = reader.snapshot(workspace, self.notices)
+            view = snapshot_at(workspace, as_of, self.notices) if as_of is not None else None
+            if as_of is not None and view is None:
+                continue  # nothing was committed until then
+            view = view or reader.snapshot(workspace, self.notices)
+            self._revisions.append((workspace, view.state.revision))
             # Logs and tail of one snapshot: an event is in one of them.
             for file in caches_of(workspace).live(workspace, view.state).files:
                 rows.append(_log_row(workspace, file))
@@ -212,7 +237,7 @@ class SqlSources:
         Raises:
             CorruptionError: a transaction is damaged or missing, and damage is not left out.
         """
-        return _transactions(self._workspaces, self.notices)
+        return _transactions(self._revisions, self.notices)
 
     def damage(self) -> Iterator[Damage]:
         """Look for damaged blocks, after a query failed, and yield them."""
@@ -222,6 +247,19 @@ class SqlSources:
             if log is not None:
                 log.whole_blocks(damages.append)
             yield from (damage for damage in damages if not damage.is_doubt)
+
+    def pruned(self, asked: Sequence[Sequence[AskedOfColumn]]) -> tuple[PrunedReads, list[LogPart]]:
+        """Return the logs, and of these the blocks, that can hold an event that is asked for."""
+        alternatives = [[_restriction(each) for each in conditions] for conditions in asked]
+        reads, parts = PrunedReads(), []
+        for (_, file), part in zip(self._files, self.parts, strict=True):
+            blocks = reads.blocks_of(file, alternatives)
+            if blocks is not None:
+                blocks = blocks if part.blocks is None else sorted({*blocks} & {*part.blocks})
+                part = msgspec.structs.replace(part, blocks=blocks)
+            if part.blocks != []:
+                parts.append(part)
+        return reads, parts
 
     def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
         """Whether a log still has its name: it may be open here, but the engine opens it anew."""
@@ -261,8 +299,34 @@ class SqlSources:
         )
 
 
-def _transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table:
-    """Return the transactions of all writers; each was checked against its predecessor, as far as that is there.
+def _restriction(asked: AskedOfColumn) -> Restriction:
+    """Return a condition as the catalog compares it: texts as UTF-8."""
+
+    def compared(value: int | str) -> int | bytes:
+        return value.encode() if isinstance(value, str) else value
+
+    return Restriction(
+        column=asked.column,
+        least=None if asked.least is None else compared(asked.least),
+        greatest=None if asked.greatest is None else compared(asked.greatest),
+        values=None if asked.values is None else tuple(map(compared, asked.values)),
+    )
+
+
+def _kind_of(column: pa.Field) -> str:
+    if pa.types.is_timestamp(column.type):
+        return TIMES
+    return NUMBERS if pa.types.is_integer(column.type) else TEXTS
+
+
+PRUNED_COLUMNS = {name: _kind_of(EVENT_SCHEMA.field(name)) for name in (*STATISTICS, *BLOOM_FILTERS)}
+"""The columns that the catalog knows something of, and how their constants are read."""
+
+
+def _transactions(revisions: Sequence[tuple[Workspace, int]], notices: Notices) -> pa.Table:
+    """Return the transactions of writers up to a revision of each.
+
+    Each was checked against its predecessor, as far as that is there.
 
     A transaction that cannot be read is left out and named if `notices` are not strict; in any case if a later
     transaction declares it lost for good.
@@ -271,19 +335,21 @@ def _transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table
         CorruptionError: a transaction is damaged or missing, and `notices` are strict.
     """
     rows = [
-        _transaction_row(workspace, each) for workspace in workspaces for each in _kept_transactions(workspace, notices)
+        _transaction_row(workspace, each)
+        for workspace, revision in revisions
+        for each in _kept_transactions(workspace, revision, notices)
     ]
     return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
 
 
-def _kept_transactions(workspace: Workspace, notices: Notices) -> list[Transaction]:
+def _kept_transactions(workspace: Workspace, last: int, notices: Notices) -> list[Transaction]:
     state = workspace.catalog.load()
-    if state.revision < 0:
+    if state.revision < 0 or last < 0:
         return []
     try:
-        return list(workspace.catalog.timeline())
+        return list(workspace.catalog.timeline(None, last))
     except (CorruptionError, NotFoundError) as error:
-        readable, problems = _read_each(workspace, state.floor, state.revision)
+        readable, problems = _read_each(workspace, state.floor, last)
         if not problems:  # all can be read, but one does not follow from the other
             notices(Damage(workspace.paths.home, None, None, None, str(error)))
         known_lost = {lost for each in readable for action in each.actions for lost in action.note.lost_revisions}

@@ -15,6 +15,7 @@ from custody.lineage import Bounds, Direction, Lineage, UnknownEvent, expansion_
 from custody.model import Event
 from custody.read.results import Notices
 from custody.read.search import Page, SearchResult, SearchSource, open_sources, search
+from custody.read.time_travel import AsOf
 from custody.workspace import Workspace
 
 ALTERNATE_IDENTIFIER_FIELD = "alternate_identifier_uri"
@@ -78,11 +79,15 @@ class LineageSearch:
 
 @contextmanager
 def _searching(
-    workspaces: Sequence[Workspace], shards: ShardCache, attributes: Sequence[str], notices: Notices
+    workspaces: Sequence[Workspace],
+    shards: ShardCache,
+    attributes: Sequence[str],
+    notices: Notices,
+    as_of: AsOf | None,
 ) -> Iterator[LineageSearch]:
     with ThreadPoolExecutor(_OPENING_THREADS) as pool:
         # All of one moment; and journals that wait are decoded once, not for each generation.
-        sources = list(open_sources(workspaces, attributes, notices))
+        sources = list(open_sources(workspaces, attributes, notices, as_of))
         for source in sources:
             # An event joins two generations, and is met in both.
             source.remember()
@@ -99,13 +104,14 @@ def lineage_of(
     *,
     identifiers: Sequence[str] = (),
     is_joined: bool = False,
+    as_of: AsOf | None = None,
 ) -> Lineage:
     """Return the lineage of FlowFiles within bounds, `begin` included; without an event when nobody mentions them.
 
     With `is_joined` it goes on across equal alternate identifiers.
     """
     notices = Notices(strict=False)
-    with _searching(workspaces, shards, attributes, notices) as found:
+    with _searching(workspaces, shards, attributes, notices, as_of) as found:
         identified = found.identified if is_joined else None
         lineage = trace(found.lookup, uuids, bounds, begin, identified, identifiers)
         return replace(lineage, notices=(*found.notices, *notices), unknown_events=found.unknown_events())
@@ -118,6 +124,7 @@ def expand(
     stored: tuple[str, Event],
     direction: Direction,
     bounds: Bounds,
+    as_of: AsOf | None = None,
 ) -> Lineage:
     """Return an event with the FlowFiles that it came from, or with those that it made, and their events.
 
@@ -126,4 +133,4 @@ def expand(
     """
     uuids = require_expandable(stored[1], direction)
     bounds = expansion_bounds(stored[1], direction, bounds)
-    return lineage_of(workspaces, shards, attributes, uuids, bounds, [stored])
+    return lineage_of(workspaces, shards, attributes, uuids, bounds, [stored], as_of=as_of)

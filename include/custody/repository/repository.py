@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from custody.flowfile_repository import FlowFileLook
     from custody.index import BuiltShard, ShardCache
-    from custody.read.results import Counts, Events, EventStream
+    from custody.read.reader import Snapshot
+    from custody.read.results import Counts, Events, EventStream, Notices
     from custody.read.search import SearchResult
     from custody.read.time_travel import AsOf
     from custody.repository.flow import Flow
@@ -270,21 +271,25 @@ class Repository:
         with self.writer(wait_seconds=wait_seconds) as writer:
             return Acknowledged(writer.name, writer.append_with_content(chosen, content))
 
-    def get(self, event_id: int, writer: str | None = None) -> Event:
+    def get(self, event_id: int, writer: str | None = None, *, as_of: AsOf | None = None) -> Event:
         """Return one event, acknowledged or live; an id that several writers gave out needs the writer's name.
 
+        With `as_of`, a time or a writer's revision, the event must have been live then.
+
         Raises:
-            NotFoundError: no event has this id.
+            NotFoundError: no event has this id, or there is no such revision (any more).
             ConfigurationError: several writers have an event with this id and none is named.
             CorruptionError: what holds the event is damaged.
             StorageError: a container is missing, and the event may lie there.
         """
-        return self._stored(event_id, writer)[1]
+        return self._stored(event_id, writer, as_of)[1]
 
-    def _stored(self, event_id: int, writer: str | None) -> tuple[str, Event]:
+    def _stored(self, event_id: int, writer: str | None, as_of: AsOf | None = None) -> tuple[str, Event]:
         """Return one event and its writer; raises as `get`."""
-        writers = self._writers() if writer is None else [writer]
-        answers = {name: self.get_many([event_id], name, strict=True) for name in writers}
+        writers = (
+            [item.writer for item in self._searched(writer, as_of)] if writer or as_of is not None else self._writers()
+        )
+        answers = {name: self.get_many([event_id], name, strict=True, as_of=as_of) for name in writers}
         matching = [(name, events[0]) for name, events in answers.items() if events]
         if not matching:
             for notice in (item for events in answers.values() for item in events.absent if item.may_hold(event_id)):
@@ -294,7 +299,8 @@ class Repository:
             names = ", ".join(map(repr, answers))
             unread = [f" Not all could be read: {text}" for events in answers.values() for text in events.notices][:1]
             raise NotFoundError(
-                f"{'writer' if len(answers) == 1 else 'none of the writers'} {names} has no event {event_id}."
+                f"{'writer' if len(answers) == 1 else 'none of the writers'} {names} has no event {event_id}"
+                + ("." if as_of is None else f" that was live as of {as_of}.")
                 + "".join(unread)
             )
         # Each writer counts ids of its own, and to take one of them would be a guess.
@@ -303,10 +309,20 @@ class Repository:
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_THE_WRITER}")
         return matching[0]
 
-    def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
+    def get_many(
+        self,
+        event_ids: Sequence[int],
+        writer: str | None = None,
+        *,
+        strict: bool = False,
+        as_of: AsOf | None = None,
+    ) -> Events:
         """Return the events with these ids, in id order; ids that do not exist are left out.
 
+        With `as_of`, a time or a writer's revision, only those that were live then.
+
         Raises:
+            NotFoundError, PrunedError: there is no such revision, or it is not kept any more.
             ConfigurationError: several writers have events and none is named.
             CorruptionError: only if `strict`: an event is in a part of a file that is damaged. Otherwise it is left
                 out, and the notices name the part.
@@ -315,19 +331,36 @@ class Repository:
         from custody.read.results import Events, Notices
 
         notices = Notices(strict=strict)
-        events = reader.get_many(self.workspace(self._one_writer(writer)), event_ids, on_damage=notices)
-        return Events(events, notices)
+        workspace = self.workspace(self._one_writer(writer))
+        view = None if as_of is None else self._view_at(workspace, as_of, notices)
+        return Events(reader.get_many(workspace, event_ids, view, notices), notices)
 
     def events(
-        self, first_event_id: int = 0, count: int = 1000, writer: str | None = None, *, strict: bool = False
+        self,
+        first_event_id: int = 0,
+        count: int = 1000,
+        writer: str | None = None,
+        *,
+        strict: bool = False,
+        as_of: AsOf | None = None,
     ) -> EventStream:
-        """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
+        """Yield up to `count` events from an id on, in id order; notices, `strict` and `as_of` as in `get_many`."""
         from custody.read import reader
         from custody.read.results import EventStream, Notices
 
         notices = Notices(strict=strict)
         workspace = self.workspace(self._one_writer(writer))
-        return EventStream(reader.tables_from(workspace, first_event_id, count, notices), notices)
+        view = None if as_of is None else self._view_at(workspace, as_of, notices)
+        return EventStream(reader.tables_from(workspace, first_event_id, count, notices, view), notices)
+
+    def _view_at(self, workspace: Workspace, as_of: AsOf, notices: Notices) -> Snapshot:
+        """Return a writer's events of an earlier moment, none when nothing was committed until then."""
+        from custody.catalog.state import EMPTY
+        from custody.model import EVENT_SCHEMA
+        from custody.read.reader import Snapshot
+        from custody.read.time_travel import snapshot_at
+
+        return snapshot_at(workspace, as_of, notices) or Snapshot(EMPTY, EVENT_SCHEMA.empty_table())
 
     def events_between(
         self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
@@ -343,17 +376,30 @@ class Repository:
         workspace = self.workspace(self._one_writer(writer))
         return EventStream(reader.tables_between(workspace, start_ms, end_ms, notices), notices)
 
-    def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
+    def sql(
+        self,
+        text: str,
+        *,
+        seconds_max: float | None = None,
+        skip_damaged: bool = False,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
+    ) -> SqlResult:
         """Query all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
 
+        With `writer` only what is this writer's. With `as_of`, a time or a writer's revision, the tables are those of
+        that moment.
+
         Raises:
+            ConfigurationError: a revision is given, several writers have events and none is named.
+            NotFoundError, PrunedError: there is no such revision, or it is not kept any more.
             InvalidInputError: the query cannot be read, or names what is not allowed.
             CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
         # Not at the top: nothing else needs what SQL imports.
         from custody.read.sql import SqlResult, SqlSources
 
-        sources = partial(SqlSources, self.workspaces(), skip_damaged=skip_damaged)
+        sources = partial(SqlSources, self._searched(writer, as_of), skip_damaged=skip_damaged, as_of=as_of)
         return SqlResult(self.settings, sources, text, seconds_max)
 
     def search(
@@ -425,13 +471,19 @@ class Repository:
         return counts, (*index_notices, *notices)
 
     def lineage(
-        self, uuids: Sequence[str] = (), bounds: Bounds | None = None, *, identifiers: Sequence[str] = ()
+        self,
+        uuids: Sequence[str] = (),
+        bounds: Bounds | None = None,
+        *,
+        identifiers: Sequence[str] = (),
+        writer: str | None = None,
+        as_of: AsOf | None = None,
     ) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
 
         It begins with FlowFiles by uuid, and with those that have one of some alternate identifiers, and goes on across
         equal alternate identifiers (docs/lineage.md). With `bounds` no more than these allow; each FlowFile with more
-        behind them says so.
+        behind them says so. With `as_of`, a time or a revision of `writer`, from the events that were live then.
 
         Raises:
             NotFoundError: no event mentions any of them.
@@ -447,13 +499,14 @@ class Repository:
                 f"{ALTERNATE_IDENTIFIER_FIELD!r} to index.fields, or name a FlowFile by its uuid."
             )
         lineage = lineage_of(
-            self.workspaces(),
+            self._searched(writer, as_of),
             self._shards,
             index.attributes,
             uuids,
             chosen,
             identifiers=identifiers,
             is_joined=is_joined,
+            as_of=as_of,
         )
         # Events that are there and lie outside of the times are no missing FlowFile.
         if lineage.events == 0 and lineage.is_complete:
@@ -467,6 +520,8 @@ class Repository:
         direction: Direction | str,
         writer: str | None = None,
         bounds: Bounds | None = None,
+        *,
+        as_of: AsOf | None = None,
     ) -> Lineage:
         """Return an event with the FlowFiles that it came from ("parents"), or that it made ("children").
 
@@ -481,9 +536,12 @@ class Repository:
 
         if direction not in list(Direction):
             raise InvalidInputError(f"direction: expected one of {', '.join(Direction)}, got {direction!r}.")
-        stored = self._stored(event_id, writer)
+        stored = self._stored(event_id, writer, as_of)
         attributes = self.settings.index.attributes
-        return expand(self.workspaces(), self._shards, attributes, stored, Direction(direction), self._bounds(bounds))
+        # A revision counts for one writer; without one, an event's relatives may be events of any.
+        workspaces = self._searched(writer, as_of) if isinstance(as_of, int) else self.workspaces()
+        chosen = self._bounds(bounds)
+        return expand(workspaces, self._shards, attributes, stored, Direction(direction), chosen, as_of)
 
     def diagram(self, lineage: Lineage) -> Diagram:
         """Return a lineage as nodes and edges, each event with its reference and whether its contents can be had.

@@ -13,6 +13,7 @@ from custody.workspace import UnitReport, Workspace
 _AFTER_THE_MARK = (
     "retention_expire",
     "retention_drop_shards",
+    "retention_history",
     "retention_prune",
     "retention_collect_garbage",
 )

@@ -36,6 +36,7 @@ from custody.config import Settings
 from custody.maintenance import hold_conditions
 from custody.retention.candidates import ExpiryCandidates, HeldLog, log_files
 from custody.retention.disk_usage import DiskUse, allocated_folder_bytes, measure_disk, waiting_bytes
+from custody.retention.history import HistoryPlan, is_history_limited, plan_history
 from custody.retention.rules import AgePolicy, Hiding
 from custody.retention.swh_builds import former_builds
 from custody.retention.unused_contents import ContentUse
@@ -79,11 +80,13 @@ class RetentionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Rules that begin to hide events of logs that stay."""
     problem: str | None = None
     """Why the limit cannot be kept, None when it can."""
+    history: tuple[HistoryPlan, ...] = ()
+    """What the limits on the history of the catalogs let go, and what stops them, for each writer they concern."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.expiring or self.hiding)
+        return not (self.expiring or self.hiding or any(not each.is_empty for each in self.history))
 
 
 @dataclass
@@ -128,6 +131,7 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
         held=tuple(chooser.held.values()),
         hiding=tuple(_hiding(surveyed)),
         problem=_problem(chosen.bytes_max, after, use, tuple(chooser.held.values())),
+        history=tuple(_history(workspaces)),
     )
     return ExpiryChoice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
 
@@ -200,6 +204,11 @@ def _hiding(writers: Sequence[ExpiryCandidates]) -> Iterator[Hiding]:
     dropped -= {(reason, 0) for reason, _ in added}
     for reason, before_ms in sorted(added | dropped):
         yield Hiding(rule=reason.removeprefix("retention: "), before_ms=before_ms)
+
+
+def _history(workspaces: Sequence[Workspace]) -> Iterator[HistoryPlan]:
+    plans = (plan_history(workspace) for workspace in workspaces if is_history_limited(workspace))
+    return (plan for plan in plans if not plan.is_empty or plan.limited_by)
 
 
 def _problem(limit: int | None, after: int, use: DiskUse, held: Sequence[HeldLog]) -> str | None:

@@ -6,6 +6,7 @@
 | retention_mark | repository | the same | one transaction a writer: expired logs are live no longer |
 | retention_expire | writer | marks older than the grace | the catalog's floor; deletes event logs |
 | retention_drop_shards | writer | the same | deletes index shards without logs |
+| retention_history | writer | catalog, attestations | raises the floor as far as the limits on the history say |
 | retention_prune | writer | catalog | deletes revisions before the floor |
 | retention_collect_garbage | writer | catalog, store | shortens marks; deletes unlisted files, contents, builds |
 | retention_check | repository | catalogs, disk | nothing; fails when the limit cannot be kept |
@@ -34,6 +35,7 @@ from custody.retention.deletion import (
     settle_marks,
 )
 from custody.retention.disk_usage import measure_disk, waiting_bytes
+from custody.retention.history import is_history_limited, limit_history, plan_history
 from custody.retention.planning import ExpiryChoice, RetentionPlan, choose_expired, mark_expired
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.unused_contents import drop_unused
@@ -128,6 +130,23 @@ class DropShards(_DueMarks):
         return UnitReport(unit=unit, bytes=size, note=f"{count} shards deleted")
 
 
+class LimitHistory(RetentionStep):
+    """Raises the floor as far as `catalog.history_*` say, and holds and attestations allow."""
+
+    name = "retention_history"
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Writers with revisions that the limits let go."""
+        if is_history_limited(workspace) and not plan_history(workspace).is_empty:
+            yield Unit(workspace.writer)
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Commit the floor; `retention_prune` deletes what lies below."""
+        plan = limit_history(workspace)
+        notes = [f"earliest revision {plan.floor_before} before, {plan.floor} now ({plan.why})", *plan.limited_by]
+        return UnitReport(unit=unit, bytes=plan.bytes_before - plan.bytes_after, note="; ".join(notes))
+
+
 class PruneRevisions(RetentionStep):
     """Deletes revisions before the floor; with too much on disk it raises the floor for what else they keep."""
 
@@ -219,7 +238,16 @@ class Check(_WholeRepository):
 
 RETENTION_STEPS: Mapping[str, Step] = {
     step.name: step
-    for step in (MakePlan(), Mark(), Expire(), DropShards(), PruneRevisions(), CollectGarbage(), Check())
+    for step in (
+        MakePlan(),
+        Mark(),
+        Expire(),
+        DropShards(),
+        LimitHistory(),
+        PruneRevisions(),
+        CollectGarbage(),
+        Check(),
+    )
 }
 """All steps of retention by name, in the order in which a pass runs them."""
 
@@ -234,6 +262,8 @@ def _is_asked_for(settings: Settings, workspaces: list[Workspace]) -> bool:
     """Whether a setting says that something goes, or an earlier one left something hidden."""
     chosen = settings.retention
     if chosen.age_max is not None or chosen.bytes_max is not None or chosen.rules:
+        return True
+    if any(is_history_limited(workspace) for workspace in workspaces):
         return True
     stones = (stone for workspace in workspaces for stone in workspace.catalog.load().tombstones.values())
     return any(stone.by_retention for stone in stones)

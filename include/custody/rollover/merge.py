@@ -20,10 +20,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 
+from custody.catalog import stored_footer
 from custody.errors import StorageError
 from custody.eventlog import StagedLog, StagingWriter, row_bytes, rows_that_fit, transaction_of_groups
+from custody.eventlog.log_writer import METADATA_KEY
 from custody.format.names import BUILDING_PREFIX, UNIT_MANIFEST, staged_log
 from custody.journal import Group, JournalDamage, MergeReader
 from custody.quarantine import keep_evidence
@@ -142,7 +145,31 @@ def _manifest(workspace: Workspace, groups: Sequence[Group], logs: Sequence[Stag
         logs=tuple(logs),
         # That of all groups: units are planned within one incarnation.
         incarnation=workspace.incarnation_of_group(groups[0]),
+        revision=_aimed_revision(workspace, firsts),
     )
+
+
+def _aimed_revision(workspace: Workspace, groups: Sequence[int]) -> int | msgspec.UnsetType:
+    """Return the revision at which a unit is to become live: behind those of the units that wait before it.
+
+    Of groups that are live already, whose log is lost, it is the one that the log had: its bytes must be the same.
+    """
+    state = workspace.catalog.load()
+    if any(workspace.is_committed(state, group) for group in groups):
+        wanted = set(groups)
+        for file in state.files.values():
+            footer = stored_footer(file) if wanted.intersection(file.groups) else None
+            if footer is not None:
+                stored = (footer.metadata or {}).get(METADATA_KEY, b"{}")
+                return msgspec.json.decode(stored, type=_Numbered).revision
+        return msgspec.UNSET
+    # By the names of the units: their manifests need not be read.
+    waiting = [first for first in workspace.staged() if not workspace.is_committed(state, first)]
+    return state.revision + 1 + sum(first < groups[0] for first in waiting)
+
+
+class _Numbered(msgspec.Struct):
+    revision: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:

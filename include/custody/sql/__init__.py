@@ -1,6 +1,15 @@
 """Room `sql`: the engine of SQL, in a process of its own that has limits of memory and time."""
 
 from custody.sql.client import EngineFailedError, EngineQuery, LogGoneError, QueryLimits
-from custody.sql.protocol import LogPart, QueryInput
+from custody.sql.protocol import AskedOfColumn, LogPart, QueryInput, ReadQuery
 
-__all__ = ["EngineFailedError", "EngineQuery", "LogGoneError", "LogPart", "QueryInput", "QueryLimits"]
+__all__ = [
+    "AskedOfColumn",
+    "EngineFailedError",
+    "EngineQuery",
+    "LogGoneError",
+    "LogPart",
+    "QueryInput",
+    "QueryLimits",
+    "ReadQuery",
+]

@@ -8,10 +8,13 @@ scalar functions, which compute, a few are refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import duckdb
+
+from custody.sql.protocol import ReadQuery
+from custody.sql.restrictions import alternatives
 
 # A list of what is allowed, so that table functions of a newer engine are refused until somebody has looked at them.
 _TABLE_FUNCTIONS = frozenset(
@@ -43,7 +46,14 @@ class QueryRefusedError(Exception):
 
 
 def tables_read(connection: duckdb.DuckDBPyConnection, text: str, tables: Collection[str]) -> set[str]:
-    """Return which of the tables a query reads.
+    """Return which of the tables a query reads; raises as `read_query`."""
+    return set(read_query(connection, text, tables, {}).tables)
+
+
+def read_query(
+    connection: duckdb.DuckDBPyConnection, text: str, tables: Collection[str], columns: Mapping[str, str]
+) -> ReadQuery:
+    """Return which of the tables a query reads, and what it asks of some columns of the events.
 
     Raises:
         QueryRefusedError: it is not one SELECT, or names what must not be reached.
@@ -64,7 +74,8 @@ def tables_read(connection: duckdb.DuckDBPyConnection, text: str, tables: Collec
     own = _value(connection, "select list(lower(view_name)) from duckdb_views() where internal")
     with_names = _with_names(items, table_names.union(own))
     names = (_check(item, table_names | with_names) for item in items)
-    return {name for name in names if name is not None and name not in with_names}
+    read = {name for name in names if name is not None and name not in with_names}
+    return ReadQuery(sorted(read), alternatives(tree, columns))
 
 
 def _value(connection: duckdb.DuckDBPyConnection, text: str, values: list[str] | None = None) -> Any:  # noqa: ANN401

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -29,7 +29,7 @@ import pyarrow as pa
 import custody
 from custody.errors import CustodyError, InvalidInputError
 from custody.sql import watchdog
-from custody.sql.protocol import HEAD, PROBLEM, QUERY, EngineProblem, QueryInput, send_frame, write_input
+from custody.sql.protocol import HEAD, PROBLEM, QUERY, EngineProblem, QueryInput, ReadQuery, send_frame, write_input
 
 # A start takes 0.3 s on a quiet machine: this only ends one that hangs.
 _START_SECONDS = 120.0
@@ -68,9 +68,12 @@ class EngineQuery:
         InvalidInputError: the query is no text.
     """
 
-    def __init__(self, text: str, tables: Collection[str], limits: QueryLimits) -> None:
+    def __init__(
+        self, text: str, tables: Collection[str], limits: QueryLimits, columns: Mapping[str, str] | None = None
+    ) -> None:
+        asked = {"text": text, "tables": sorted(tables), "columns": dict(columns or {})}
         try:
-            request = json.dumps({"text": text, "tables": sorted(tables)}, ensure_ascii=False).encode()
+            request = json.dumps(asked, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise InvalidInputError(f"SQL: expected valid Unicode, got a lone surrogate @{error.start}.") from error
         self._limits = limits
@@ -85,13 +88,17 @@ class EngineQuery:
         self._end = weakref.finalize(self, _end, self._process, self._memory, self._stderr, spill)
         self._send(request)
 
-    def tables(self) -> frozenset[str]:
-        """Return the tables that the query reads.
+    def read(self) -> ReadQuery:
+        """Return the tables that the query reads, and what it asks of the columns of `columns`.
 
         Raises:
             InvalidInputError: the query cannot be read, or names what is not allowed.
         """
-        return frozenset(msgspec.json.decode(self._next_frame(), type=list[str]))
+        return msgspec.json.decode(self._next_frame(), type=ReadQuery)
+
+    def tables(self) -> frozenset[str]:
+        """Return the tables that the query reads; raises as `read`."""
+        return frozenset(self.read().tables)
 
     def start(self, query_input: QueryInput) -> pa.Schema:
         """Run the query, and return the columns of its result; its time begins now.

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from custody.sql.allowed import QueryRefusedError, tables_read
+from custody.sql.allowed import QueryRefusedError, read_query
 from custody.sql.protocol import (
     END,
     FRAME_BYTES,
@@ -65,6 +65,7 @@ class _RowError(Exception):
 class _Request(msgspec.Struct):
     text: str
     tables: list[str]
+    columns: dict[str, str]
 
 
 def run(limits: dict[str, int], spill: str, memory: int) -> int:
@@ -145,9 +146,10 @@ def on_one_line(text: str) -> str:
 def _answer(control: BinaryIO, results: BinaryIO, limits: EngineLimits, spill: str, memory: int) -> None:
     connection = connect(limits, spill)
     request = msgspec.json.decode(receive_frame(control), type=_Request)
-    tables = tables_read(connection, request.text, request.tables)
-    send_frame(results, NAMES, msgspec.json.encode(sorted(tables)))
-    # The names are sent before the input comes: the client makes `transactions` only for queries that read it.
+    read = read_query(connection, request.text, request.tables, request.columns)
+    send_frame(results, NAMES, msgspec.json.encode(read))
+    # Sent before the input comes: the client makes `transactions` only for queries that read it, and leaves out the
+    # logs that cannot hold what is asked for.
     register(connection, read_input(receive_frame(control), memory))
     reader = connection.sql(request.text).to_arrow_reader(_BATCH_ROWS)
     send_frame(results, SCHEMA, reader.schema.serialize())

@@ -39,6 +39,22 @@ class EngineProblem(msgspec.Struct, frozen=True):
     text: str
 
 
+class AskedOfColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition on a column: bounds, both included, or one of some values; times in ms, texts as text."""
+
+    column: str
+    least: int | str | None = None
+    greatest: int | str | None = None
+    values: tuple[int | str, ...] | None = None
+
+
+class ReadQuery(msgspec.Struct, frozen=True):
+    """A query as it was read: the tables that it names, and what it asks of events (`restrictions.alternatives`)."""
+
+    tables: list[str]
+    asked: list[list[AskedOfColumn]]
+
+
 class EngineLimits(msgspec.Struct, frozen=True):
     """The resources that the process of one query may take."""
 

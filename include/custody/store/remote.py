@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 from obstore.store import MemoryStore, ObjectStore, from_url
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
@@ -69,12 +69,18 @@ class RemoteStore:
             return list(_until_none(threads.map(self._get_or_none, keys)))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return a part of the content; a part of the end by a suffix request, which needs no size."""
+        """Return a part of the content; of its end by a suffix request where the service has such."""
         with self._reported("read", key):
             if start >= 0:
                 return bytes(obstore.get_range(self._client, check_key(key), start=start, length=length))
-            tail = obstore.get(self._client, check_key(key), options={"range": {"suffix": -start}}).bytes()
-            return bytes(tail)[:length]
+            try:
+                tail = bytes(obstore.get(self._client, check_key(key), options={"range": {"suffix": -start}}).bytes())
+            # Azure has no such requests: there the size is asked for first.
+            except NotSupportedError:
+                size = int(obstore.head(self._client, key)["size"])
+                first = max(size + start, 0)
+                tail = bytes(obstore.get_range(self._client, key, start=first, end=size)) if size else b""
+            return tail[:length]
 
     def head(self, key: str) -> ObjectInfo | None:
         """Return size and time of an object."""

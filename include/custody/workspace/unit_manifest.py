@@ -38,6 +38,8 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
     logs: tuple[StagedLog, ...]
     incarnation: str = ""
     """The incarnation of the writer that wrote the journals; empty where nothing names it."""
+    revision: int | msgspec.UnsetType = msgspec.UNSET
+    """The revision at which the unit is to become live; absent in units of older releases."""
 
     @property
     def first_group(self) -> int:
@@ -76,6 +78,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
             transaction=self.transaction,
             schema_version=self.schema_version,
             reader_version=self.reader_version,
+            revision=self.revision,
         )
 
     @classmethod

@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
-from custody.catalog import Action, AddShard, Catalog, CatalogState, RemoveFile, RemoveShard, prune, verify
+from custody.catalog import Action, AddShard, Catalog, CatalogState, PrunedError, RemoveFile, RemoveShard, prune, verify
 from custody.catalog.codec import decode
 from custody.clock import ManualClock
-from custody.errors import ConflictError, StorageError
+from custody.errors import ConflictError, NotFoundError, StorageError
 from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.support import files_below, python
@@ -188,6 +188,49 @@ def test_a_checkpoint_written_twice_stays_as_it_is(tmp_path: Path) -> None:
 def test_an_empty_catalog_has_nothing_to_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="empty"):
         open_catalog(tmp_path).checkpoint()
+
+
+@pytest.mark.parametrize("revision", [0, 2, 4, 6])
+def test_a_checkpoint_of_any_revision_gives_its_state_and_leaves_the_hint_at_the_newest(
+    tmp_path: Path, revision: int
+) -> None:
+    catalog = build(tmp_path, 7)
+    before = value(catalog.at(revision))
+    catalog.write_checkpoint(4)
+    hint = catalog.chain.hinted()
+    assert hint is not None
+    assert hint.revision == 4
+    written = catalog.write_checkpoint(revision)
+    assert written.key.endswith(".ckpt")
+    again = open_catalog(tmp_path)
+    checkpoints = {item.revision for item in again.objects.checkpoints()}
+    assert checkpoints == {4, revision}
+    hint = again.chain.hinted()
+    assert hint is not None
+    assert hint.revision == max(checkpoints), "the hint does not move back"
+    assert value(again.at(revision)) == before
+    assert value(again.load()) == value(catalog.load())
+    assert verify(again, files=False).defects == []
+    # From the checkpoint alone: the transactions before it are not needed to read this revision.
+    for number in range(revision):
+        transactions(tmp_path)[0].unlink()
+        assert number < revision
+    assert value(open_catalog(tmp_path).at(revision)) == before
+
+
+def test_a_checkpoint_of_a_revision_is_where_a_pruning_begins(tmp_path: Path) -> None:
+    catalog = build(tmp_path, 9)
+    for revision in (8, 7):
+        catalog.write_checkpoint(revision)
+    assert prune(catalog, 3).floor == 0
+    catalog.write_checkpoint(3)
+    assert prune(catalog, 3).floor == 3
+    again = open_catalog(tmp_path)
+    with pytest.raises(PrunedError):
+        again.write_checkpoint(2)
+    with pytest.raises(NotFoundError, match="no revision 99"):
+        again.write_checkpoint(99)
+    assert verify(again, files=False).defects == []
 
 
 class _CommitBetween(PosixFileSystem):

@@ -194,3 +194,73 @@ def test_a_checkpoint_makes_up_for_what_cannot_be_read_before_it(repository: Rep
         path.write_bytes(b"broken")
     salvaged = salvage(catalog.objects)
     assert (salvaged.counts()["holds"], salvaged.lost) == (1, None)
+
+
+def test_numbers_of_revisions_come_back_with_their_order(repository: Repository) -> None:
+    """Two rollovers, a hold between them, one after: the files stand at their own revisions again."""
+    append(repository, [event(number) for number in range(4)])
+    run_steps(repository.settings)
+    for name in ("a", "b", "c"):
+        repository.hold(name, EventSelection(event_ids=(0,)), "asked for", "legal")
+    append(repository, [event(number) for number in range(4, 8)])
+    run_steps(repository.settings)
+    before = {number: sorted(repository.workspace().catalog.at(number).files) for number in range(5)}
+    assert [len(before[number]) for number in range(5)] == [1, 1, 1, 1, 2]
+    done = CliRunner().invoke(cli, ["-r", str(repository.settings.root), "catalog", "rebuild", "--yes", "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout.splitlines()[-1])["revision"] == 4
+    again = Repository.open(repository.settings.root)
+    assert {number: sorted(again.workspace().catalog.at(number).files) for number in range(5)} == before
+    assert again.search("", as_of=3).total == 4
+    assert verify(again.workspace().catalog).defects == []
+    assert {hold.name for hold in again.holds()} == {"a", "b", "c"}
+    notes = [action.note.text for each in again.timeline() for action in each.actions if action.HasField("note")]
+    assert "revision 2: what it changed is not known any more" in notes
+
+
+def test_a_compacted_log_stands_at_the_revision_of_its_compaction(repository: Repository) -> None:
+    for number in range(3):
+        append(repository, [event(number)])
+        run_steps(repository.settings)
+    [report] = repository.compact()
+    assert report.revision == 3
+    scanned = scan_footers(repository.workspace().catalog.objects)
+    assert [scanned.numbers[file.path] for file in scanned.files] == [3]
+    rebuilt = rebuild(repository.workspace().catalog, CLOCK, scanned)
+    assert rebuilt.revision == 3
+    assert any("committed while a file was written" in text for text in rebuilt.lost)
+
+
+def test_files_that_do_not_say_their_number_are_listed_as_before(tmp_path: Path) -> None:
+    paths = [write(tmp_path, 10 * number, 5) for number in range(3)]
+    catalog = opened(tmp_path)
+    scanned = scan_footers(catalog.objects)
+    assert scanned.numbers == {}
+    rebuilt = rebuild(catalog, CLOCK, scanned)
+    assert rebuilt.revision == 0
+    assert sorted(opened(tmp_path).load().files) == paths
+    assert any("the numbers of revisions" in text for text in rebuilt.lost)
+
+
+def test_a_number_that_is_damaged_is_no_revision(tmp_path: Path) -> None:
+    path = tmp_path / "main/provenance" / write(tmp_path, 0, 5)
+    table = pq.read_table(path)
+    said = msgspec.json.decode(table.schema.metadata[b"custody"])
+    for number in (-1, 1 << 63, "seven"):
+        stated = msgspec.json.encode({**said, "revision": number})
+        pq.write_table(table.replace_schema_metadata({b"custody": stated}), path)
+        scanned = scan_footers(opened(tmp_path).objects)
+        assert scanned.files == []
+        assert "metadata in the footer" in scanned.skipped[0]
+
+
+def test_numbers_beyond_all_measure_are_not_filled_in(tmp_path: Path) -> None:
+    path = tmp_path / "main/provenance" / write(tmp_path, 0, 5)
+    table = pq.read_table(path)
+    said = msgspec.json.decode(table.schema.metadata[b"custody"])
+    stated = msgspec.json.encode({**said, "revision": 1 << 40})
+    pq.write_table(table.replace_schema_metadata({b"custody": stated}), path)
+    catalog = opened(tmp_path)
+    rebuilt = rebuild(catalog, CLOCK, scan_footers(catalog.objects))
+    assert rebuilt.revision == 0
+    assert any("would have to be filled in" in text for text in rebuilt.lost)

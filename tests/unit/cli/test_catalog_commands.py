@@ -231,3 +231,13 @@ def test_a_dump_tells_the_length_of_footers_unless_it_is_asked_for_them(root: Pa
     files = [action["add_file"] for action in actions if "add_file" in action]
     files += [file for item in objects for file in item["message"].get("live_files", [])]
     assert [file["footer"].endswith(" bytes") for file in files if "footer" in file] == [True, True]
+
+
+def test_a_checkpoint_of_an_earlier_revision_is_written_and_named(root: Path) -> None:
+    written = document(root, "catalog", "checkpoint", "--revision", "0")
+    assert written["written"]
+    assert Path(written["path"]).is_file()
+    assert "/00000000000000000000/" in written["path"]
+    assert run(root, "catalog", "checkpoint", "--revision", "9").exit_code == 12
+    assert run(root, "catalog", "checkpoint", "--revision", "0", "--if-due").exit_code == 2
+    assert run(root, "catalog", "verify").exit_code == 0

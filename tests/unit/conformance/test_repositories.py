@@ -43,8 +43,8 @@ class _Buffering(Repository):
 
 
 class _Unordered(Repository):
-    def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
-        events = super().get_many(event_ids, writer, strict=strict)
+    def get_many(self, event_ids: Sequence[int], *arguments: Any, **options: Any) -> Events:
+        events = super().get_many(event_ids, *arguments, **options)
         events.sort(key=lambda item: list(event_ids).index(item.event_id))
         return events
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from custody.catalog import PrunedError, prune
+from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.errors import ConfigurationError, NotFoundError
+from custody.errors import ConfigurationError, InvalidInputError, NotFoundError
 from custody.repository import EventSelection, Repository
 from custody.rollover import STEPS
 from custody.workspace import Workspace
@@ -157,3 +160,86 @@ def test_a_shard_of_then_that_was_lost_is_answered_from_its_log(commits: Commits
     found = Repository.open(commits.settings.root)
     assert ids(found, "event_type:ROUTE", as_of=1) == [n for n in range(199, -1, -1) if EVENTS[n].event_type == "ROUTE"]
     assert found.search("", as_of=1).notices
+
+
+@pytest.mark.parametrize(("revision", "end"), [(0, 100), (1, 200), (2, 300)])
+def test_every_way_to_read_answers_as_of_a_revision(commits: Commits, revision: int, end: int) -> None:
+    found = commits.repository
+    for as_of in (revision, BEGIN + revision * HOUR):
+        assert [item.event_id for item in found.events(0, 1000, as_of=as_of)] == list(range(end))
+        assert [item.event_id for item in found.events(end - 3, 2, as_of=as_of)] == [end - 3, end - 2]
+        assert found.get(end - 1, as_of=as_of).flowfile_uuid == EVENTS[end - 1].flowfile_uuid
+        with pytest.raises(NotFoundError, match=rf"has no event {end} that was live as of"):
+            found.get(end, as_of=as_of)
+        assert [item.event_id for item in found.get_many([0, end - 1, end, 301], as_of=as_of)] == [0, end - 1]
+        with found.sql("select count(*), max(event_id) from events", as_of=as_of) as result:
+            assert [row for batch in result.batches() for row in batch.to_pylist()] == [
+                {"count_star()": end, "max(event_id)": end - 1}
+            ]
+        with found.sql(
+            "select (select count(*) from logs) l, (select max(revision) from transactions) t", as_of=as_of
+        ) as r:
+            assert [row for batch in r.batches() for row in batch.to_pylist()] == [{"l": revision + 1, "t": revision}]
+
+
+def test_every_way_to_read_knows_nothing_before_the_first_commit(commits: Commits) -> None:
+    found, before = commits.repository, BEGIN - HOUR
+    assert list(found.events(as_of=before)) == []
+    with found.sql("select count(*) n from events", as_of=before) as result:
+        assert [row for batch in result.batches() for row in batch.to_pylist()] == [{"n": 0}]
+    with pytest.raises(NotFoundError):
+        found.get(0, as_of=before)
+
+
+def test_a_lineage_of_then_lacks_what_came_later_and_what_was_forgotten_since(tmp_path: Path) -> None:
+    commits = Commits(tmp_path / "demo")
+    found = commits.repository
+    parent, child, grandchild = (f"00000000-0000-4000-8000-00000000000{n}" for n in range(3))
+    steps = [(parent, (), "CREATE"), (child, (parent,), "FORK"), (grandchild, (child,), "FORK")]
+    for number, (uuid, parents, kind) in enumerate(steps):
+        values = {"parent_uuids": parents, "child_uuids": (uuid,)} if parents else {}
+        source = parents[0] if parents else uuid
+        append(found, [event(number, flowfile_uuid=source, event_type=kind, **values)])
+        commits.commit()
+    assert set(found.lineage([parent]).nodes) == {parent, child, grandchild}
+    for as_of in (1, BEGIN + HOUR):
+        assert set(found.lineage([parent], as_of=as_of).nodes) == {parent, child}
+        assert set(found.expand(1, "children", as_of=as_of).nodes) >= {child}
+    with pytest.raises(NotFoundError):
+        found.lineage([grandchild], as_of=1)
+    with pytest.raises(NotFoundError):
+        found.expand(2, "children", as_of=1)
+    found.forget(EventSelection(event_ids=(0,)), "asked for")
+    ids_then = {item.event_id for node in found.lineage([child], as_of=1).nodes.values() for item in node.events}
+    assert ids_then == {1}
+
+
+def test_a_revision_of_several_writers_needs_its_writer_in_sql_and_lineage(commits: Commits) -> None:
+    append(commits.as_writer("edge"), [event(7000, event_time=1)])
+    commits.commit()
+    found = Repository.open(commits.settings.root)
+    with pytest.raises(ConfigurationError, match="name the writer"):
+        found.sql("select 1", as_of=0)
+    with pytest.raises(ConfigurationError, match="name the writer"):
+        found.lineage([EVENTS[0].flowfile_uuid], as_of=0)
+    with found.sql("select distinct writer from events", as_of=0, writer="edge") as result:
+        assert [row for batch in result.batches() for row in batch.to_pylist()] == [{"writer": "edge"}]
+    assert found.lineage([EVENTS[0].flowfile_uuid], as_of=0, writer="main").events > 0
+
+
+def test_the_commands_take_a_revision_or_a_time(commits: Commits) -> None:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["-r", str(commits.settings.root), *arguments])
+
+    assert json.loads(run("event", "99", "--as-of", "0", "--json").stdout)["event_id"] == 99
+    assert run("event", "100", "--as-of", "0").exit_code == NotFoundError.exit_code
+    listed = run("events", "--count", "500", "--as-of", "2026-05-01T01:00:00", "--json").stdout.splitlines()
+    assert len(listed) == 200
+    rows = run("sql", "select count(*) n from events", "--as-of", "1", "--json").stdout
+    assert json.loads(rows) == {"n": 200}
+    uuid = EVENTS[250].flowfile_uuid
+    assert run("lineage", uuid, "--as-of", "2").exit_code == 0
+    assert run("lineage", "250", "--as-of", "0").exit_code == NotFoundError.exit_code
+    assert run("content", "get", "250", "--as-of", "0").exit_code == NotFoundError.exit_code
+    assert "live as of 0" in run("content", "get", "250", "--as-of", "0").stderr
+    assert run("events", "--as-of", "someday").exit_code == InvalidInputError.exit_code
