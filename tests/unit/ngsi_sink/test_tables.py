@@ -120,3 +120,20 @@ def test_the_metastore_is_the_repository_s_own_or_the_named_one(tmp_path: Path) 
     assert not any("jdo" in name for name in named)
     with pytest.raises(ConfigurationError, match="expected thrift://host:port"):
         parameters(hive_metastore_uri="localhost:9083")
+
+
+def test_spark_makes_the_form_of_hive_in_a_metastore_where_it_is_asked_for() -> None:
+    choices: list[tuple[dict[str, Any], str]] = [
+        ({"hive_metastore_uri": DEAD}, "using json"),
+        ({"hive_metastore_uri": DEAD, "hive_dialect": "hive"}, "org.openx.data.jsonserde.JsonSerDe"),
+        (
+            {"hive_metastore_uri": DEAD, "hive_dialect": "hive", "hive_json_serde": "hcatalog"},
+            "org.apache.hive.hcatalog",
+        ),
+        ({"hive_dialect": "hive"}, "using json"),
+    ]
+    for names, form in choices:
+        used = parameters(**names)
+        target = open_target(used, MemoryFileSystem(), Path("/r"))
+        assert form in spark_table(destination(), used, {}, target).row_format
+        target.close()
