@@ -215,12 +215,12 @@ def metastore_problem(parameters: Parameters) -> str | None:
 
 
 def hive_server_problem(parameters: Parameters) -> str | None:
-    """Return why HiveServer2 cannot be reached, None where it answers or has no way to these tables anyway.
+    """Return why a HiveServer2 that is named beside a metastore cannot be reached, None where it answers or none is.
 
     Only people need it: it reads the tables of a metastore that it shares with Spark.
     """
     values = parameters.values
-    if values.hive_metastore_uri is None:
+    if values.hive_metastore_uri is None or not {"hive_host", "hive_port"} & values.model_fields_set:
         return None
     reason = silence(values.hive_host, values.hive_port)
     return None if reason is None else f"HiveServer{values.hive_server_version}: {reason}"

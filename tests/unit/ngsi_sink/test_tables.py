@@ -108,6 +108,7 @@ def test_who_answers_is_said_of_metastores_and_servers() -> None:
     assert "127.0.0.1:1 does not answer" in str(metastore_problem(parameters(hive_metastore_uri=DEAD)))
     silent = parameters(hive_metastore_uri=DEAD, hive_host="127.0.0.1", hive_port=1)
     assert str(hive_server_problem(silent)).startswith("HiveServer2: 127.0.0.1:1 does not answer")
+    assert hive_server_problem(parameters(hive_metastore_uri=DEAD)) is None
     assert metastore_problem(parameters()) is None
     assert hive_server_problem(parameters()) is None
 
