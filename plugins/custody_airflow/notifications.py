@@ -86,12 +86,18 @@ class NotificationTrigger(WorkTrigger):
     def look(repository: Path) -> dict[str, Any] | None:
         """Return what waits for the sink: counts, and whether there is a sink."""
         from custody.ngsi_sink.opening import FOLLOWER, sink_backlog, sink_holder
+        from custody.ngsi_sink.tables import PendingTables
         from custody.repository import Repository
+        from custody.spark.hive import hive_folder
+        from custody.vfs import PosixFileSystem
 
         opened = Repository.open(repository)
         # As the task behind it will: where batches are watched, journals count.
         backlog = sink_backlog(opened, with_journals=ngsi_watch() is not None)
-        if not backlog.is_any:
+        # Tables of batches that are written: Hive was away then.
+        tables = PendingTables(PosixFileSystem(), hive_folder(opened.settings))
+        pending = len(tables.all()) if opened.settings.ngsi.hive else 0
+        if not (backlog.is_any or pending):
             return None
         holder = sink_holder(opened)
         is_followed = holder is not None and holder.task.startswith(f"{FOLLOWER}/")
@@ -99,13 +105,14 @@ class NotificationTrigger(WorkTrigger):
             "notifications": backlog.notifications,
             "again": backlog.resubmitted,
             "unfinished": backlog.unfinished,
+            **({"tables": pending} if pending else {}),
             "is_configured": opened.settings.ngsi.hdfs_username is not None,
             **({"is_followed": True} if is_followed else {}),
         }
 
 
 class NotificationSensor(WorkSensor):
-    """Succeeds when live notifications wait for the sink, or work of it was broken off; skips the run otherwise."""
+    """Succeeds when live notifications or tables wait for the sink, or work was broken off; skips the run otherwise."""
 
     trigger_class = NotificationTrigger
     nothing = "no notifications wait and nothing was submitted again: nothing to write"

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from custody.ngsi_sink.tables import PendingTables
 from custody.repository import Repository
+from custody.vfs import PosixFileSystem
 from tests.support import run_steps
+from tests.unit.ngsi.notification_records import attribute, body, parameters, recorded
 from tests.unit.ngsi_sink.sink_repository import NOW_MS, append, bench, opened, receive, received
 
 # Airflow's own warnings are not this project's errors.
@@ -137,6 +140,28 @@ def test_the_sensor_skips_the_run_when_nothing_waits(root: Path) -> None:
         sensor.execute({})
     run_steps(repository.settings)
     assert sensor.execute({})["notifications"] == 1
+
+
+def test_a_table_that_could_not_be_made_starts_a_run_by_itself(root: Path) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from custody_airflow.notifications import NotificationSensor
+
+    received(root, [])
+    fs, folder = PosixFileSystem(), root / "hive"
+    used = parameters()
+    [record] = recorded(body({"wood": attribute("oak")}), used)
+    PendingTables(fs, folder).note([record.placed.destination])
+    configured = SETTINGS.replace("hive = false\n", "")
+    (root / "custody.toml").write_text(configured)
+    assert NotificationSensor(task_id="wait").execute({})["tables"] == 1
+    (root / "custody.toml").write_text(f"{configured}hive = false\n")
+    with pytest.raises(AirflowSkipException, match="no notifications wait"):
+        NotificationSensor(task_id="wait").execute({})
+    (root / "custody.toml").write_text(configured)
+    PendingTables(fs, folder).done(record.placed.destination)
+    with pytest.raises(AirflowSkipException, match="no notifications wait"):
+        NotificationSensor(task_id="wait").execute({})
 
 
 def test_a_repository_without_a_sink_is_skipped_and_not_failed(root: Path) -> None:

@@ -139,3 +139,9 @@ def test_the_backends_example_is_a_configuration() -> None:
     section = NgsiSection.model_validate(tomllib.loads(EXAMPLES["backends"])["ngsi"])
     assert (section.backend, section.backend_impl, section.hdfs_port) == ("rest", "rest", 9870)
     assert section.hive_location == "hdfs://cluster"
+
+
+def test_the_hive_example_names_who_makes_the_tables() -> None:
+    section = NgsiSection.model_validate(tomllib.loads(EXAMPLES["hive"])["ngsi"])
+    assert (section.hive_tables, section.hive_dialect_used, section.backend) == ("server", "hive", "rest")
+    assert section.hive_warnings() == ()

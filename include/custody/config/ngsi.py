@@ -33,6 +33,17 @@ _Never = BeforeValidator(lambda value: "none" if value == "" else value)
 _User = Annotated[str | None, Unset]
 _BETWEEN_FIELDS = "one character that is no letter, digit, blank, quote, backslash, slash, point, minus or underscore"
 
+_SERVER_ONLY = {"hive_port", "hive_server_version", "hive_auth", "hdfs_password"}
+_WITHOUT_EFFECT: dict[str, set[str]] = {
+    "server": set(),
+    "metastore": {"hive_auth", "hdfs_password"},
+    "embedded": {*_SERVER_ONLY, "hive_dialect"},
+}
+_WHY_NOT = {
+    "metastore": "Spark makes the tables in the metastore, and asks for no password",
+    "embedded": "tables are in the repository's own database, in the form of Spark",
+}
+
 
 _NO_MODEL_BY_PATH = (
     "expected dm-by-entity or db-by-entity. The document of NGSIToHDFS calls db-by-service-path the default of its "
@@ -93,7 +104,11 @@ class NgsiSection(Section):
     )
     hive: bool = Field(True, description="Whether each destination gets a Hive table.")
     hive_server_version: Annotated[Literal["1", "2"], _Words] = Field("2", description="1 or 2, as in HiveServer2.")
-    hive_host: str = Field("localhost", min_length=1, description="Host of the Hive server.")
+    hive_host: str = Field(
+        "localhost",
+        min_length=1,
+        description="Host of the HiveServer2 that makes the tables, where it is given and hive_metastore_uri is not.",
+    )
     hive_port: int = Field(10000, ge=1, le=PORT_MAX, description="Port of the Hive server.")
     hive_db_type: Literal["default-db", "namespace-db"] = Field(
         "default-db", description="Database of the tables: default, or the one named as the namespace on HDFS."
@@ -124,11 +139,27 @@ class NgsiSection(Section):
     recv_time_unit: Literal["ms", "s"] = Field("ms", description="Unit of recvTimeTs.")
     hive_dialect: Literal["hive", "spark"] = Field(
         "hive",
-        description="Form of the statements that cases compare: hive's as documented, or spark's, which reads every "
-        "value back; the job makes the latter.",
+        description="Form of the tables: hive's as documented, or spark's. Where it is not given, tables that Spark "
+        "makes have spark's.",
+    )
+    hive_json_serde: Literal["auto", "openx", "hcatalog", "hive"] = Field(
+        "auto",
+        description="SerDe of JSON in the dialect hive: openx, hcatalog, or hive's own of Hive 3 and later; auto: the "
+        "last one where the server has it, else openx.",
+    )
+    hive_csv_serde: Literal["delimited", "opencsv"] = Field(
+        "delimited",
+        description="Form of CSV in the dialect hive: delimited as documented, or opencsv, which reads quotes back.",
+    )
+    hive_auth: Literal["plain", "nosasl"] = Field(
+        "plain",
+        description="How HiveServer2 wants to be greeted: plain for its authentications NONE, LDAP, PAM and CUSTOM, "
+        "with hdfs_username and hdfs_password; nosasl for NOSASL.",
     )
     hive_metastore_uri: _User = Field(
-        None, description="Metastore that Spark makes tables in, thrift://host:9083; unset: one in the repository."
+        None,
+        description="Metastore that Spark makes tables in, thrift://host:9083; unset: hive_host makes them, and "
+        "without it one in the repository.",
     )
     hive_location: _User = Field(
         None, description="What stands before /user/… in the places of tables, hdfs://host:8020; unset: the backend's."
@@ -189,6 +220,45 @@ class NgsiSection(Section):
         description="Formats of attributes that are taken; another one is answered with 400, and kept in the "
         "quarantine.",
     )
+
+    @property
+    def hive_tables(self) -> Literal["server", "metastore", "embedded"]:
+        """Where tables are made: at the HiveServer2 or in the metastore that is named, else in the repository."""
+        if self.hive_metastore_uri is not None:
+            return "metastore"
+        return "server" if "hive_host" in self.model_fields_set else "embedded"
+
+    @property
+    def hive_dialect_used(self) -> Literal["hive", "spark"]:
+        """The form of the tables that the job makes: a dialect that is not given follows from who makes them."""
+        if "hive_dialect" in self.model_fields_set and self.hive_tables != "embedded":
+            return self.hive_dialect
+        return "hive" if self.hive_tables == "server" else "spark"
+
+    def hive_warnings(self) -> tuple[str, ...]:
+        """Return what of the settings for tables has no effect, and where tables go that nobody named a place for."""
+        if not self.hive:
+            return ()
+        where = self.hive_tables
+        warnings = []
+        if where == "embedded":
+            warnings.append(
+                "ngsi.hive is true, and neither ngsi.hive_host nor ngsi.hive_metastore_uri is given: tables are made "
+                "in the repository's own database, its folder hive, which no Hive reads. Name one of them, or set "
+                "ngsi.hive to false."
+            )
+        if where == "metastore" and "hive_host" in self.model_fields_set:
+            warnings.append(
+                "ngsi.hive_host is only asked whether it answers, since ngsi.hive_metastore_uri has Spark make the "
+                "tables. To have HiveServer2 make them, leave ngsi.hive_metastore_uri out."
+            )
+        unused = sorted(self.model_fields_set & _WITHOUT_EFFECT[where])
+        warnings += [f"ngsi.{name} has no effect: {_WHY_NOT[where]}." for name in unused]
+        if self.hive_dialect_used == "spark":
+            unused = sorted(self.model_fields_set & {"hive_json_serde", "hive_csv_serde"})
+            why = "it belongs to the dialect hive, and tables have spark's"
+            warnings += [f"ngsi.{name} has no effect: {why}." for name in unused]
+        return tuple(warnings)
 
     @field_validator("hdfs_host")
     @classmethod
@@ -254,6 +324,14 @@ class NgsiSection(Section):
     def _are_intervals(cls, text: str) -> str:
         retry_intervals_ms(text)
         return text
+
+    @model_validator(mode="after")
+    def _server_is_one_that_exists(self) -> Self:
+        if self.hive and self.hive_tables == "server" and self.hive_server_version == "1":
+            raise ValueError(
+                "hive_server_version: expected 2 where hive_host is given, got 1, which Hive has not had since 1.0"
+            )
+        return self
 
     @model_validator(mode="after")
     def _kerberos_is_complete(self) -> Self:

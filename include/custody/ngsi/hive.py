@@ -1,8 +1,9 @@
 """Hive tables over the files of destinations, as text: statements that make them or add columns, and their quoting.
 
-The dialect `hive` is that of NGSIToHDFS: openx's SerDe for JSON, delimited fields for CSV. `spark` makes tables of the
-same names and columns from which Spark reads every value back: its own JSON reader, whose keys are case-sensitive, and
-OpenCSVSerde, which knows quotes. Parquet needs no second form.
+The dialect `hive` is that of NGSIToHDFS: openx's SerDe for JSON, delimited fields for CSV. Settings choose other SerDes
+of Hive instead: its own for JSON, OpenCSVSerde for CSV. `spark` makes tables of the same names and columns from which
+Spark reads every value back: its own JSON reader, whose keys are case-sensitive, and OpenCSVSerde, which knows quotes.
+Parquet needs no second form.
 
 Names and texts from outside are quoted here and nowhere else. Quotes do not keep Hive and Spark from replacing `${…}`:
 sessions that run these statements have to turn that off (`custody.spark.session`).
@@ -23,7 +24,15 @@ _ROW = (
     *("recvTime", "fiwareServicePath", "entityId", "entityType"),
     *("attrName", "attrType", "attrValue"),
 )
-_OPENX = """row format serde 'org.openx.data.jsonserde.JsonSerDe' with serdeproperties ("dots.in.keys" = "true")"""
+_OPENX = """'org.openx.data.jsonserde.JsonSerDe' with serdeproperties ("dots.in.keys" = "true")"""
+_JSON = {
+    "auto": _OPENX,
+    "openx": _OPENX,
+    "hcatalog": "'org.apache.hive.hcatalog.data.JsonSerDe'",
+    "hive": "'org.apache.hadoop.hive.serde2.JsonSerDe'",
+}
+# Hive asks these for their columns and adds none, or breaks the table on the way.
+_OWN_COLUMNS = tuple(_JSON[name] for name in ("hcatalog", "hive"))
 _OPEN_CSV = "row format serde 'org.apache.hadoop.hive.serde2.OpenCSVSerde' with serdeproperties "
 _NO_ESCAPE = "\\u0001"
 """OpenCSVSerde takes a backslash for an escape unless another character is one; this one is in no value of a broker."""
@@ -46,6 +55,8 @@ PARQUET_COLUMNS: tuple[tuple[str, str], ...] = (
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # \0 with a digit behind it would be an octal number; \u0000 always has four digits.
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"})
+_REFUSED_BY_HIVE = re.compile(r"[.:\x00-\x1f\x7f]")
+"""In names of columns, even between backticks; `select *` passes over columns with a line end in their names."""
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 
 
@@ -112,6 +123,40 @@ def more_columns(definition: HiveTable, had: int) -> str | None:
     return f"alter table {full_name(definition)} add columns ({_list(added)})"
 
 
+def new_columns(definition: HiveTable, had: int) -> tuple[str, ...]:
+    """Return the statements that bring a table of `had` columns to those of its destination, none where it has them.
+
+    The JSON SerDes that Hive brings keep their columns themselves, and no column can be added to them: such a table is
+    made anew. It is an external one, so its files stay; where the server drops them with a table by default, that is
+    taken back first.
+    """
+    added = more_columns(definition, had)
+    if added is None or not definition.row_format.endswith(_OWN_COLUMNS):
+        return () if added is None else (added,)
+    name = full_name(definition)
+    return (
+        f"alter table {name} set tblproperties ('external.table.purge' = 'false')",
+        f"drop table if exists {name}",
+        definition.statements[-1],
+    )
+
+
+def unreadable_columns(definition: HiveTable, attributes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the attributes that a JSON SerDe of Hive does not find, because their columns have other names."""
+    if "JsonSerDe" not in definition.row_format:
+        return ()
+    is_openx = not definition.row_format.endswith(_OWN_COLUMNS)
+    taken = {name.lower() for name in FIXED}
+    unreadable = []
+    for name in attributes:
+        # openx reads a key with points from the column that has `_` for them.
+        column = name.replace(".", "_") if is_openx else name
+        if _REFUSED_BY_HIVE.search(column) or column.lower() in taken:
+            unreadable.append(name)
+        taken.add(_REFUSED_BY_HIVE.sub("_", name).lower())
+    return tuple(unreadable)
+
+
 def full_name(definition: HiveTable) -> str:
     """Return database and table as a statement names them."""
     return f"{word(definition.database)}.{word(definition.name)}"
@@ -147,9 +192,10 @@ def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple
     if parameters.format == "parquet":
         return PARQUET_COLUMNS
     if parameters.format.endswith("column"):
-        return tuple(
-            _without_twins([*((name, "string") for name in FIXED), *_attribute_columns(parameters, attributes)])
-        )
+        columns = [*((name, "string") for name in FIXED), *_attribute_columns(parameters, attributes)]
+        if parameters.values.hive_dialect == "hive":
+            columns = [(_REFUSED_BY_HIVE.sub("_", name), type) for name, type in columns]
+        return tuple(_without_twins(columns))
     # The rows have it in quotes, and Spark reads NULL where a bigint is in quotes.
     timestamp = "string" if parameters.values.hive_dialect == "spark" else "bigint"
     metadata = ("attrMd", _METADATA) if parameters.format == "json-row" else ("attrMdFile", "string")
@@ -180,9 +226,9 @@ def _row_format(parameters: Parameters, *, is_spark: bool) -> str:
     if parameters.format == "parquet":
         return "stored as parquet"
     if parameters.format.startswith("json"):
-        return "using json" if is_spark else _OPENX
+        return "using json" if is_spark else f"row format serde {_JSON[parameters.values.hive_json_serde]}"
     separator = literal(parameters.values.csv_separator)
-    if is_spark:
+    if is_spark or parameters.values.hive_csv_serde == "opencsv":
         return (
             f"{_OPEN_CSV}('separatorChar' = {separator}, 'quoteChar' = '\"', 'escapeChar' = '{_NO_ESCAPE}') "
             "stored as textfile"

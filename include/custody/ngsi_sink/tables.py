@@ -1,23 +1,25 @@
-"""Hive tables of destinations: notes of the tables that are pending, and checks whether Hive answers.
+"""Hive tables of destinations: notes of the tables that are pending, and the pass that makes them.
 
 A destination is noted on disk before its batch is written, and the note is removed once its table exists. So neither a
-crash nor a metastore that is away costs a table: the next run makes the tables of all notes. Tables are extras: one
-that cannot be made is reported and fails no batch.
+crash nor a Hive that is away costs a table: the next run makes the tables of all notes. Tables are extras: one that
+cannot be made is reported and fails no batch. Who makes them is a `TableMaker`: a HiveServer2
+(`custody.ngsi_sink.hive_server`), or Spark (`custody.spark.hive`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from custody.errors import CorruptionError
-from custody.ngsi.hive import HiveTable, hive_table
+from custody.errors import CorruptionError, CustodyError
+from custody.ngsi.hive import HiveTable, hive_table, not_a_place, unreadable_columns
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rendering import ColumnsByLocation
@@ -26,6 +28,7 @@ from custody.vfs import FileSystem
 
 _NOTES = "tables"
 _ANSWER_SECONDS_MAX = 5.0
+_COLUMNS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,29 @@ class TablesReport:
     waiting: int = 0
     """Tables that could not be made; they are tried again with the next batch."""
     problems: tuple[str, ...] = ()
+
+
+class TablesUnavailableError(CustodyError):
+    """Hive does not answer: tables wait until it does."""
+
+    hint = "Mend Hive, and run the sink again."
+
+
+class TableMaker(Protocol):
+    """What makes tables."""
+
+    def definition(self, destination: Destination, columns: ColumnsByLocation) -> HiveTable:
+        """Return the table of a destination; `columns` are those of attributes, in the column modes."""
+        ...
+
+    def ensure(self, table: HiveTable) -> tuple[bool, bool]:
+        """Make a table, or bring it to its columns; return whether it is new and whether it got some.
+
+        Raises:
+            TablesUnavailableError: Hive is away.
+            Exception: this table cannot be made.
+        """
+        ...
 
 
 class PendingTables:
@@ -89,15 +115,71 @@ class PendingTables:
         return self._folder / f"{hashlib.sha256(key).hexdigest()}.json"
 
 
+def ensure_pending(pending: PendingTables, maker: TableMaker, columns: ColumnsByLocation) -> TablesReport:
+    """Make the tables of all notes, or bring them to their columns; nothing is raised for one that cannot be made."""
+    created = extended = 0
+    problems: list[str] = []
+    for destination in pending.all():
+        table = maker.definition(destination, columns)
+        name = f"{table.database}.{table.name}"
+        if reason := not_a_place(table.location):
+            # No retry can help: it is reported again each time that its destination gets data.
+            problems.append(f"{name}: no table at {reason}")
+            pending.done(destination)
+            continue
+        try:
+            is_new, is_longer = maker.ensure(table)
+        except TablesUnavailableError as error:
+            # The others would wait as long for the same answer.
+            problems.append(str(error))
+            break
+        except Exception as error:  # noqa: BLE001 - clients raise errors of many kinds; this table waits, the others are made
+            problems.append(f"{name}: {_first_line(error)}")
+            continue
+        # After the table exists: a crash in between costs one more look at it.
+        pending.done(destination)
+        created, extended = created + is_new, extended + is_longer
+        if (is_new or is_longer) and (unreadable := unreadable_columns(table, columns.get(destination.location, ()))):
+            problems.append(
+                f"{name}: Hive's reader of JSON does not find {', '.join(map(repr, unreadable))[:300]}: no column "
+                "can be called so, or another attribute differs in case only. Choose another ngsi.file_format to "
+                "query them."
+            )
+    return TablesReport(created, extended, len(pending.all()), tuple(problems))
+
+
+def other_columns(table: HiveTable, had: Sequence[str]) -> str | None:
+    """Return why a table with these columns is not that of a destination, None where it is or only lacks some."""
+    existing = [name.lower() for name in had]
+    names = [name.lower() for name, _ in table.columns]
+    # Columns are only ever added at the end: those of a table of ours are the first ones of the destination's.
+    if existing == names[: len(existing)]:
+        return None
+    # The first ones that differ: a table of the column modes may have hundreds.
+    pairs = enumerate(zip(existing, names, strict=False))
+    first = next((place for place, (one, other) in pairs if one != other), len(names))
+    return (
+        f"expected a table with the columns {_listed(names, first)}, got {_listed(existing, first)}. "
+        "See who else made a table of this name; drop or rename it."
+    )
+
+
+def _listed(names: Sequence[str], first: int) -> str:
+    start = max(0, first - 1)
+    shown = ", ".join(names[start : start + _COLUMNS_SHOWN]) or "none"
+    return f"{'…, ' if start else ''}{shown}{', …' if len(names) > start + _COLUMNS_SHOWN else ''}"
+
+
 def spark_table(
     destination: Destination, parameters: Parameters, columns: ColumnsByLocation, target: Target
 ) -> HiveTable:
-    """Return the table of a destination in the dialect of Spark, at the place of its files.
+    """Return the table of a destination as Spark makes it, at the place of its files.
 
-    `columns` are those of attributes, by location, in the column modes. The dialect is Spark's whatever the settings
-    say: the SerDe of `hive` for JSON is not in Spark, and its delimited fields do not read back.
+    `columns` are those of attributes, by location, in the column modes. The dialect is Spark's unless the settings say
+    otherwise: the SerDe of `hive` for JSON is not in Spark, and its delimited fields do not read back.
     """
-    spark_parameters = replace(parameters, values=parameters.values.model_copy(update={"hive_dialect": "spark"}))
+    dialect = parameters.values.hive_dialect_used
+    spark_parameters = replace(parameters, values=parameters.values.model_copy(update={"hive_dialect": dialect}))
     return hive_table(
         destination,
         spark_parameters,
@@ -128,25 +210,32 @@ def metastore_problem(parameters: Parameters) -> str | None:
     uris = parameters.values.hive_metastore_uri
     if uris is None:
         return None
-    reasons = [_silence(urlsplit(uri).hostname or "", urlsplit(uri).port or 0) for uri in uris.split(",")]
+    reasons = [silence(urlsplit(uri).hostname or "", urlsplit(uri).port or 0) for uri in uris.split(",")]
     return None if None in reasons else f"metastore: {'; '.join(str(reason) for reason in reasons)}"
 
 
 def hive_server_problem(parameters: Parameters) -> str | None:
-    """Return why HiveServer2 cannot be reached, None where it answers or has no way to these tables anyway.
+    """Return why a HiveServer2 that is named beside a metastore cannot be reached, None where it answers or none is.
 
     Only people need it: it reads the tables of a metastore that it shares with Spark.
     """
     values = parameters.values
-    if values.hive_metastore_uri is None:
+    if values.hive_metastore_uri is None or not {"hive_host", "hive_port"} & values.model_fields_set:
         return None
-    reason = _silence(values.hive_host, values.hive_port)
+    reason = silence(values.hive_host, values.hive_port)
     return None if reason is None else f"HiveServer{values.hive_server_version}: {reason}"
 
 
-def _silence(host: str, port: int) -> str | None:
+def silence(host: str, port: int) -> str | None:
+    """Return why a host does not answer at a port, None where it does."""
     try:
         with socket.create_connection((host, port), timeout=_ANSWER_SECONDS_MAX):
             return None
     except OSError as error:
         return f"{host}:{port} does not answer ({error})"
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, CustodyError):
+        return str(error)
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"

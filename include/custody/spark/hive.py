@@ -7,16 +7,25 @@ lease. To query tables while jobs run, set up a metastore server (`ngsi.hive_met
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from custody.config import Settings
 from custody.errors import CustodyError
-from custody.ngsi.hive import HiveTable, full_name, more_columns, not_a_place
+from custody.ngsi.hive import HiveTable, full_name, more_columns
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rendering import ColumnsByLocation
-from custody.ngsi_sink.tables import PendingTables, TablesReport, hive_server_problem, metastore_problem, spark_table
+from custody.ngsi_sink.tables import (
+    PendingTables,
+    TablesReport,
+    ensure_pending,
+    hive_server_problem,
+    metastore_problem,
+    other_columns,
+    spark_table,
+)
 from custody.ngsi_sink.target import Target
 from custody.spark.session import run_statement
 from custody.vfs import FileSystem
@@ -84,26 +93,27 @@ def ensure_tables(
         return TablesReport(waiting=len(noted), problems=(reason,))
     if parameters.values.hive_metastore_uri is None:
         _keep_derby_log(session, hive_folder(settings))
-    created = extended = 0
-    problems = []
-    for destination in noted:
-        table = spark_table(destination, parameters, columns, target)
-        if reason := not_a_place(table.location):
-            # No retry can help: it is reported again each time that its destination gets data.
-            problems.append(f"{table.database}.{table.name}: no table at {reason}")
-            pending.done(destination)
-            continue
-        try:
-            is_new, is_longer = ensure_table(session, table, is_partitioned=parameters.format == "parquet")
-        except Exception as error:  # noqa: BLE001 - Spark raises errors of many kinds; this table waits, the others are made
-            problems.append(f"{table.database}.{table.name}: {_first_line(error)}")
-            continue
-        # After the table exists: a crash in between costs one more look at it.
-        pending.done(destination)
-        created, extended = created + is_new, extended + is_longer
+    report = ensure_pending(pending, _SparkTables(session, parameters, target), columns)
     if reason := hive_server_problem(parameters):
-        problems.append(reason)
-    return TablesReport(created, extended, len(pending.all()), tuple(problems))
+        return replace(report, problems=(*report.problems, reason))
+    return report
+
+
+class _SparkTables:
+    """Makes tables with a session of Spark; a `custody.ngsi_sink.tables.TableMaker`."""
+
+    def __init__(self, session: SparkSession, parameters: Parameters, target: Target) -> None:
+        self._session = session
+        self._parameters = parameters
+        self._target = target
+
+    def definition(self, destination: Destination, columns: ColumnsByLocation) -> HiveTable:
+        """Return the table of a destination, as `spark_table`."""
+        return spark_table(destination, self._parameters, columns, self._target)
+
+    def ensure(self, table: HiveTable) -> tuple[bool, bool]:
+        """Make a table or bring it to its columns, as `ensure_table`."""
+        return ensure_table(self._session, table, is_partitioned=self._parameters.format == "parquet")
 
 
 def ensure_table(session: SparkSession, table: HiveTable, *, is_partitioned: bool) -> tuple[bool, bool]:
@@ -118,14 +128,9 @@ def ensure_table(session: SparkSession, table: HiveTable, *, is_partitioned: boo
     if is_new:
         for statement in table.statements:
             run_statement(session, statement)
-    had = [column.name.lower() for column in session.catalog.listColumns(name) if not column.isPartition]
-    names = [column.lower() for column, _ in table.columns]
-    # Columns are only ever added at the end: those of a table of ours are the first ones of the destination's.
-    if had != names[: len(had)]:
-        raise CustodyError(
-            f"expected a table with the columns {', '.join(names[: len(had)])}, got {', '.join(had)}. "
-            "See who else made a table of this name; drop or rename it."
-        )
+    had = [column.name for column in session.catalog.listColumns(name) if not column.isPartition]
+    if reason := other_columns(table, had):
+        raise CustodyError(reason)
     longer = more_columns(table, len(had))
     if longer is not None:
         run_statement(session, longer)
@@ -139,7 +144,3 @@ def _keep_derby_log(session: SparkSession, folder: Path) -> None:
     """Let Derby write its log beside its database, not into the driver's working folder."""
     context: Any = session.sparkContext
     context._jvm.java.lang.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"

@@ -20,6 +20,7 @@ from custody.landing import parse_instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_plan import BatchResult
+from custody.ngsi_sink.hive_server import ensure_server_tables
 from custody.ngsi_sink.opening import OpenSink, open_sink, sink_backlog
 from custody.ngsi_sink.run import CHUNK_EVENTS, SinkReport
 from custody.ngsi_sink.tables import PendingTables, TablesReport
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "ngsi_to_hdfs"
+_LOGGER = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,10 +75,13 @@ def _work(
     if not sink_backlog(repository, with_journals=with_journals).is_any and not tables.all():
         return [], 0.0
     parameters = Parameters.from_section(settings.ngsi, settings.root)
-    if not (parameters.values.hive or parameters.values.backend == "binary"):
+    for warning in parameters.values.hive_warnings():
+        _LOGGER.warning("%s", warning)
+    is_sparks = parameters.values.hive and parameters.values.hive_tables != "server"
+    if not (is_sparks or parameters.values.backend == "binary"):
         return _persist(repository, attempt, until_ms, None, take_over=take_over, with_journals=with_journals), 0.0
     before = time.monotonic()
-    session = start_session(NAME, session_options(settings) if parameters.values.hive else {})
+    session = start_session(NAME, session_options(settings) if is_sparks else {})
     seconds = time.monotonic() - before
     try:
         return _persist(
@@ -108,13 +113,21 @@ def _persist(
     ) as opened:
         _, reports = take_all(opened, until_ms)
         ended = time.monotonic()
-        if session is not None and settings.ngsi.hive:
+        if settings.ngsi.hive:
             # Still under the lease of the sink: one JVM at a time can open the embedded metastore.
-            tables_report = ensure_tables(
-                session, settings, opened.fs, (), opened.sink.columns, opened.parameters, opened.target
-            )
-            reports.append(_tables_report(tables_report, time.monotonic() - ended))
+            tables_report = _make_tables(opened, tables, session)
+            warnings = settings.ngsi.hive_warnings()
+            reports.append(_tables_report(tables_report, time.monotonic() - ended, warnings))
     return reports
+
+
+def _make_tables(opened: OpenSink, tables: PendingTables, session: SparkSession | None) -> TablesReport:
+    """Make the tables where the settings say, which is at a HiveServer2 where no session was started for them."""
+    columns, parameters = opened.sink.columns, opened.parameters
+    if session is None or parameters.values.hive_tables == "server":
+        return ensure_server_tables(tables, columns, parameters, opened.target)
+    settings = opened.repository.settings
+    return ensure_tables(session, settings, opened.fs, (), columns, parameters, opened.target)
 
 
 def take_all(
@@ -139,13 +152,12 @@ def take_all(
     ]
 
 
-def _tables_report(report: TablesReport, seconds: float) -> UnitReport:
+def _tables_report(report: TablesReport, seconds: float, warnings: Sequence[str]) -> UnitReport:
     counts = {"made": report.made, "got columns": report.extended, "wait": report.waiting}
     parts = [f"{count} {what}" for what, count in counts.items() if count]
     # Tables are extras: what cannot be made fails no run, and is tried again with the next one.
-    return UnitReport(
-        unit="tables", seconds=round(seconds, 3), note="; ".join([", ".join(parts), *report.problems]) or None
-    )
+    notes = [", ".join(parts), *report.problems, *(warnings if report.made else ())]
+    return UnitReport(unit="tables", seconds=round(seconds, 3), note="; ".join(filter(None, notes)) or None)
 
 
 def _report(unit: str, done: SinkReport, seconds: float, passed_over: Sequence[str] = ()) -> UnitReport:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.ngsi.hive import hive_table
+from custody.ngsi.hive import hive_table, new_columns, unreadable_columns
 from custody.ngsi.naming import Destination, place
 from custody.ngsi.rules import Names
 from tests.unit.ngsi.notification_records import NOW_MS, parameters
@@ -62,3 +62,76 @@ def test_a_name_that_does_not_begin_with_a_letter_is_quoted(user: str) -> None:
     made = hive_table(destination(**config), parameters(**config))
     assert made.statements[0] == f"create database if not exists `{user}`"
     assert made.statements[1].startswith(f"create external table if not exists `{user}`.`{user}_parks")
+
+
+@pytest.mark.parametrize(
+    ("serde", "class_name"),
+    [
+        ("auto", "org.openx.data.jsonserde.JsonSerDe"),
+        ("openx", "org.openx.data.jsonserde.JsonSerDe"),
+        ("hcatalog", "org.apache.hive.hcatalog.data.JsonSerDe"),
+        ("hive", "org.apache.hadoop.hive.serde2.JsonSerDe"),
+    ],
+)
+def test_a_serde_of_json_is_the_one_that_is_chosen(serde: str, class_name: str) -> None:
+    config: dict[str, object] = {"hive_json_serde": serde}
+    made = hive_table(destination(**config), parameters(**config))
+    assert f" row format serde '{class_name}'" in made.statements[-1]
+    in_spark = {**config, "hive_dialect": "spark"}
+    assert " using json " in hive_table(destination(**in_spark), parameters(**in_spark)).statements[-1]
+
+
+def test_csv_with_quotes_is_a_choice_in_the_dialect_hive() -> None:
+    config: dict[str, object] = {"file_format": "csv-row", "hive_csv_serde": "opencsv", "csv_separator": ";"}
+    made = hive_table(destination(**config), parameters(**config))
+    assert made.row_format == (
+        "row format serde 'org.apache.hadoop.hive.serde2.OpenCSVSerde' with serdeproperties "
+        "('separatorChar' = ';', 'quoteChar' = '\"', 'escapeChar' = '\\u0001') stored as textfile"
+    )
+    assert made.statements[-1].startswith("create external table if not exists default.")
+
+
+@given(COLUMNS)
+def test_hive_gets_no_column_with_a_name_that_it_refuses(attributes: tuple[str, ...]) -> None:
+    names = ("a.b", "a:b", "a_b", "line\nfeed", *attributes)
+    used = parameters(file_format="json-column")
+    columns = [name for name, _ in hive_table(destination(), used, attributes=tuple(dict.fromkeys(names))).columns]
+    assert not any(re.search(r"[.:\x00-\x1f\x7f]", name) for name in columns)
+    assert len({name.lower() for name in columns}) == len(columns)
+    in_spark = parameters(file_format="json-column", hive_dialect="spark")
+    assert "a.b" in [name for name, _ in hive_table(destination(), in_spark, attributes=("a.b",)).columns]
+
+
+@pytest.mark.parametrize(
+    ("serde", "unreadable"),
+    [("openx", ("a:b", "c_d", "Wood", "ENTITYID")), ("hive", ("a:b", "c.d", "c_d", "Wood", "ENTITYID"))],
+)
+def test_attributes_that_a_reader_of_json_does_not_find_are_named(serde: str, unreadable: tuple[str, ...]) -> None:
+    attributes = ("wood", "a:b", "c.d", "c_d", "Wood", "ENTITYID")
+    used = parameters(file_format="json-column", hive_json_serde=serde)
+    made = hive_table(destination(), used, attributes=attributes)
+    assert unreadable_columns(made, attributes) == unreadable
+    in_csv = parameters(file_format="csv-column")
+    assert unreadable_columns(hive_table(destination(), in_csv, attributes=attributes), attributes) == ()
+
+
+@pytest.mark.parametrize("serde", ["hcatalog", "hive"])
+def test_a_table_whose_serde_keeps_the_columns_is_made_anew_and_keeps_its_files(serde: str) -> None:
+    used = parameters(file_format="json-column", hive_json_serde=serde)
+    made = hive_table(destination(file_format="json-column"), used, attributes=("wood", "seats"))
+    name = "default.warden_parks_north_bench1_bench_column"
+    keep, drop, create = new_columns(made, 6)
+    assert keep == f"alter table {name} set tblproperties ('external.table.purge' = 'false')"
+    assert drop == f"drop table if exists {name}"
+    assert create.startswith(f"create external table if not exists {name} (")
+    assert "`seats` string" in create
+    assert new_columns(made, len(made.columns)) == ()
+
+
+def test_a_column_is_added_to_every_other_table() -> None:
+    configs: tuple[dict[str, object], ...]
+    configs = ({"file_format": "json-column", "hive_json_serde": "openx"}, {"file_format": "csv-column"})
+    for config in configs:
+        made = hive_table(destination(**config), parameters(**config), attributes=("wood", "seats"))
+        [statement] = new_columns(made, 6)
+        assert statement.startswith("alter table default.warden_parks_north_bench1_bench_column add columns (`seats`")

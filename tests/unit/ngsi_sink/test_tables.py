@@ -108,6 +108,7 @@ def test_who_answers_is_said_of_metastores_and_servers() -> None:
     assert "127.0.0.1:1 does not answer" in str(metastore_problem(parameters(hive_metastore_uri=DEAD)))
     silent = parameters(hive_metastore_uri=DEAD, hive_host="127.0.0.1", hive_port=1)
     assert str(hive_server_problem(silent)).startswith("HiveServer2: 127.0.0.1:1 does not answer")
+    assert hive_server_problem(parameters(hive_metastore_uri=DEAD)) is None
     assert metastore_problem(parameters()) is None
     assert hive_server_problem(parameters()) is None
 
@@ -120,3 +121,20 @@ def test_the_metastore_is_the_repository_s_own_or_the_named_one(tmp_path: Path) 
     assert not any("jdo" in name for name in named)
     with pytest.raises(ConfigurationError, match="expected thrift://host:port"):
         parameters(hive_metastore_uri="localhost:9083")
+
+
+def test_spark_makes_the_form_of_hive_in_a_metastore_where_it_is_asked_for() -> None:
+    choices: list[tuple[dict[str, Any], str]] = [
+        ({"hive_metastore_uri": DEAD}, "using json"),
+        ({"hive_metastore_uri": DEAD, "hive_dialect": "hive"}, "org.openx.data.jsonserde.JsonSerDe"),
+        (
+            {"hive_metastore_uri": DEAD, "hive_dialect": "hive", "hive_json_serde": "hcatalog"},
+            "org.apache.hive.hcatalog",
+        ),
+        ({"hive_dialect": "hive"}, "using json"),
+    ]
+    for names, form in choices:
+        used = parameters(**names)
+        target = open_target(used, MemoryFileSystem(), Path("/r"))
+        assert form in spark_table(destination(), used, {}, target).row_format
+        target.close()
