@@ -6,7 +6,7 @@ once, and tells of each file by SEND events.
 
 | task | what it does |
 |---|---|
-| `wait_for_notifications` | do live notifications wait, was something submitted again, did a run break off, do tables? |
+| `wait_for_notifications` | do notifications or tables wait, was something submitted again, did a run break off? |
 | `persist` | takes them in batches and writes the files; what cannot be written goes to the quarantine |
 
 A run starts when the rollover made events live, and by a schedule. With `CUSTODY_NGSI_WATCH`, seconds between two
