@@ -40,15 +40,28 @@ _TIMEOUT = Duration(plain_unit="s", least_ms=1)
     help="How long the query may take, such as 30s; without a unit, in seconds.",
 )
 @click.option("--skip-damaged", is_flag=True, help="Leave out what is damaged; reads every log from end to end.")
+@click.option(
+    "--software-revision",
+    type=click.IntRange(min=0),
+    help="Read the tables of software as of this revision of their catalog.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @json_option
 @click.pass_obj
 def sql(
-    repository: Path, query: str, limit: int, timeout_ms: int | None, skip_damaged: bool, as_csv: bool, as_json: bool
+    repository: Path,
+    query: str,
+    limit: int,
+    timeout_ms: int | None,
+    skip_damaged: bool,
+    software_revision: int | None,
+    as_csv: bool,
+    as_json: bool,
 ) -> None:
     """Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.
 
-    Tables: events, logs, transactions (docs/sql.md). With --json each row is one line.
+    Tables: events, logs, transactions, and software_* of the provenance of software (docs/sql.md). With
+    --json each row is one line.
 
     \b
     Example:
@@ -57,7 +70,10 @@ def sql(
     if as_csv and as_json:
         raise ConfigurationError("--csv and --json exclude each other.")
     seconds_max = None if timeout_ms is None else timeout_ms / 1000
-    with Repository.open(repository).sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged) as result:
+    opened = Repository.open(repository)
+    with opened.sql(
+        query, seconds_max=seconds_max, skip_damaged=skip_damaged, software_revision=software_revision
+    ) as result:
         rows = _rows(result)
         # Read as they come: a result may be larger than the memory.
         shown = islice(rows, limit or None)

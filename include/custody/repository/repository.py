@@ -333,17 +333,27 @@ class Repository:
         workspace = self.workspace(self._one_writer(writer))
         return EventStream(reader.tables_between(workspace, start_ms, end_ms, notices), notices)
 
-    def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
+    def sql(
+        self,
+        text: str,
+        *,
+        seconds_max: float | None = None,
+        skip_damaged: bool = False,
+        software_revision: int | None = None,
+    ) -> SqlResult:
         """Query all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
+
+        The tables of software are those that are published, now or at a revision of their catalog.
 
         Raises:
             InvalidInputError: the query cannot be read, or names what is not allowed.
             CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
         # Not at the top: nothing else needs what SQL imports.
-        from custody.read.sql import SqlResult, SqlSources
+        from custody.read.sql import SoftwareSource, SqlResult, SqlSources
 
-        sources = partial(SqlSources, self.workspaces(), skip_damaged=skip_damaged)
+        software = SoftwareSource(self.settings, self._fs, self._clock, software_revision)
+        sources = partial(SqlSources, self.workspaces(), software, skip_damaged=skip_damaged)
         return SqlResult(self.settings, sources, text, seconds_max)
 
     def search(

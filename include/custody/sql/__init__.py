@@ -1,6 +1,6 @@
 """Room `sql`: the engine of SQL, in a process of its own that has limits of memory and time."""
 
 from custody.sql.client import EngineFailedError, EngineQuery, LogGoneError, QueryLimits
-from custody.sql.protocol import LogPart, QueryInput
+from custody.sql.protocol import LogPart, QueryInput, StoredTable
 
-__all__ = ["EngineFailedError", "EngineQuery", "LogGoneError", "LogPart", "QueryInput", "QueryLimits"]
+__all__ = ["EngineFailedError", "EngineQuery", "LogGoneError", "LogPart", "QueryInput", "QueryLimits", "StoredTable"]
