@@ -1,8 +1,10 @@
 """The tables of software as a data source of Spark: `spark.read.format("custody-software")`.
 
-Each file is a task. Conditions on a table's key (`=`, IN) go to the index of keys: files whose keys lie elsewhere get
-no task, and of the others a task reads the pages of the keys only. Everything else reads whole files, with the checksum
-of each page. Rows come as Arrow batches.
+Each file is a task. The option `keys` goes to the index of keys: files whose keys lie elsewhere get no task, and of the
+others a task reads the pages of the keys only. Everything else reads whole files, with the checksum of each page.
+
+Conditions are not pushed down: Spark 4.2 keeps what a source in Python took for one query of a DataFrame, and gives the
+next one, without a condition, the same few rows.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, In, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from custody.clock import SystemClock
@@ -33,13 +35,12 @@ FORMAT = "custody-software"
 
 
 def register_software(session: SparkSession) -> None:
-    """Make the format known to a session, and let Spark hand conditions to sources in Python."""
-    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    """Make the format known to a session."""
     session.dataSource.register(SoftwareSource)
 
 
 class SoftwareSource(DataSource):  # type: ignore[misc]
-    """One table of the published database. Options: `repository`, `table`, and `revision` of its catalog.
+    """One table of the published database. Options: `repository`, `table`, `revision` of its catalog, `keys`.
 
     Raises:
         InvalidInputError: an option is missing or no such table exists.
@@ -67,7 +68,7 @@ class SoftwareSource(DataSource):  # type: ignore[misc]
         settings, fs = load_settings(Path(options["repository"])), PosixFileSystem()
         catalog = database_catalog(settings, fs, SystemClock())
         state = published_state(catalog, None if revision is None else int(revision))
-        return SoftwareReader(table, files_of(state, database_folder(settings), table))
+        return SoftwareReader(table, files_of(state, database_folder(settings), table), _keys(options.get("keys")))
 
     def _table(self) -> str:
         table = self.options.get("table")
@@ -87,19 +88,10 @@ class TableFilePart(InputPartition):  # type: ignore[misc]
 class SoftwareReader(DataSourceReader):  # type: ignore[misc]
     """Reads files of one table, whole or by some keys."""
 
-    def __init__(self, table: str, files: dict[Path, bytes]) -> None:
+    def __init__(self, table: str, files: dict[Path, bytes], keys: set[int] | None = None) -> None:
         self._table = table
         self._files = files
-        self._keys: set[int] | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Take the conditions that name keys, and give back the others."""
-        for condition in filters:
-            keys = _keys_named(condition, TABLES[self._table].key)
-            if keys is None:
-                yield condition
-            else:
-                self._keys = keys if self._keys is None else self._keys & keys
+        self._keys = keys
 
     def partitions(self) -> Sequence[TableFilePart]:
         """Return the files that may have rows."""
@@ -143,11 +135,11 @@ def _is_hash(field: pa.Field) -> bool:
     return bool(pa.types.is_fixed_size_binary(field.type))
 
 
-def _keys_named(condition: Filter, key: str) -> set[int] | None:
-    """Return the keys that a condition names, if it is one on the key and these are few."""
-    if not isinstance(condition, EqualTo | In) or condition.attribute != (key,):
+def _keys(text: str | None) -> set[int] | None:
+    """Return the keys of the option, which are whole numbers with commas between them."""
+    if text is None:
         return None
-    named = condition.value if isinstance(condition, In) else (condition.value,)
-    # Null equals nothing, and no key is negative.
-    keys = {value for value in named if isinstance(value, int) and value >= 0}
-    return keys if len(keys) <= KEYS_MAX else None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(parts) > KEYS_MAX:
+        raise InvalidInputError(f"{FORMAT}: option keys: expected up to {KEYS_MAX} whole numbers, got {text!r}.")
+    return {int(part) for part in parts}
