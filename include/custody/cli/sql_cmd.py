@@ -45,6 +45,11 @@ _TIMEOUT = Duration(plain_unit="s", least_ms=1)
 @click.option("--writer", "-w", help="Only what is this writer's; needed with a REVISION where there are several.")
 @click.option("--skip-damaged", is_flag=True, help="Leave out what is damaged; reads every log from end to end.")
 @click.option("--explain", is_flag=True, help="Say how many logs and blocks were left out, and what ruled them out.")
+@click.option(
+    "--software-revision",
+    type=click.IntRange(min=0),
+    help="Read the tables of software as of this revision of their catalog.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @json_option
 @click.pass_obj
@@ -57,12 +62,14 @@ def sql(
     writer: str | None,
     skip_damaged: bool,
     explain: bool,
+    software_revision: int | None,
     as_csv: bool,
     as_json: bool,
 ) -> None:
     """Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.
 
-    Tables: events, logs, transactions (docs/sql.md). With --json each row is one line.
+    Tables: events, logs, transactions, and software_* of the provenance of software (docs/sql.md). With
+    --json each row is one line.
 
     \b
     Example:
@@ -72,8 +79,14 @@ def sql(
         raise ConfigurationError("--csv and --json exclude each other.")
     seconds_max = None if timeout_ms is None else timeout_ms / 1000
     opened = Repository.open(repository)
-    asked = opened.sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged, writer=writer, as_of=as_of)
-    with asked as result:
+    with opened.sql(
+        query,
+        seconds_max=seconds_max,
+        skip_damaged=skip_damaged,
+        writer=writer,
+        as_of=as_of,
+        software_revision=software_revision,
+    ) as result:
         rows = _rows(result)
         # Read as they come: a result may be larger than the memory.
         shown = islice(rows, limit or None)

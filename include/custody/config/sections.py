@@ -670,6 +670,12 @@ class SwhSection(ListenerSection):
         1000, ge=1, le=100_000, description="Most revisions and releases that one answer lists, the oldest ones."
     )
     cache_bytes: int = Field(256 << 20, ge=0, description="Bytes of decoded pages that the service keeps in memory.")
+    memory_bytes: int = Field(
+        3_600_000_000,
+        ge=0,
+        description="Memory that a build's task may take for the arrays of a graph, 120 bytes an arc; "
+        "graphs that need more are walked by joins.",
+    )
 
 
 def keep_rule(text: str) -> KeepRule:

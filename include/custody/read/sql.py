@@ -1,16 +1,16 @@
 """SQL over all events of all writers, answered by DuckDB in a process of its own.
 
-The tables are `events`, `logs` and `transactions`. The engine gets these and nothing else: no file, no network, no
-extension and no variable of this process can be reached from a query, its settings are locked, and only one SELECT is
-run. The logs are scanned by pyarrow, which reads the columns and blocks that the query needs and verifies the checksum
-of every page; DuckDB's own reader of Parquet does not verify them. Events that must not be given out are left out by
-the scan, so that the engine never has them.
+The tables are `events`, `logs` and `transactions`, and those of software. The engine gets these and nothing else: no
+file, no network, no extension and no variable of this process can be reached from a query, its settings are locked, and
+only one SELECT is run. The logs are scanned by pyarrow, which reads the columns and blocks that the query needs and
+verifies the checksum of every page; DuckDB's own reader of Parquet does not verify them. Events that must not be given
+out are left out by the scan, so that the engine never has them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +20,10 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
-from custody.catalog import AddFile, Transaction
+from custody.catalog import AddFile, CatalogState, Transaction
 from custody.catalog.codec import decode
 from custody.catalog.pruning import PrunedReads, Restriction
+from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
@@ -41,8 +42,12 @@ from custody.sql import (
     LogPart,
     QueryInput,
     QueryLimits,
+    StoredTable,
 )
 from custody.sql.restrictions import NUMBERS, TEXTS, TIMES
+from custody.swh.publishing import database_catalog, database_folder, published_state
+from custody.swh.sql_tables import PREFIX, SOFTWARE_TABLES, damaged_files, files_of
+from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
 SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
@@ -82,10 +87,11 @@ TRANSACTIONS_SCHEMA = pa.schema(
         ("other", pa.list_(pa.string())),
     ]
 )
+_OPENER = "custody.swh.sql_tables:open_table"
 _COUNTED_ACTIONS = ("add_file", "add_shard", "remove_file", "remove_shard")
 # Each attempt looks the logs up anew. Ten misses mean that logs go as fast as queries start.
 _ATTEMPTS = 10
-_TABLES = ("events", LOGS, TRANSACTIONS)
+_TABLES = ("events", LOGS, TRANSACTIONS, *SOFTWARE_TABLES)
 
 
 class SqlResult:
@@ -172,7 +178,9 @@ class SqlResult:
                 transactions = found.transactions() if is_read else TRANSACTIONS_SCHEMA.empty_table()
                 tables = {LOGS: found.logs, TRANSACTIONS: transactions}
                 self.explained, parts = found.pruned(read.asked)
-                self._schema = self._engine.start(QueryInput(parts, found.tail, found.hidden, tables))
+                self._schema = self._engine.start(
+                    QueryInput(parts, found.tail, found.hidden, tables, found.stored(read.tables))
+                )
         # The engine runs already: it must not outlive a failed start.
         except BaseException:
             self.close()
@@ -192,6 +200,40 @@ class SqlResult:
             raise InvalidInputError(str(error)) from error.__cause__
 
 
+class SoftwareSource:
+    """The published database of software, now or at a revision of its catalog; looked up when a query reads it."""
+
+    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock, revision: int | None = None) -> None:
+        self._settings = settings
+        self._fs = fs
+        self._clock = clock
+        self._revision = revision
+        self._read: list[str] = []
+
+    def stored(self, names: list[str]) -> dict[str, StoredTable]:
+        """Return where some tables lie.
+
+        Raises:
+            NotFoundError: nothing was published by then.
+        """
+        self._read = names
+        state = self._state()
+        return {name: self._table(state, name) for name in names}
+
+    def damage(self) -> Iterator[Damage]:
+        """Read the files of the tables that the query reads from end to end, and yield the damaged ones."""
+        if self._read:
+            yield from damaged_files(self._fs, database_folder(self._settings), self._state(), self._read)
+
+    def _state(self) -> CatalogState:
+        # Only here: of a store that is no folder there are no such tables, and other queries need none.
+        return published_state(database_catalog(self._settings, self._fs, self._clock), self._revision)
+
+    def _table(self, state: CatalogState, name: str) -> StoredTable:
+        files = files_of(state, database_folder(self._settings), name.removeprefix(PREFIX))
+        return StoredTable(_OPENER, [(os.fsencode(path), sha256) for path, sha256 in sorted(files.items())])
+
+
 class SqlSources:
     """The writers' events at one moment.
 
@@ -204,7 +246,15 @@ class SqlSources:
         NotFoundError, PrunedError: as `snapshot_at`.
     """
 
-    def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool, as_of: AsOf | None = None) -> None:
+    def __init__(
+        self,
+        workspaces: Sequence[Workspace],
+        software: SoftwareSource | None = None,
+        *,
+        skip_damaged: bool,
+        as_of: AsOf | None = None,
+    ) -> None:
+        self._software = software
         self._revisions: list[tuple[Workspace, int]] = []
         """Each writer's revision of the moment."""
         self.notices = Notices(strict=not skip_damaged)
@@ -239,8 +289,23 @@ class SqlSources:
         """
         return _transactions(self._revisions, self.notices)
 
+    def stored(self, tables: Collection[str]) -> dict[str, StoredTable]:
+        """Return where those of some tables lie that are tables of software.
+
+        Raises:
+            NotFoundError: there is one, and no database of software is published.
+        """
+        names = sorted(set(tables) & set(SOFTWARE_TABLES))
+        if not names:
+            return {}
+        if self._software is None:
+            raise NotFoundError(f"{names[0]}: this repository has no database of software.")
+        return self._software.stored(names)
+
     def damage(self) -> Iterator[Damage]:
-        """Look for damaged blocks, after a query failed, and yield them."""
+        """Look for damaged blocks and tables of software, after a query failed, and yield them."""
+        if self._software is not None:
+            yield from self._software.damage()
         for workspace, file in self._files:
             damages: list[Damage] = []
             log = open_log(workspace, file, damages.append)

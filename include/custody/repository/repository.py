@@ -384,11 +384,12 @@ class Repository:
         skip_damaged: bool = False,
         writer: str | None = None,
         as_of: AsOf | None = None,
+        software_revision: int | None = None,
     ) -> SqlResult:
         """Query all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
 
         With `writer` only what is this writer's. With `as_of`, a time or a writer's revision, the tables are those of
-        that moment.
+        that moment. The tables of software are those that are published, now or at a revision of their catalog.
 
         Raises:
             ConfigurationError: a revision is given, several writers have events and none is named.
@@ -397,9 +398,10 @@ class Repository:
             CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
         # Not at the top: nothing else needs what SQL imports.
-        from custody.read.sql import SqlResult, SqlSources
+        from custody.read.sql import SoftwareSource, SqlResult, SqlSources
 
-        sources = partial(SqlSources, self._searched(writer, as_of), skip_damaged=skip_damaged, as_of=as_of)
+        software = SoftwareSource(self.settings, self._fs, self._clock, software_revision)
+        sources = partial(SqlSources, self._searched(writer, as_of), software, skip_damaged=skip_damaged, as_of=as_of)
         return SqlResult(self.settings, sources, text, seconds_max)
 
     def search(

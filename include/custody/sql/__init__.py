@@ -1,7 +1,7 @@
 """Room `sql`: the engine of SQL, in a process of its own that has limits of memory and time."""
 
 from custody.sql.client import EngineFailedError, EngineQuery, LogGoneError, QueryLimits
-from custody.sql.protocol import AskedOfColumn, LogPart, QueryInput, ReadQuery
+from custody.sql.protocol import AskedOfColumn, LogPart, QueryInput, ReadQuery, StoredTable
 
 __all__ = [
     "AskedOfColumn",
@@ -12,4 +12,5 @@ __all__ = [
     "QueryInput",
     "QueryLimits",
     "ReadQuery",
+    "StoredTable",
 ]

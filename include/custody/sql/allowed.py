@@ -69,11 +69,12 @@ def read_query(
         raise QueryRefusedError("expected a query that is not nested as deeply as this one.") from None
     if tree["error"]:
         raise QueryRefusedError(f"{tree['error_message'].rstrip('.!')}.")
+    shown = _in_words(tables)
     table_names = {name.casefold() for name in tables}
     # The engine's own views count as taken: a WITH of such a name would let the view itself pass as well.
     own = _value(connection, "select list(lower(view_name)) from duckdb_views() where internal")
     with_names = _with_names(items, table_names.union(own))
-    names = (_check(item, table_names | with_names) for item in items)
+    names = (_check(item, table_names | with_names, shown) for item in items)
     read = {name for name in names if name is not None and name not in with_names}
     return ReadQuery(sorted(read), alternatives(tree, columns))
 
@@ -104,13 +105,13 @@ def _with_names(items: list[dict[str, Any]], taken: set[str]) -> set[str]:
     return names
 
 
-def _check(item: dict[str, Any], tables: set[str]) -> str | None:
+def _check(item: dict[str, Any], tables: set[str], known: str) -> str | None:
     """Refuse what a query must not name; return the name of a table that it reads."""
     kind = item.get("type")
     if "sample" in item and "alias" in item and kind not in _REFERENCES:
         raise QueryRefusedError(f"{kind} is not allowed after FROM.")
     if kind == "BASE_TABLE" or (kind == "SHOW_REF" and item["show_type"] == "SHOW"):
-        return _table(item, tables)
+        return _table(item, tables, known)
     if kind == "SHOW_REF" and item["show_type"] == "SHOW_SPECIAL" and item["table_name"].strip('"') not in _SHOWN:
         raise QueryRefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table are allowed.")
     if kind == "TABLE_FUNCTION":
@@ -120,12 +121,21 @@ def _check(item: dict[str, Any], tables: set[str]) -> str | None:
     return None
 
 
-def _table(item: dict[str, Any], tables: set[str]) -> str:
+def _in_words(tables: Collection[str]) -> str:
+    """Return the names of the tables; those that share the word before their first underscore as one pattern."""
+    plain = sorted(name for name in tables if "_" not in name)
+    several = sorted({f"{name.split('_', 1)[0]}_*" for name in tables if "_" in name})
+    return (
+        ", ".join(plain[:-1]) + f" and {plain[-1]}" + (f", and {', '.join(several)} (docs/sql.md)" if several else "")
+    )
+
+
+def _table(item: dict[str, Any], tables: set[str], known: str) -> str:
     path = [name for name in item["qualified_name"]["path"] if name]
     name = str(item["table_name"]).strip('"').casefold()
     if len(path) != 1 or item["schema_name"] or item["catalog_name"] or name not in tables:
         shown = ".".join(str(part).strip('"') for part in path)
-        raise QueryRefusedError(f"there is no table {shown!r}. The tables are events, logs and transactions.")
+        raise QueryRefusedError(f"there is no table {shown!r}. The tables are {known}.")
     return name
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import resource
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,6 +34,7 @@ from custody.sql.protocol import (
     EngineProblem,
     LogPart,
     QueryInput,
+    StoredTable,
     read_input,
     receive_frame,
     send_frame,
@@ -108,6 +110,8 @@ def register(connection: duckdb.DuckDBPyConnection, query_input: QueryInput) -> 
     connection.register("events", event_dataset(query_input))
     for name, table in query_input.tables.items():
         connection.register(name, table)
+    for name, stored in query_input.stored.items():
+        connection.register(name, _opened(name, stored))
 
 
 def event_dataset(query_input: QueryInput) -> ds.Dataset:
@@ -209,6 +213,16 @@ def _problem(error: Exception) -> EngineProblem:
     if isinstance(error, QueryRefusedError):
         return EngineProblem("query", str(error))
     return EngineProblem("query" if isinstance(error, _UNREAD) else "run", text)
+
+
+def _opened(name: str, stored: StoredTable) -> ds.Dataset:
+    """Open a table by the function that the client named; this room knows nothing of what its files are."""
+    module, function = stored.opener.split(":")
+    try:
+        opened: ds.Dataset = getattr(import_module(module), function)(name, stored.files)
+    except FileNotFoundError as error:
+        raise LogFileGoneError(str(error.filename)) from error
+    return opened
 
 
 def _is_hidden(writer: str, hidden: pa.Table) -> pc.Expression:

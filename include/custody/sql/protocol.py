@@ -83,6 +83,15 @@ class LogPart(msgspec.Struct, frozen=True, kw_only=True):
     """The values of columns that the log does not have, by column; other such columns are null."""
 
 
+class StoredTable(msgspec.Struct, frozen=True):
+    """A table that the engine opens itself, from files: what a query does not ask for is not read."""
+
+    opener: str
+    """`module:function` of custody that returns a data set when it is called with name and files."""
+    files: list[tuple[bytes, bytes]]
+    """Paths and SHA-256."""
+
+
 @dataclass(frozen=True)
 class QueryInput:
     """The input of a query: events of logs and of the live tail, and the other tables.
@@ -94,6 +103,7 @@ class QueryInput:
     tail: pa.Table
     hidden: pa.Table
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    stored: Mapping[str, StoredTable] = field(default_factory=dict)
 
 
 def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
@@ -132,7 +142,7 @@ def write_input(query_input: QueryInput, memory: int) -> bytes:
             places[name] = (start, file.tell() - start)
         # An empty file cannot be mapped.
         file.truncate(max(file.tell(), 1))
-    return msgspec.msgpack.encode(_InputDescription(query_input.logs, places))
+    return msgspec.msgpack.encode(_InputDescription(query_input.logs, places, dict(query_input.stored)))
 
 
 def read_input(description: bytes, memory: int) -> QueryInput:
@@ -143,7 +153,7 @@ def read_input(description: bytes, memory: int) -> QueryInput:
         name: pa.ipc.open_stream(mapped.slice(start, length)).read_all()
         for name, (start, length) in written.places.items()
     }
-    return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables)
+    return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables, written.stored)
 
 
 class _InputDescription(msgspec.Struct):
@@ -151,3 +161,4 @@ class _InputDescription(msgspec.Struct):
 
     logs: list[LogPart]
     places: dict[str, tuple[int, int]]
+    stored: dict[str, StoredTable]

@@ -156,6 +156,15 @@ class IndexedTable:
         """
         return [TableFile(self._fs, path, self._cache, digest) for path, digest in self._paths.items()]
 
+    def pages_of(self, keys: np.ndarray) -> int:
+        """Return how many pages the rows of some keys (sorted, all different) are in.
+
+        Raises:
+            CorruptionError: an index is damaged.
+        """
+        held = ((file.index, file.index.held(keys)) for file in self.files)
+        return sum(len(index.pages.of_keys(keys_held)) for index, keys_held in held if len(keys_held))
+
     def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
         """Return the rows of some keys, sorted as the table is; the key is among the columns.
 

@@ -19,7 +19,7 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
 from custody.spark.session import start_session
-from custody.spark.swh.work import Sizes, Work
+from custody.spark.swh.work import BYTES_OF_AN_ARC, Sizes, Work
 from custody.swh import open_graph
 from custody.swh.build import NODE_FILTERS, NODES_STEP, PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.graph import Graph
@@ -148,7 +148,8 @@ def _do(
         note = "was done before"
         if output is None:
             session = session or start_session(step)
-            output, is_new = run_step(session, build, graph, step)
+            sizes = Sizes(arcs_in_arrays=settings.swh.memory_bytes // BYTES_OF_AN_ARC)
+            output, is_new = run_step(session, build, graph, step, sizes)
             note = f"{output.rounds} rounds" if is_new else "another attempt was faster"
         details = _details(output, note)
     return StepReport.of(step, str(settings.root), time.monotonic() - started, details), session

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 ROWS_OF_A_FILE = 4_000_000
-# About 3.6 GB in the task that makes the arrays; larger graphs are joined by Spark instead.
+BYTES_OF_AN_ARC = 120
+"""Memory of the task that makes the arrays, for each arc from a directory (measured, docs/swh.md)."""
+# The default of the setting `swh.memory_bytes`; larger graphs are joined by Spark instead.
 ARCS_IN_ARRAYS = 30_000_000
 _RUN_BYTES = 2 << 20
 _Unit = TypeVar("_Unit")
