@@ -36,7 +36,7 @@ stop: env ## stop the Airflow that the demo left open with UI=1
 	@$(BIN)/python -m custody_local.demo --stop
 
 test: env lint ## all checks and all tests, with real Spark and real Airflow; CUSTODY_TEST_SEED=... names other crashes
-	@.ci/beside types $(BIN)/pytest $(PARALLEL)
+	@.ci/beside types $(BIN)/pytest $(PARALLEL) --durations=40 --durations-min=8
 
 lint: env ## style, import contracts, spelling, containers
 	$(BIN)/ruff check

@@ -80,6 +80,8 @@ class Bug:
     found_by: frozenset[CrashMode]
     wrap: Wrap = plain
     seeded: Callable[[], AbstractContextManager[object]] = nullcontext
+    is_slow: bool = False
+    """Whether it shows at so few operations that finding it takes half a minute."""
 
     def found(self, *modes: CrashMode) -> Outcome:
         """Enumerate with the bug in place, up to the first alarm of each mode."""
@@ -271,9 +273,21 @@ BUGS = [
     Bug("the living are taken for dead", lambda: Surviving(0), ALL, seeded=flows.the_living_are_taken_for_dead),
     Bug("no lock around a FlowFile commit", lambda: Meeting(12), ALL, seeded=flows.no_lock),
     Bug("a replay plan is not synced", Replaying, ALL, left_out(no_sync=named(".plan"))),
-    Bug("progress of a replay behind its FlowFiles", Replaying, ENDS, seeded=replays.progress_behind_the_flowfiles),
+    Bug(
+        "progress of a replay behind its FlowFiles",
+        Replaying,
+        ENDS,
+        seeded=replays.progress_behind_the_flowfiles,
+        is_slow=True,
+    ),
     Bug("progress of a replay before its FlowFiles", Replaying, ALL, seeded=replays.progress_before_the_flowfiles),
-    Bug("REPLAY events behind the FlowFiles", Replaying, ENDS, seeded=replays.events_behind_the_flowfiles),
+    Bug(
+        "REPLAY events behind the FlowFiles",
+        Replaying,
+        ENDS,
+        seeded=replays.events_behind_the_flowfiles,
+        is_slow=True,
+    ),
     Bug("REPLAY events before the FlowFiles", Replaying, ALL, seeded=replays.events_before_the_flowfiles),
     Bug(
         "progress of a replay is no part of a snapshot",
@@ -293,6 +307,7 @@ BUGS = [
         Losing,
         ENDS,
         seeded=replays.no_look_at_the_contents_under_the_lock,
+        is_slow=True,
     ),
     Bug("contents of a replay are looked at once", Losing, ALL, seeded=replays.contents_looked_at_once),
     Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), left_out(no_sync=named("scrub"))),

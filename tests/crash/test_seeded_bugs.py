@@ -7,7 +7,9 @@ import pytest
 from tests.crash.seeded_bugs import BUGS, Bug
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=[pytest.mark.slow] if bug.is_slow else [], id=bug.name) for bug in BUGS]
+)
 def test_a_seeded_bug_is_found(bug: Bug) -> None:
     outcome = bug.found(*bug.found_by)
     missed = [mode.value for mode in bug.found_by if mode not in outcome.alarms]
