@@ -71,8 +71,10 @@ def _is_between(firsts: Sequence[int], before: Group, behind: Group) -> bool:
     return bisect_right(firsts, before.first_event_id) < bisect_left(firsts, behind.first_event_id)
 
 
-def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> UnitReport:
+def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group], *, ahead: int | None = None) -> UnitReport:
     """Merge sealed groups and publish them as a staged unit; one that is there already is kept.
+
+    `ahead` is how many units wait before this one; None for those that are merged by now.
 
     Durability: on return the unit and the evidence of damaged records survive power loss.
     """
@@ -87,7 +89,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
     fs.make_directory(attempt)
     try:
         logs = _write(fs, attempt, _log_progress(reader, unit), workspace.settings.eventlog.log_bytes_target)
-        manifest = _manifest(workspace, groups, logs)
+        manifest = _manifest(workspace, groups, logs, ahead)
         with fs.create(attempt / UNIT_MANIFEST) as file:
             file.write(manifest.encode())
             file.sync()
@@ -134,7 +136,9 @@ def _write(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_targe
     return done
 
 
-def _manifest(workspace: Workspace, groups: Sequence[Group], logs: Sequence[StagedLog]) -> UnitManifest:
+def _manifest(
+    workspace: Workspace, groups: Sequence[Group], logs: Sequence[StagedLog], ahead: int | None
+) -> UnitManifest:
     firsts = tuple(group.first_event_id for group in groups)
     return UnitManifest(
         writer=workspace.writer,
@@ -145,11 +149,11 @@ def _manifest(workspace: Workspace, groups: Sequence[Group], logs: Sequence[Stag
         logs=tuple(logs),
         # That of all groups: units are planned within one incarnation.
         incarnation=workspace.incarnation_of_group(groups[0]),
-        revision=_aimed_revision(workspace, firsts),
+        revision=_aimed_revision(workspace, firsts, ahead),
     )
 
 
-def _aimed_revision(workspace: Workspace, groups: Sequence[int]) -> int | msgspec.UnsetType:
+def _aimed_revision(workspace: Workspace, groups: Sequence[int], ahead: int | None) -> int | msgspec.UnsetType:
     """Return the revision at which a unit is to become live: behind those of the units that wait before it.
 
     Of groups that are live already, whose log is lost, it is the one that the log had: its bytes must be the same.
@@ -163,6 +167,9 @@ def _aimed_revision(workspace: Workspace, groups: Sequence[int]) -> int | msgspe
                 stored = (footer.metadata or {}).get(METADATA_KEY, b"{}")
                 return msgspec.json.decode(stored, type=_Numbered).revision
         return msgspec.UNSET
+    # As it was planned: units are merged at the same time and in any order.
+    if ahead is not None:
+        return state.revision + 1 + ahead
     # By the names of the units: their manifests need not be read.
     waiting = [first for first in workspace.staged() if not workspace.is_committed(state, first)]
     return state.revision + 1 + sum(first < groups[0] for first in waiting)

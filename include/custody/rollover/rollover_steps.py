@@ -50,10 +50,15 @@ class Rollover(Step):
 
         done = staged | workspace.live_groups(moment.state)
         target = workspace.settings.eventlog.log_bytes_target
-        for _, neighbours in groupby(moment.groups, workspace.incarnation_of_group):  # a log is of one incarnation
-            for groups in plan_units(list(neighbours), bytes_of, target, done):
-                firsts = tuple(group.first_event_id for group in groups)
-                yield Unit(workspace.writer, firsts[0], firsts)
+        planned = [
+            tuple(group.first_event_id for group in groups)
+            for _, neighbours in groupby(moment.groups, workspace.incarnation_of_group)  # a log is of one incarnation
+            for groups in plan_units(list(neighbours), bytes_of, target, done)
+        ]
+        merged = [first for first in workspace.staged() if not workspace.is_committed(moment.state, first)]
+        places = sorted([*merged, *(firsts[0] for firsts in planned)])
+        for firsts in planned:
+            yield Unit(workspace.writer, firsts[0], firsts, ahead=places.index(firsts[0]))
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Merge the groups of a unit; when another attempt has come further, nothing is left to do.
@@ -69,7 +74,7 @@ class Rollover(Step):
         state = workspace.catalog.load()
         if len(groups) < len(firsts) or any(workspace.is_committed(state, group) for group in firsts):
             return UnitReport(unit=str(unit), note="rolled over already")
-        return merge_unit(workspace, str(unit), groups)
+        return merge_unit(workspace, str(unit), groups, ahead=unit.ahead)
 
 
 class Compress(Step):

@@ -125,9 +125,10 @@ def _in_words(tables: Collection[str]) -> str:
     """Return the names of the tables; those that share the word before their first underscore as one pattern."""
     plain = sorted(name for name in tables if "_" not in name)
     several = sorted({f"{name.split('_', 1)[0]}_*" for name in tables if "_" in name})
-    return (
-        ", ".join(plain[:-1]) + f" and {plain[-1]}" + (f", and {', '.join(several)} (docs/sql.md)" if several else "")
-    )
+    if not plain:
+        return ", ".join(several) or "none"
+    words = plain[0] if len(plain) == 1 else f"{', '.join(plain[:-1])} and {plain[-1]}"
+    return words + (f", and {', '.join(several)} (docs/sql.md)" if several else "")
 
 
 def _table(item: dict[str, Any], tables: set[str], known: str) -> str:

@@ -22,12 +22,14 @@ from custody.workspace.workspace import ROLLOVER_LEASE, Workspace
 class Unit(msgspec.Struct, frozen=True):
     """One piece of a step's work: a writer, and the log or the groups of it that the step works on.
 
-    `first_event_id` is that of the log, or of the first of the `groups`.
+    `first_event_id` is that of the log, or of the first of the `groups`. `ahead` is how many units wait before it,
+    where a step counts them: units may be done in any order, and their place must not depend on it.
     """
 
     writer: str
     first_event_id: int | None = None
     groups: tuple[int, ...] = ()
+    ahead: int | None = None
 
     def __str__(self) -> str:
         return self.writer if self.first_event_id is None else f"{self.writer}/{self.first_event_id}"

@@ -12,6 +12,7 @@ from tests.docs.update import commands
 
 ASKING = {
     "catalog gc",
+    "catalog load",
     "catalog prune",
     "catalog rebuild",
     "catalog repair",

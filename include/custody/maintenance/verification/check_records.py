@@ -1,4 +1,4 @@
-"""Checks of files that hold no live event: ledger, run reports, watch mark, scrub, leases, builds, and the quarantine.
+"""Checks of files that hold no live event: ledger, reports, watch mark, exports, scrub, leases, builds, quarantine.
 
 Each of the small files can go, at the cost of what it remembers. Of the quarantine, envelopes and pieces are checked
 against their checksums.
@@ -12,7 +12,7 @@ from pathlib import Path
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.flowfile_repository import FlowFileLook
-from custody.format.checked_json import is_changed
+from custody.format.checked_json import has_right_checksum, is_changed
 from custody.format.framing import misplaced_parts
 from custody.format.names import LEASES, SOFTWARE, parse_epoch
 from custody.landing import decode_ledger_entry
@@ -40,6 +40,7 @@ def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
     checks += [(path, decode_report) for path in _below(fs, settings.runs, ".json")]
     checks += [(mark, lambda _, path: read_mark(fs, path))] if fs.exists(mark) else []
     checks += [(scrub, decode_scrub)] if fs.exists(scrub) else []
+    checks += [(path, _has_checksum) for path in _below(fs, settings.exports_home, ".json")]
     for path, check in checks:
         yield from _checked(fs, path, check, "record-damaged")
     if fs.exists(scrub):
@@ -79,6 +80,11 @@ def check_builds(workspace: Workspace) -> Iterator[Finding]:
 def _unchanged(data: bytes, path: Path) -> None:
     if is_changed(data):
         raise CustodyError(f"{path}: expected a description with its checksum, got other bytes.")
+
+
+def _has_checksum(data: bytes, path: Path) -> None:
+    if not has_right_checksum(data):
+        raise CustodyError(f"{path}: expected an object with its checksum, got other bytes.")
 
 
 def _checked(fs: FileSystem, path: Path, check: RecordCheck, kind: str, writer: str | None = None) -> Iterator[Finding]:
