@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from custody.errors import ConflictError, InvalidInputError, NotFoundError, StorageError
-from custody.swh.graph import FORMATS, GRAPH_DESCRIPTION, GraphDescription
+from custody.swh.graph import FORMATS, GRAPH_DESCRIPTION, GRAPH_SCHEMAS, GraphDescription
 from custody.swh.swhid import HASH_BYTES, ObjectType
 from custody.vfs import FileSystem, temporary
 
@@ -349,20 +349,6 @@ def _hash(column: str) -> str:
     )
 
 
-_FORM = {
-    "nodes": pa.schema([("id", pa.int64()), ("type", pa.string()), ("sha1_git", pa.binary(HASH_BYTES))]),
-    "edges": pa.schema(
-        [
-            ("src", pa.int64()),
-            ("dst", pa.int64()),
-            ("src_type", pa.string()),
-            ("dst_type", pa.string()),
-            ("name", pa.binary()),
-        ]
-    ),
-    "timestamps": pa.schema([("id", pa.int64()), ("author_ts", pa.int64()), ("committer_ts", pa.int64())]),
-    "origins": pa.schema([("id", pa.int64()), ("url", pa.string())]),
-}
 _JOINED = (
     "FROM arcs JOIN nodes s ON s.type = src_type AND s.hash = src JOIN nodes d ON d.type = dst_type AND d.hash = dst"
 )
@@ -380,7 +366,7 @@ def _write(
 ) -> ImportedExport:
     rows = {}
     for name, text in _ANSWERS.items():
-        schema = _FORM[name].with_metadata({"graph_version": version})
+        schema = GRAPH_SCHEMAS[name].with_metadata({"graph_version": version})
         rows[name] = 0
         with (
             fs.create(folder / f"{name}.parquet") as file,

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.errors import ConfigurationError, ConflictError, InvalidInputError
+from custody.swh.graph import GRAPH_SCHEMAS
 from custody.swh.swhid import HASH_BYTES, ObjectType
 from custody.vfs import FileSystem, temporary
 
@@ -81,20 +82,6 @@ _TARGETS = {
     ObjectType.RELEASE: b"release",
 }
 _INT64 = range(-(1 << 63), 1 << 63)
-_SCHEMAS: Mapping[str, pa.Schema] = {
-    "nodes": pa.schema([("id", pa.int64()), ("type", pa.string()), ("sha1_git", pa.binary(HASH_BYTES))]),
-    "edges": pa.schema(
-        [
-            ("src", pa.int64()),
-            ("dst", pa.int64()),
-            ("src_type", pa.string()),
-            ("dst_type", pa.string()),
-            ("name", pa.binary()),
-        ]
-    ),
-    "timestamps": pa.schema([("id", pa.int64()), ("author_ts", pa.int64()), ("committer_ts", pa.int64())]),
-    "origins": pa.schema([("id", pa.int64()), ("url", pa.string())]),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +143,9 @@ class _GraphWriter:
     """The four tables of a graph that is being written."""
 
     def __init__(self, fs: FileSystem, folder: Path) -> None:
-        self._tables = {name: TableWriter(fs, folder / f"{name}.parquet", schema) for name, schema in _SCHEMAS.items()}
+        self._tables = {
+            name: TableWriter(fs, folder / f"{name}.parquet", schema) for name, schema in GRAPH_SCHEMAS.items()
+        }
         self.nodes, self.edges = self._tables["nodes"], self._tables["edges"]
         self.timestamps, self.origins = self._tables["timestamps"], self._tables["origins"]
 

@@ -70,6 +70,23 @@ TABLES: Mapping[str, Mapping[str, Column]] = MappingProxyType(
 """The columns of each table that are read."""
 
 
+GRAPH_SCHEMAS: Mapping[str, pa.Schema] = {
+    "nodes": pa.schema([("id", pa.int64()), ("type", pa.string()), ("sha1_git", pa.binary(HASH_BYTES))]),
+    "edges": pa.schema(
+        [
+            ("src", pa.int64()),
+            ("dst", pa.int64()),
+            ("src_type", pa.string()),
+            ("dst_type", pa.string()),
+            ("name", pa.binary()),
+        ]
+    ),
+    "timestamps": pa.schema([("id", pa.int64()), ("author_ts", pa.int64()), ("committer_ts", pa.int64())]),
+    "origins": pa.schema([("id", pa.int64()), ("url", pa.string())]),
+}
+"""The tables as an import writes them."""
+
+
 @dataclass(frozen=True, slots=True)
 class GraphTable:
     """One table of a graph: its files, in the order of their names, and the types of the columns that are read."""
