@@ -114,6 +114,8 @@ def _lineage(layout: str, name: str, places: list[int], models: list[Event]) -> 
             flowfile_uuid=own,
             parent_uuids=(own,) if made else (),
             child_uuids=made,
+            # The samples' own identifiers would tie every planted lineage to all others.
+            alternate_identifier_uri=None,
         )
         for number, (kind, own, made) in enumerate(told)
     )
