@@ -20,8 +20,8 @@ from zlib import crc32
 
 SEED_VARIABLE = "CUSTODY_TEST_SEED"
 ALL_PARTS = "all"
-PARTS = 8
-"""The parts of an enumeration, unless it says otherwise; with what each run does always, a run does about a third."""
+PARTS = 16
+"""The parts of an enumeration, unless it says otherwise; with what each run does always, a run does about a fifth."""
 
 
 @dataclass(frozen=True)
