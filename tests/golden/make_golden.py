@@ -4,7 +4,8 @@
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
-`plans` a plan of a replay, `numbered` an event log that names its revision. `broken` holds one file, or one shard, a
+`plans` a plan of a replay, `numbered` an event log that names its revision, `cut` a shard that names the fields whose
+terms are beginnings. `broken` holds one file, or one shard, a
 defect. The events and all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
@@ -35,6 +36,7 @@ from custody.export.cursors import Cursors, write_cursors
 from custody.flow.content import ContentWriter
 from custody.format.framing import MARK, frame
 from custody.format.names import RELEASED_SUFFIX, epoch_file
+from custody.index import build_shard
 from custody.journal.incarnations import decode_claim, encode_claim
 from custody.journal.journal_file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.writer_state import WriterState, decode_state, encode_state
@@ -55,6 +57,7 @@ from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 from tests.crash.sink_scenarios import items
 from tests.golden.make_flowfiles import make_broken_flowfiles, make_flowfiles
+from tests.support import event
 from tests.unit.ngsi.notification_records import parameters
 
 HERE = Path(__file__).resolve().parent
@@ -84,6 +87,12 @@ JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
 NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
 PLAN = Path("plans/march-2.plan")
+CUT = Path("cut/1772359100000-0")
+CUT_EVENTS = [
+    event(0, updated_attributes={"filename": "a" * 40, "note": "short"}),
+    event(1, updated_attributes={"filename": "a" * 40 + "b", "note": "long " * 20}),
+]
+CUT_CHARACTERS = 32
 STONE = AddTombstone(id=bytes(range(16)), event_ids=[3], before_event_id=6, reason="asked for", created_ms=5)
 MARKED = AddMark(id=bytes(range(16, 32)), paths=["data/2026-03-01/events/00000000000000000000.parquet"], events=3)
 SWH = Path("store/main/swh/builds/2026-03/swh_contents_in_revisions/tables/contents_in_revisions_without_frontiers")
@@ -103,6 +112,12 @@ def make_numbered(path: Path) -> None:
     table = pa.Table.from_batches([to_batch(events, 0)])
     metadata = msgspec.structs.replace(log_metadata(table, "main", "provenance"), revision=7)
     write_log(PosixFileSystem(), path, table, metadata, LogOptions(4096))
+
+
+def make_cut(path: Path) -> None:
+    """Write a shard with terms that are only the beginnings of their values."""
+    table = pa.Table.from_batches([to_batch(CUT_EVENTS, 0)])
+    build_shard(PosixFileSystem(), path, table, ["note"], attribute_characters=CUT_CHARACTERS)
 
 
 def make_good(root: Path, document: dict[str, object]) -> None:
@@ -296,6 +311,7 @@ def main(folder: Path) -> None:
     make_copies(folder / COPIES)
     make_plan(folder / PLAN.parent, document)
     make_numbered(folder / NUMBERED)
+    make_cut(folder / CUT)
     make_broken(folder / "v1", folder / "broken")
     make_flowfiles(folder / "v1/flowfiles")
     make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)

@@ -21,7 +21,7 @@ from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
 from custody.export.cursors import Cursors, read_cursors
 from custody.flow.content import ClaimFile, ResourceClaim, find_content
 from custody.format.names import parse_shard
-from custody.index import OpenShard
+from custody.index import OpenShard, describe_shard
 from custody.journal import JournalFile
 from custody.journal.incarnations import decode_claim
 from custody.landing import LandingLedger
@@ -42,6 +42,8 @@ from tests.golden.make_golden import (
     CONTAINER,
     CONTENTS,
     COPIES,
+    CUT,
+    CUT_CHARACTERS,
     HERE,
     INCARNATION,
     JOURNALS,
@@ -55,6 +57,7 @@ from tests.golden.make_golden import (
     TAKEN,
     expected_events,
     main,
+    make_cut,
     make_numbered,
 )
 
@@ -278,6 +281,15 @@ def test_a_shard_finds_the_events_of_its_log(golden: Path, number: int) -> None:
     assert parse_shard(folder.name) == (metadata["first_event_time_ms"], metadata["first_event_id"])
     first, last = metadata["first_event_id"], metadata["last_event_id"]
     assert OpenShard(FS, folder).search(parse_query("")).tolist() == list(range(last, first - 1, -1))
+
+
+def test_a_shard_names_the_fields_whose_terms_are_beginnings(tmp_path: Path) -> None:
+    make_cut(tmp_path / CUT)
+    for folder in (HERE / CUT, tmp_path / CUT):
+        assert describe_shard(FS, folder).cut == {"filename": CUT_CHARACTERS, "attribute.note": CUT_CHARACTERS}
+        shard = OpenShard(FS, folder)
+        assert shard.search(parse_query(f"filename:{'a' * (CUT_CHARACTERS - 1)}*")).tolist() == [1, 0]
+        assert shard.search(parse_query("attribute.note:short", ["note"])).tolist() == [0]
 
 
 @pytest.mark.parametrize("text", EXPECTED["searches"])
