@@ -4,8 +4,8 @@
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
-`plans` a plan of a replay, `numbered` an event log that names its revision. `broken` holds one file, or one shard, a
-defect. The events and all other values come from `expected.json`, which people write.
+`plans` a plan of a replay, `numbered` an event log that names its revision, `rows` one with copies of rows. `broken`
+holds one file, or one shard, a defect. The events and all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
 of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
@@ -83,6 +83,7 @@ EXPORTED = Cursors(
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
 NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
+ROWS = Path("rows/00000000000000000000.parquet")
 PLAN = Path("plans/march-2.plan")
 STONE = AddTombstone(id=bytes(range(16)), event_ids=[3], before_event_id=6, reason="asked for", created_ms=5)
 MARKED = AddMark(id=bytes(range(16, 32)), paths=["data/2026-03-01/events/00000000000000000000.parquet"], events=3)
@@ -103,6 +104,13 @@ def make_numbered(path: Path) -> None:
     table = pa.Table.from_batches([to_batch(events, 0)])
     metadata = msgspec.structs.replace(log_metadata(table, "main", "provenance"), revision=7)
     write_log(PosixFileSystem(), path, table, metadata, LogOptions(4096))
+
+
+def make_rows(path: Path, events: list[Event]) -> None:
+    """Write an event log that has copies of rows."""
+    table = pa.Table.from_batches([to_batch(events, 0)])
+    metadata = log_metadata(table, "main", "provenance")
+    write_log(PosixFileSystem(), path, table, metadata, LogOptions(row_copies=True))
 
 
 def make_good(root: Path, document: dict[str, object]) -> None:
@@ -296,6 +304,7 @@ def main(folder: Path) -> None:
     make_copies(folder / COPIES)
     make_plan(folder / PLAN.parent, document)
     make_numbered(folder / NUMBERED)
+    make_rows(folder / ROWS, expected_events(document))
     make_broken(folder / "v1", folder / "broken")
     make_flowfiles(folder / "v1/flowfiles")
     make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)
