@@ -24,8 +24,7 @@ from custody.errors import ClosedError, CorruptionError, FormatVersionError, Not
 from custody.eventlog.bounded_cache import BoundedCache
 from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
 from custody.eventlog.parquet_footer import MAGIC
-from custody.eventlog.row_copies import METADATA_KEY as COPIES_KEY
-from custody.eventlog.row_copies import CopiedEvents, RowCopies
+from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns

@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 from custody.errors import ConflictError
 from custody.eventlog.blocks import Sizes, blocks_of, encoded_bytes
 from custody.eventlog.hashing_file import HashingSink
-from custody.eventlog.row_copies import METADATA_KEY as COPIES_KEY
-from custody.eventlog.row_copies import CopiesWriter
+from custody.eventlog.row_copies import COPIES_KEY, CopiesWriter
 from custody.eventlog.toc import GuardedSink
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION

@@ -28,7 +28,7 @@ import zstandard
 
 from custody.model import Event, to_events
 
-METADATA_KEY = b"custody.rows"
+COPIES_KEY = b"custody.rows"
 """In Parquet's metadata of a log that has copies; part of the format."""
 DIRECTORY_ENTRY = np.dtype([("first_event_id", "<u8"), ("length", "<u4"), ("crc32", "<u4")])
 """Of a frame; part of the format: add, never change."""

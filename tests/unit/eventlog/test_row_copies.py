@@ -16,7 +16,7 @@ from hypothesis import settings as hypothesis_settings
 
 from custody.errors import CorruptionError
 from custody.eventlog import EventLog, LogOptions, WrittenLog, log_metadata, write_log
-from custody.eventlog.row_copies import DIRECTORY_ENTRY, FRAME_ROWS, METADATA_KEY, CopiesMetadata, RowCopies
+from custody.eventlog.row_copies import COPIES_KEY, DIRECTORY_ENTRY, FRAME_ROWS, CopiesMetadata, RowCopies
 from custody.maintenance.findings import Level, damages
 from custody.maintenance.verification import verify_repository
 from custody.model import Event, to_batch, to_events
@@ -52,7 +52,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> WrittenLog:
 
 def bounds_of_copies(log: EventLog) -> tuple[int, int, CopiesMetadata]:
     """Return where the copies of a log begin and end, and what its metadata says of them."""
-    stored = pq.read_metadata(pa.BufferReader(log.toc.footer([]))).metadata[METADATA_KEY]
+    stored = pq.read_metadata(pa.BufferReader(log.toc.footer([]))).metadata[COPIES_KEY]
     metadata = msgspec.json.decode(stored, type=CopiesMetadata)
     end = log.toc.copy_offset
     sizes = metadata.frames_bytes + metadata.dictionary_bytes + metadata.frames * DIRECTORY_ENTRY.itemsize
