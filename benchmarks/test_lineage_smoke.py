@@ -13,10 +13,12 @@ from benchmarks.lineage.workload import LAYOUTS, pieces, plant
 
 
 @pytest.mark.benchmark
-def test_all_systems_give_the_same_lineages(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["--quick", "--scratch", str(tmp_path), "--output", str(tmp_path / "out")])
+@pytest.mark.parametrize(("options", "suffix"), [((), ""), (("--row-copies",), "-row-copies")], ids=["blocks", "rows"])
+def test_all_systems_give_the_same_lineages(tmp_path: Path, options: tuple[str, ...], suffix: str) -> None:
+    output = tmp_path / "out"
+    done = CliRunner().invoke(main, ["--quick", "--scratch", str(tmp_path), "--output", str(output), *options])
     assert done.exit_code == 0, done.output
-    peers = json.loads((tmp_path / "out/results-8000.json").read_text())["peers"]
+    peers = json.loads((output / f"results-8000{suffix}.json").read_text())["peers"]
     assert set(peers) == {"custody", "SQLite", "DuckDB"}
     for peer in peers.values():
         assert {layout: len(walls) for layout, walls in peer["first"].items()} == dict.fromkeys(LAYOUTS, 2)

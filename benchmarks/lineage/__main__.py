@@ -27,6 +27,7 @@ from benchmarks.environment import LOCAL
 from benchmarks.eventlog.bulk import write_journals
 from benchmarks.lineage.peers import PEERS, Asked, about, ask_all, write_sqlite
 from benchmarks.lineage.workload import LAYOUTS, Planted, pieces, plant
+from custody.config import SETTINGS_FILE
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from tests.support import run_steps
@@ -42,6 +43,7 @@ _HEADING = f"{'':10}" + "".join(f"{f'{layout}, {when}':>18}" for layout in LAYOU
 @click.option("--repeats", type=click.IntRange(min=1), default=3, help="How often each is asked again.")
 @click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="Only these; may be repeated.")
 @click.option("--quick", is_flag=True, help="Few events: a test of the benchmark.")
+@click.option("--row-copies", is_flag=True, help="Logs hold copies of rows (eventlog.row_copies).")
 @click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
 @click.option("--output", type=click.Path(path_type=Path), default=LOCAL / "lineage", help="Where the results go.")
 def main(
@@ -51,6 +53,7 @@ def main(
     repeats: int,
     names: tuple[str, ...],
     quick: bool,
+    row_copies: bool,
     scratch: Path,
     output: Path,
 ) -> None:
@@ -64,7 +67,7 @@ def main(
         machine = Machine.look(folder)
         click.echo(f"{machine}\nload {load_average()}; {events} events, lineages of {size}, {lineages} of each layout")
         planted = plant(events, lineages, size)
-        _build(folder / "repository", events, planted, with_sqlite="SQLite" in chosen)
+        _build(folder / "repository", events, planted, with_sqlite="SQLite" in chosen, row_copies=row_copies)
         asked = {
             layout: [(one.leaf, list(one.places)) for one in planted if one.layout == layout] for layout in LAYOUTS
         }
@@ -79,19 +82,23 @@ def main(
             click.echo(f"{name}: {about(name)}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    suffix = "-row-copies" if row_copies else ""
     document = {
         "events": events,
         "size": size,
+        "row_copies": row_copies,
         "machine": asdict(machine),
         "load": os.getloadavg(),
         "peers": {name: asdict(one) for name, one in figures.items()},
     }
-    (output / f"results-{events}.json").write_text(json.dumps(document, indent=1))
+    (output / f"results-{events}{suffix}.json").write_text(json.dumps(document, indent=1))
 
 
-def _build(folder: Path, events: int, planted: list[Planted], *, with_sqlite: bool) -> None:
+def _build(folder: Path, events: int, planted: list[Planted], *, with_sqlite: bool, row_copies: bool) -> None:
     """Make a repository in which all events are live and indexed, and the file of SQLite beside it."""
-    repository = Repository.create(folder)
+    Repository.create(folder)
+    (folder / SETTINGS_FILE).write_text(f"[eventlog]\nrow_copies = {str(row_copies).lower()}\n")
+    repository = Repository.open(folder)
     start = time.monotonic()
     for number, group in enumerate(_groups(pieces(events, planted))):
         write_journals(PosixFileSystem(), repository.settings, group)

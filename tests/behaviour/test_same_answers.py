@@ -43,6 +43,7 @@ def check(repository: Repository) -> None:
     [
         "",
         "[eventlog]\nblock_bytes_max = 4096\n",
+        "[eventlog]\nblock_bytes_max = 4096\nrow_copies = true\n",
         '[eventlog]\ncompression = "gzip"\ncompression_level = 1\n',
         '[eventlog]\ncompression = "none"\n',
         '[repository]\ncontainers = ["a", "b", "c"]\nstore = "elsewhere/store"\ndatabase = "other"\n',

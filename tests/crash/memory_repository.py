@@ -60,7 +60,7 @@ SETTINGS = Settings.model_validate(
         "repository": {"writer": WRITER, "containers": ["disk1", "disk2"]},
         "catalog": {"checkpoint_every": 1},
         # Two groups of a few events fit into one log, seventy events do not.
-        "eventlog": {"log_bytes_target": 12_000},
+        "eventlog": {"log_bytes_target": 12_000, "row_copies": True},
     }
 )
 NOW_MS = 1_772_409_600_000

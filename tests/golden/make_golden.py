@@ -4,9 +4,9 @@
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
-`plans` a plan of a replay, `numbered` an event log that names its revision, `cut` a shard that names the fields whose
-terms are beginnings. `broken` holds one file, or one shard, a
-defect. The events and all other values come from `expected.json`, which people write.
+`plans` a plan of a replay, `numbered` an event log that names its revision, `rows` one with copies of rows, `cut` a
+shard that names the fields whose terms are beginnings. `broken` holds one file, or one shard, a defect. The events and
+all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
 of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
@@ -86,6 +86,7 @@ EXPORTED = Cursors(
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
 NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
+ROWS = Path("rows/00000000000000000000.parquet")
 PLAN = Path("plans/march-2.plan")
 CUT = Path("cut/1772359100000-0")
 CUT_EVENTS = [
@@ -118,6 +119,11 @@ def make_cut(path: Path) -> None:
     """Write a shard with terms that are only the beginnings of their values."""
     table = pa.Table.from_batches([to_batch(CUT_EVENTS, 0)])
     build_shard(PosixFileSystem(), path, table, ["note"], attribute_characters=CUT_CHARACTERS)
+def make_rows(path: Path, events: list[Event]) -> None:
+    """Write an event log that has copies of rows."""
+    table = pa.Table.from_batches([to_batch(events, 0)])
+    metadata = log_metadata(table, "main", "provenance")
+    write_log(PosixFileSystem(), path, table, metadata, LogOptions(row_copies=True))
 
 
 def make_good(root: Path, document: dict[str, object]) -> None:
@@ -312,6 +318,7 @@ def main(folder: Path) -> None:
     make_plan(folder / PLAN.parent, document)
     make_numbered(folder / NUMBERED)
     make_cut(folder / CUT)
+    make_rows(folder / ROWS, expected_events(document))
     make_broken(folder / "v1", folder / "broken")
     make_flowfiles(folder / "v1/flowfiles")
     make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)

@@ -50,6 +50,7 @@ from tests.golden.make_golden import (
     MARKED,
     NUMBERED,
     PLAN,
+    ROWS,
     STONE,
     STORE,
     SUNK,
@@ -59,6 +60,7 @@ from tests.golden.make_golden import (
     main,
     make_cut,
     make_numbered,
+    make_rows,
 )
 
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
@@ -188,6 +190,17 @@ def test_a_log_that_names_its_revision_is_rebuilt_at_it(golden: Path, tmp_path: 
         scanned = scan_footers(catalog.objects)
         assert scanned.numbers == dict.fromkeys(scanned.transactions, 7)
         assert rebuild(catalog, ManualClock(1_772_409_600_000), scanned).revision == 7
+
+
+def test_a_log_with_copies_of_rows_gives_each_event_by_its_block_and_by_its_copy(golden: Path) -> None:
+    for made in (HERE, golden.parent):
+        if made != HERE and not (made / ROWS).exists():
+            make_rows(made / ROWS, EVENTS)
+        log = EventLog(FS, made / ROWS)
+        assert to_events(log.read()) == EVENTS
+        copied = log.copied(np.arange(len(EVENTS)))
+        assert copied.events == EVENTS
+        assert not len(copied.missing)
 
 
 @pytest.mark.parametrize("case", EXPECTED["logs"], ids=lambda case: case["toc_path"])

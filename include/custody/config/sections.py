@@ -328,6 +328,11 @@ class EventLogSection(Section):
         le=22,
         description="Level of the codec, 1 to 22 for zstd and 1 to 9 for gzip; unset takes the codec's own default.",
     )
+    row_copies: bool = Field(
+        False,
+        description="Whether new event logs hold each event once more, row by row: single events, and lineages of "
+        "events that lie far apart, are read many times as fast, for about 120 bytes an event.",
+    )
 
     @model_validator(mode="after")
     def _level_fits_codec(self) -> Self:

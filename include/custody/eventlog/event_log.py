@@ -10,7 +10,7 @@ import errno
 import hashlib
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from custody.errors import ClosedError, CorruptionError, FormatVersionError, Not
 from custody.eventlog.bounded_cache import BoundedCache
 from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
 from custody.eventlog.parquet_footer import MAGIC
+from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns
@@ -69,6 +70,9 @@ def refuse(damage: Damage) -> None:
 _TOGETHER_BYTES = 8 << 20
 """Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
 _TOGETHER_BLOCKS = 16
+_SPARSE_ROWS = 64
+_SPARSE_SHARE = 8
+"""So many events of a block, or one in so many, are read by their copies; of more, decoding the block is quicker."""
 
 
 class EventLog:
@@ -156,9 +160,16 @@ class EventLog:
         return self._described[2]
 
     @cached_property
+    def _footer(self) -> pq.FileMetaData:
+        return pq.read_metadata(pa.BufferReader(self.toc.footer([])))
+
+    @cached_property
+    def _copies(self) -> RowCopies | None:
+        return RowCopies.within(self.data, self.toc.copy_offset, (self._footer.metadata or {}).get(COPIES_KEY))
+
+    @cached_property
     def _described(self) -> tuple[LogMetadata, pa.Schema, tuple[str, ...]]:
-        footer = pq.read_metadata(pa.BufferReader(self.toc.footer([])))
-        schema = footer.schema.to_arrow_schema()
+        schema = self._footer.schema.to_arrow_schema()
         metadata = _metadata(self.path, schema)
         known = schema_of(metadata.schema_version, self.path, metadata.reader_version)
         check_columns(schema, metadata.schema_version, self.path)
@@ -222,8 +233,12 @@ class EventLog:
             if problem is None:
                 self._whole.add(number)
             else:
-                on_damage(self._damage(number, problem))
-                found[holders == number] = False
+                # Its events can be read all the same, if they have copies that are whole.
+                ids = event_ids[holders == number]
+                lost = np.isin(ids, self.copied(ids).missing)
+                if lost.any():
+                    on_damage(self._damage(number, problem))
+                found[holders == number] = ~lost
         return found
 
     def mended_footer(self) -> tuple[int, bytes] | None:
@@ -250,6 +265,20 @@ class EventLog:
             if block is not None:
                 parts.append(_rows(block, wanted[holders == number]))
         return _joined(parts, None)
+
+    def copied(self, event_ids: npt.NDArray[np.int64]) -> CopiedEvents:
+        """Return the events with some ids by the copies of rows; all are missing where there are none."""
+        return CopiedEvents(missing=event_ids) if self._copies is None else self._copies.read(event_ids)
+
+    def copied_if_sparse(self, event_ids: npt.NDArray[np.int64]) -> CopiedEvents:
+        """Return the same of those ids that are few of their blocks; the others are missing."""
+        if self._copies is None:
+            return CopiedEvents(missing=event_ids)
+        numbers, places, counts = np.unique(self._holders(event_ids), return_inverse=True, return_counts=True)
+        rows = self.toc.blocks["rows"].astype(np.int64)[np.maximum(numbers, 0)]
+        is_sparse = (counts <= np.maximum(rows // _SPARSE_SHARE, _SPARSE_ROWS))[places]
+        copied = self._copies.read(event_ids[is_sparse])
+        return replace(copied, missing=np.union1d(copied.missing, event_ids[~is_sparse]))
 
     def _holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of the block whose range holds each id, -1 for ids before the first."""

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from custody.errors import ConflictError
 from custody.eventlog.blocks import Sizes, blocks_of, encoded_bytes
 from custody.eventlog.hashing_file import HashingSink
+from custody.eventlog.row_copies import COPIES_KEY, CopiesWriter
 from custody.eventlog.toc import GuardedSink
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION
@@ -76,11 +77,15 @@ BLOOM_FILTERS: Mapping[str, Mapping[str, float]] = {"flowfile_uuid": {"ndv": 500
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Options of writing a log; sizes in bytes, `level` None for the codec's default."""
+    """Options of writing a log.
+
+    Sizes in bytes, `level` None for the codec's default; `row_copies` says whether the log has them.
+    """
 
     block_bytes_max: int = 1 << 20
     compression: str = "zstd"
     level: int | None = None
+    row_copies: bool = False
 
     def parquet(self) -> dict[str, object]:
         """Return the options of a ParquetWriter."""
@@ -197,9 +202,9 @@ def write_log(
         with fs.create(partial) as file:
             sink = HashingSink(file)
             guarded = GuardedSink(sink)
-            largest = _write_blocks(guarded, schema, blocks_of(tables(), aim, _encoded), options)
+            largest, copies = _write_blocks(guarded, schema, blocks_of(tables(), aim, _encoded), options)
             if largest <= most:
-                contents = guarded.finish(fs, partial)
+                contents = guarded.finish(fs, partial, copies)
                 file.sync()
                 size = file.tell()
                 break
@@ -228,17 +233,29 @@ def _encoded(table: pa.Table) -> Sizes:
     return encoded_bytes(table, SHARES)
 
 
-def _write_blocks(sink: GuardedSink, schema: pa.Schema, blocks: Iterable[pa.Table], options: LogOptions) -> int:
-    """Write the blocks, keep the footer back; return the size of the largest block of several events, as encoded."""
+def _write_blocks(
+    sink: GuardedSink, schema: pa.Schema, blocks: Iterable[pa.Table], options: LogOptions
+) -> tuple[int, list[bytes]]:
+    """Write the blocks, keep the footer back.
+
+    Return the size of the largest block of several events, as encoded, and the copies of rows, which come behind.
+    """
     written: list[pq.FileMetaData] = []
+    collected = CopiesWriter() if options.row_copies else None
+    copies: list[bytes] = []
     with pq.ParquetWriter(sink, schema, metadata_collector=written, **options.parquet()) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=block.num_rows)
+            if collected is not None:
+                collected.add(block)
+        if collected is not None:
+            copies, description = collected.finish()
+            writer.add_key_value_metadata({COPIES_KEY: description})
         # The writer writes the footer when it is closed: kept back, until the table of contents precedes it.
         sink.hold()
     groups = [written[0].row_group(number) for number in range(written[0].num_row_groups)]
     # A single event that is larger than a block cannot be cut any further, so it does not count.
-    return max((group.total_byte_size for group in groups if group.num_rows > 1), default=0)
+    return max((group.total_byte_size for group in groups if group.num_rows > 1), default=0), copies
 
 
 def _sha256(fs: FileSystem, path: Path) -> bytes:

@@ -79,6 +79,12 @@ class TableOfContents:
         found: list[int] = np.flatnonzero(inside).tolist()
         return found
 
+    @property
+    def copy_offset(self) -> int:
+        """Where the copy of the table begins inside the log; what lies before it ends there."""
+        body = _HEAD.size + self.blocks.nbytes + len(self.before) + len(self.after) + len(self.packed)
+        return self.footer_offset - GUARD_BYTES - body - _DIGEST_BYTES
+
     def footer(self, numbers: Iterable[int]) -> bytes:
         """Return a Parquet footer, as a file without data, that describes some blocks of the log."""
         numbers = list(numbers)
@@ -209,11 +215,15 @@ class GuardedSink:
         """Keep back what comes from now on."""
         self._held = []
 
-    def finish(self, fs: FileSystem, path: Path) -> TableOfContents:
-        """Write the table of contents, the guard and the footer; `path` is the file that the sink writes to."""
+    def finish(self, fs: FileSystem, path: Path, copies: Iterable[bytes] = ()) -> TableOfContents:
+        """Write copies of rows, the table of contents, the guard and the footer.
+
+        `path` is the file that the sink writes to.
+        """
         held = b"".join(self._held or ())
         start = len(held) - TAIL_BYTES - int.from_bytes(held[-TAIL_BYTES:-4], "little")
         self._sink.write(held[:start])  # Bloom filters, and whatever else precedes the footer
+        self._sink.write(b"".join(copies))
         self._sink.flush()
         # The checksums of the blocks are taken from the file, so all of them have to be in it by now.
         toc = describe(held[start:-TAIL_BYTES], 0, fs.view(path))

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
-from custody.eventlog import OnDamage, TableOfContents, refuse
+from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
 from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event, to_events
 from custody.read.cache import EventIds, caches_of, open_log, read_tail
 from custody.read.results import report_absent
-from custody.read.tombstone_filter import visible_events
+from custody.read.tombstone_filter import visible_copies, visible_events
 from custody.workspace import Workspace, attempts, read_at_one_moment
 
 
@@ -110,12 +110,36 @@ def _events_of_log(
     events, missing = cache.take(file, state, ids) if keep else ([], ids)
     log = open_log(workspace, file, on_damage) if len(missing) else None
     if log is not None:
-        table = visible_events(state, log.get_many(missing, on_damage))
-        others = _to_events(table)
+        others, nbytes = _read(log, state, missing, on_damage)
         if keep:
-            cache.put(file, state, others, table.nbytes)
+            cache.put(file, state, others, nbytes)
         events += others
     return events
+
+
+def _read(log: EventLog, state: CatalogState, ids: EventIds, on_damage: OnDamage) -> tuple[list[Event], int]:
+    """Return the events of a log with these ids that may be given out, and what they take as columns, in bytes.
+
+    Few events of a block are read by their copies, as far as there are any; others, and what has no whole copy, by
+    decoding blocks. The events of a damaged block that have whole copies are not lost.
+    """
+    copied = log.copied_if_sparse(ids)
+    events, nbytes = visible_copies(state, copied.events), copied.nbytes
+    if not len(copied.missing):
+        return events, nbytes
+    unread: list[Damage] = []
+    table = visible_events(state, log.get_many(copied.missing, unread.append))
+    events += _to_events(table)
+    for damage in unread:
+        within = copied.missing
+        if damage.first_event_id is not None and damage.last_event_id is not None:
+            within = within[(within >= damage.first_event_id) & (within <= damage.last_event_id)]
+        saved = log.copied(within)
+        events += visible_copies(state, saved.events)
+        nbytes += saved.nbytes
+        if len(saved.missing):
+            on_damage(damage)
+    return events, nbytes + table.nbytes
 
 
 def _to_events(table: pa.Table) -> list[Event]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_match, visible
 from custody.eventlog import Damage, EventLog, OnDamage
+from custody.model import EVENT_SCHEMA, Event, to_batch
 from custody.read.cache import EventIds, caches_of, open_log
 from custody.workspace import Workspace
 
@@ -25,6 +26,17 @@ def visible_events(state: CatalogState, table: pa.Table) -> pa.Table:
     if not state.tombstones or not table.num_rows:
         return table
     return table.filter(visible(state.tombstones.values(), table))
+
+
+def visible_copies(state: CatalogState, events: list[Event]) -> list[Event]:
+    """Return those of some events that may be given out."""
+    if not state.tombstones or not events:
+        return events
+    batch = to_batch(events, 0)
+    ids = pa.array([event.event_id for event in events], pa.int64())
+    table = pa.Table.from_batches([batch]).set_column(0, EVENT_SCHEMA.field(0), ids)
+    is_visible = visible(state.tombstones.values(), table).to_pylist()
+    return [event for event, is_shown in zip(events, is_visible, strict=True) if is_shown]
 
 
 def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> EventIds:

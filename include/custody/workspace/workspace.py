@@ -120,7 +120,9 @@ class Workspace:
     def log_options(self) -> LogOptions:
         """The options with which logs are written here."""
         options = self.settings.eventlog
-        return LogOptions(options.block_bytes_max, options.compression, options.compression_level)
+        return LogOptions(
+            options.block_bytes_max, options.compression, options.compression_level, row_copies=options.row_copies
+        )
 
     def check(self) -> None:
         """Raise SupersededError when another attempt took over the lease."""

@@ -52,6 +52,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("eventlog", "log_bytes_target", [4096, 16 << 30], [4095, (16 << 30) + 1]),
     ("eventlog", "compression", ["zstd", "gzip", "none"], ["", "ZSTD", "lz4", 1]),
     ("eventlog", "compression_level", [1, 22, ""], [0, 23, "high"]),
+    ("eventlog", "row_copies", [True, False], ["maybe", 2, []]),
     ("index", "fields", [["flowfile_uuid"], ["details", "flowfile_uuid"]], [[], ["details"], "a"]),
     ("index", "attributes", [[], ["a", "b.c", "ä:*"]], ["a", [1], [""], ["a b"]]),
     ("index", "ranges", [[], ["event_time", "file_size"]], ["event_time", ["details"]]),
