@@ -119,6 +119,8 @@ def make_cut(path: Path) -> None:
     """Write a shard with terms that are only the beginnings of their values."""
     table = pa.Table.from_batches([to_batch(CUT_EVENTS, 0)])
     build_shard(PosixFileSystem(), path, table, ["note"], attribute_characters=CUT_CHARACTERS)
+
+
 def make_rows(path: Path, events: list[Event]) -> None:
     """Write an event log that has copies of rows."""
     table = pa.Table.from_batches([to_batch(events, 0)])
