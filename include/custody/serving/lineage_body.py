@@ -75,11 +75,17 @@ def read_body(body: LineageBody) -> list[Outcome]:
 
 
 class BodyProcess:
-    """The process that reads large bodies, started by the first one; for any number of threads, one at a time."""
+    """The process that reads large bodies; for any number of threads, one body at a time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process, without waiting until it is ready; otherwise the first body does."""
+        with self._lock:
+            if self._process is None:
+                self._started()
 
     def read(self, body: LineageBody) -> list[Outcome]:
         """Return the outcomes of a body, as `read_body` does.

@@ -52,6 +52,8 @@ class OpenLineageDoor:
         self._options = services.settings.serve
         self._intake = services.intake
         self._process = BodyProcess()
+        # Now, for it takes a second or two: a client waits for the answer to its first large event for five.
+        self._process.start()
         self._reading = asyncio.Semaphore(1)
         self._counts = {"stored": 0, "repeated": 0, "quarantined": 0}
 
