@@ -594,6 +594,12 @@ class SparkSection(Section):
     master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
 
 
+DoorName = Literal["openlineage", "site-to-site", "events", "ngsi", "swh"]
+"""The doors of `custody serve`."""
+ScopeName = Literal["read", "content", "append", "replay", "manage"]
+"""What a token allows."""
+
+
 class ListenerSection(Section):
     """What all servers of custody have: address, limits, tokens and TLS."""
 
@@ -660,6 +666,56 @@ class ReceiverSection(ListenerSection):
     port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     requests_max: int = Field(
         512, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
+    )
+
+
+class ServeSection(ListenerSection):
+    """The one server for all producers, `custody serve`: which doors it has, and what all of them share."""
+
+    port: int = Field(5080, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    requests_max: int = Field(
+        512,
+        ge=1,
+        le=65_536,
+        description="Requests that a worker has under way; more are answered with 503 and Retry-After.",
+    )
+    doors: tuple[DoorName, ...] = Field(
+        ("openlineage",),
+        min_length=1,
+        description="What is taken and answered: openlineage, site-to-site, events, ngsi (its limits: the sections "
+        "receiver and ngsi), swh (the section swh).",
+    )
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that share the address. Each holds a writer slot, and each has the limits of this "
+        "section for itself.",
+    )
+    client_certificates: Literal["required", "optional"] = Field(
+        "required",
+        description="With tls_client_ca: whether a client without a certificate may connect, and has to bring a token.",
+    )
+    certificate_scopes: tuple[ScopeName, ...] = Field(
+        ("append",), description="What a client with a certificate of tls_client_ca may do without a token."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Form of the lines that the server writes to stderr; json has an object a line."
+    )
+    waiting_bytes_max: int = Field(
+        256 << 20,
+        ge=1 << 20,
+        description="Most bytes of bodies that a worker holds for requests under way; more are answered with 503.",
+    )
+    openlineage_bytes_max: int = Field(
+        16 << 20,
+        ge=4096,
+        le=1 << 30,
+        description="Most bytes of a body with OpenLineage events, compressed or not; a longer one is answered with "
+        "413.",
+    )
+    openlineage_events_max: int = Field(
+        10_000, ge=1, le=1_000_000, description="Most events of one OpenLineage batch; a longer one is answered 413."
     )
 
 

@@ -42,6 +42,7 @@ from custody.config.sections import (
     RepositorySection,
     RetentionSection,
     Section,
+    ServeSection,
     SparkSection,
     SwhSection,
     is_secret,
@@ -77,6 +78,7 @@ class Settings(BaseSettings):
     maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
     receiver: ReceiverSection = Field(default_factory=ReceiverSection)
+    serve: ServeSection = Field(default_factory=ServeSection)
     lease: LeaseSection = Field(default_factory=LeaseSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)

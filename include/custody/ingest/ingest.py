@@ -9,7 +9,8 @@ beginning to its end, in bounded memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,13 +27,20 @@ from custody.capture import (
     InputPlace,
     Outcome,
     Rejected,
+    as_formerly_numbered,
     contradictions,
     detect_file,
     harmless_differences,
     read_piece,
     read_stream,
 )
-from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
+from custody.errors import (
+    BackpressureError,
+    FormatVersionError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+)
 from custody.format.names import name_as_text
 from custody.ingest.dedup import NO_WRITER, Key, PreviewedKeys, StoredAt, StoredKeys, key_of
 from custody.ingest.source_locks import SourceLocks
@@ -86,6 +94,38 @@ class FilePreview(msgspec.Struct, frozen=True, kw_only=True):
         return self.read > 0 and self.read == self.repeated and not self.rejected
 
 
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sender delivered at once, already read: its outcomes, and what the quarantine says of the bad ones."""
+
+    origin: str
+    """Where it came to, such as a URL without a query; the quarantine shows it as the file."""
+    format: Format
+    outcomes: Sequence[Outcome]
+    size: int
+    """Bytes of all of it."""
+    node: str | None = None
+    """Names the source of events that do not name it themselves."""
+
+
+class RefusedPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a delivery that was not stored as an event."""
+
+    index: int | None
+    """Number of the piece in the delivery, from 0; None for all of it."""
+    offset: int
+    code: str
+    message: str
+    key: str
+    """Of its entry in the quarantine."""
+
+
+class DeliveryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one delivery."""
+
+    counts: FileReport
+    refused: tuple[RefusedPiece, ...]
+
+
 class FileTally:
     """Counts what becomes of one file, and holds what goes into the quarantine with each of its pieces."""
 
@@ -97,6 +137,9 @@ class FileTally:
         self.first: int | None = None
         self.last: int | None = None
         self.problems: list[str] = []
+
+    def note_refused(self, place: InputPlace, problem: EventProblem, key: str) -> None:
+        """Note a piece that was not stored; the report of a file says it in `problems`."""
 
     def report(self, writer: str) -> FileReport:
         """Return the counts; the ids are those of this writer."""
@@ -113,6 +156,27 @@ class FileTally:
             last_event_id=self.last,
             problems=tuple(self.problems),
         )
+
+
+class _SharedTally(FileTally):
+    """Counts what becomes of one of several deliveries: a full quarantine fails this one and no other."""
+
+    def __init__(self, file: str, format: Format, node: str | None) -> None:
+        super().__init__(file, format, node)
+        self._refused: list[RefusedPiece] = []
+        self.failure: BackpressureError | None = None
+
+    def note_refused(self, place: InputPlace, problem: EventProblem, key: str) -> None:
+        """Note a piece that was not stored, with its place."""
+        self._refused.append(
+            RefusedPiece(index=place.index, offset=place.offset, code=problem.code, message=problem.message, key=key)
+        )
+
+    def result(self, writer: str) -> DeliveryReport | BackpressureError:
+        """Return the report, or why all of it has to be sent again."""
+        if self.failure is not None:
+            return self.failure
+        return DeliveryReport(counts=self.report(writer), refused=tuple(self._refused))
 
 
 # Beside `capture.batch_events`, which bounds batches of small pieces only.
@@ -206,6 +270,37 @@ class Ingest:
         except OSError as error:
             raise StorageError(f"{name}: cannot read: {error.strerror}") from error
 
+    def deliveries(self, deliveries: Sequence[Delivery]) -> list[DeliveryReport | BackpressureError]:
+        """Store what several senders delivered, in their order and with one append; return the result of each.
+
+        A sender whose bad pieces find no room in the quarantine gets a BackpressureError and has to send all of it
+        again; what was stored of it counts as repeated then.
+
+        Durability: on return the stored events are acknowledged.
+
+        Raises:
+            BackpressureError: too much waits to be rolled over.
+            LockedError: another ingest stored events of one of the sources for too long.
+            StorageError: the disk refused; it is unknown which events are stored.
+        """
+        tallies = [_SharedTally(item.origin, item.format, item.node) for item in deliveries]
+        pairs: list[tuple[FileTally, Accepted]] = []
+        with self._turn():
+            for tally, delivery in zip(tallies, deliveries, strict=True):
+                for outcome in delivery.outcomes:
+                    if isinstance(outcome, Rejected):
+                        self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+                    else:
+                        pairs.append((tally, outcome))
+            if pairs:
+                self._store(pairs, self._writer.append)
+        return [tally.result(self._writer.name) for tally in tallies]
+
+    def renew(self) -> None:
+        """Forget which events are stored: the next turn reads it anew, so that memory does not grow for ever."""
+        self._source_locks.forget()
+        self._stored_keys.forget()
+
     def resubmit(self, key: str, *, format: Format | None = None) -> FileReport:
         """Try a quarantined piece again, as the format that it came in; it leaves the quarantine when all is stored.
 
@@ -252,38 +347,44 @@ class Ingest:
         store: Callable[[Sequence[Event]], range] | None = None,
     ) -> FileReport:
         """Store what was accepted, by `store` where it is given, and quarantine what was not."""
-        try:
+        with self._turn():
             for batch in _batches(outcomes, self._workspace.settings.capture.batch_events):
-                accepted = [outcome for outcome in batch if isinstance(outcome, Accepted)]
                 for outcome in batch:
                     if isinstance(outcome, Rejected):
                         self._reject(tally, outcome.raw, outcome.place, outcome.problem)
-                self._store(tally, accepted, store or self._writer.append)
+                accepted = [(tally, outcome) for outcome in batch if isinstance(outcome, Accepted)]
+                self._store(accepted, store or self._writer.append)
                 progress()
+        return tally.report(self._writer.name)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold the sources that are locked in the block until its end."""
+        try:
+            yield
         except BaseException:
             # An append may have failed: what is stored has to be read again.
-            self._source_locks.forget()
-            self._stored_keys.forget()
+            self.renew()
             raise
         finally:
             # The turn ends with the file, so that ingests that wait for its sources can go on.
             self._source_locks.end()
-        return tally.report(self._writer.name)
 
-    def _store(self, tally: FileTally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
-        tally.read += len(accepted)
-        nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
+    def _store(self, accepted: Sequence[tuple[FileTally, Accepted]], store: Callable[[Sequence[Event]], range]) -> None:
+        nodes = {key[0] for _, item in accepted if (key := key_of(item.event)) is not None}
         if nodes:
             self._know_stored(nodes)
-        fresh = self._without_stored(tally, accepted)
-        ids = store([item.event for item in fresh])
-        self._stored_keys.add([item.event for item in fresh], ids)
-        if fresh:
-            tally.stored += len(fresh)
-            tally.first = ids.start if tally.first is None else tally.first
-            tally.last = ids.stop - 1
+        fresh = self._without_stored(accepted)
+        events = [item.event for _, item in fresh]
+        # Nothing to append is no reason to wait where too much waits to be rolled over.
+        ids = store(events) if events else range(0)
+        self._stored_keys.add(events, ids)
+        for (tally, _), event_id in zip(fresh, ids, strict=True):
+            tally.stored += 1
+            tally.first = event_id if tally.first is None else tally.first
+            tally.last = event_id
         # Warnings are kept behind the acknowledgement: each of them says that its event is stored.
-        for item in fresh:
+        for tally, item in fresh:
             for problem in item.warnings:
                 tally.warned += 1
                 self._quarantine_piece(tally, item.raw, item.place, problem)
@@ -294,20 +395,27 @@ class Ingest:
         if self._source_locks.take(nodes):
             self._stored_keys.refresh()
 
-    def _without_stored(self, tally: FileTally, accepted: list[Accepted]) -> list[Accepted]:
+    def _without_stored(self, accepted: Sequence[tuple[FileTally, Accepted]]) -> list[tuple[FileTally, Accepted]]:
         """Return the events that are not stored yet; count repetitions, reject contradictions."""
-        places = self._stored_keys.find(item.event for item in accepted)
+        events = [item.event for _, item in accepted]
+        # What an older custody stored of them has another number.
+        searched = [*events, *filter(None, map(as_formerly_numbered, events))]
+        places = self._stored_keys.find(searched)
         stored = self._stored_events(places)
-        hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(item.event for item in accepted)
+        hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(searched)
         fresh = []
-        for item in accepted:
+        for tally, item in accepted:
+            tally.read += 1
             key = key_of(item.event)
             if key in hidden:  # it was forgotten on purpose, so it must not come back
                 tally.repeated += 1
                 continue
+            if self._is_stored_by_former_number(item.event, stored, hidden):
+                tally.repeated += 1
+                continue
             writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
             if former is None:
-                fresh.append(item)
+                fresh.append((tally, item))
                 if key is not None:
                     # So that a second one in the same batch is compared with it.
                     stored[key] = self._writer.name, item.event
@@ -327,6 +435,18 @@ class Ingest:
                 problem = EventProblem(Severity.ERROR, "contradiction", message)
                 self._reject(tally, item.raw, item.place, problem)
         return fresh
+
+    @staticmethod
+    def _is_stored_by_former_number(
+        event: Event, stored: Mapping[Key, tuple[str, Event | None]], hidden: Collection[Key]
+    ) -> bool:
+        """Whether an older custody stored this event, or it was forgotten since."""
+        formerly = as_formerly_numbered(event)
+        key = None if formerly is None else key_of(formerly)
+        if key is None:
+            return False
+        _, former = stored.get(key, ("", None))
+        return key in hidden or (former is not None and not contradictions(former, event))
 
     def _stored_events(self, places: dict[Key, StoredAt]) -> dict[Key, tuple[str, Event | None]]:
         """Return the events that are stored, each with its writer."""
@@ -352,11 +472,22 @@ class Ingest:
 
     def _quarantine_piece(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> None:
         key = self._keep(tally, raw, place, problem)
+        if problem.severity is Severity.ERROR:
+            tally.note_refused(place, problem, key)
         kept = f" [quarantine {key}]" if key else ""
         tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message}{kept}")
 
     def _keep(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
         """Put a piece into the quarantine; return its key there."""
+        try:
+            return self._add_to_quarantine(tally, raw, place, problem)
+        except BackpressureError as error:
+            if not isinstance(tally, _SharedTally):
+                raise
+            tally.failure = error
+            return ""
+
+    def _add_to_quarantine(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
         return self._quarantine.add(
             raw,
             severity=problem.severity,

@@ -1,0 +1,365 @@
+"""The application of the server: doors behind one entrance, which checks access, bounds, counts and logs each request.
+
+Nothing of a body is read before the entrance has let its request in. What the application itself answers:
+
+- `/healthz`: the process lives and its loop turns.
+- `/readyz`: every door can take requests; otherwise 503 with the names of those that cannot. The log says why.
+- `/metrics`: the numbers, as Prometheus reads them; they need the scope `read` where requests need anything.
+
+Every error has one shape, `{"error": code, "message": text}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from custody.config.sections import ListenerSection
+from custody.errors import (
+    BackpressureError,
+    ClosedError,
+    CustodyError,
+    InvalidInputError,
+    LockedError,
+    NotFoundError,
+    StorageError,
+)
+from custody.serving.access import EVERYTHING, Grant, Scope, Tokens, brought_token
+from custody.serving.door import Door
+from custody.serving.http_requests import BodyRefusedError, ambiguous
+from custody.serving.server_metrics import CONTENT_TYPE, ServerMetrics
+
+RETRY_SECONDS = 5
+LONG_RETRY_SECONDS = 30
+_ACCESS = logging.getLogger("custody.access")
+_LOGGER = logging.getLogger(__name__)
+# Told apart in the answer, for nothing but making room helps here.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_GRANT = "custody.grant"
+_REASON = "custody.reason"
+_ANYBODY = Grant("-", EVERYTHING)
+_OWN = "server"
+"""Of the application's own answers, where the name of a door stands in logs and metrics."""
+
+
+class Problem(Response):
+    """An answer that is an error; `code` names it for machines, in logs and in metrics."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        document = msgspec.json.encode({"error": code, "message": message})
+        super().__init__(document, status, dict(headers or {}), media_type="application/json")
+        self.code = code
+        if status in (408, 413):
+            self.headers["Connection"] = "close"  # the rest of the body is not read
+        if status == 401:
+            self.headers["WWW-Authenticate"] = "Bearer"
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Send it, and leave its code to the entrance."""
+        scope[_REASON] = self.code
+        await super().__call__(scope, receive, send)
+
+
+def problem_of(error: CustodyError) -> Problem:
+    """Return the answer for a failure; with 503 nothing is known to be stored, and the sender may send it again.
+
+    Names of files are for the log, not for the client.
+    """
+    if isinstance(error, InvalidInputError):
+        return Problem(400, error.kind, str(error))
+    if isinstance(error, NotFoundError):
+        return Problem(404, error.kind, str(error))
+    _LOGGER.warning("not stored: %s", error)
+    if isinstance(error, BackpressureError):
+        return Problem(503, "backpressure", "too much waits to be stored; try again later", _retry(RETRY_SECONDS))
+    if isinstance(error, LockedError):
+        return Problem(503, error.kind, "another process stores events of the same source", _retry(RETRY_SECONDS))
+    if isinstance(error, ClosedError):
+        return Problem(503, "closed", "the server stops, or cannot write any more", _retry(LONG_RETRY_SECONDS))
+    if isinstance(error, StorageError):
+        code = "disk-full" if error.errno in _FULL else "storage"
+        return Problem(503, code, "the disk refused; try again later", _retry(LONG_RETRY_SECONDS))
+    return Problem(500, error.kind, "the server failed; its log says why")
+
+
+def grant_of(request: Request) -> Grant:
+    """Return what a request may do, in a door that checks each request itself."""
+    grant = request.scope.get(_GRANT)
+    return grant if isinstance(grant, Grant) else Grant("-", frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may do what: by tokens, by certificates, or everybody where neither is asked for.
+
+    Args:
+        tokens: None where none are asked for.
+        certificate_scopes: what a client whose certificate was checked may do without a token; None where certificates
+            are not asked for.
+        elsewhere: returns what a token allows that somebody else gave out, such as Airflow; None for one it does not
+            know.
+    """
+
+    tokens: Tokens | None = None
+    certificate_scopes: frozenset[Scope] | None = None
+    elsewhere: Callable[[str], Awaitable[Grant | None]] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self.tokens is None and self.certificate_scopes is None and self.elsewhere is None
+
+    async def grant(self, scope: AsgiScope, headers: Mapping[str, str]) -> Grant | None:
+        """Return what a request may do, None for one that proves nothing."""
+        if self.is_open:
+            return _ANYBODY
+        by_token = None if self.tokens is None else self.tokens.grant(headers)
+        if by_token is None and self.elsewhere is not None and (token := brought_token(headers)):
+            by_token = await self.elsewhere(token)
+        subject = client_certificate(scope)
+        if self.certificate_scopes is None or subject is None:
+            return by_token
+        if by_token is None:
+            return Grant(subject, self.certificate_scopes)
+        return Grant(by_token.name, by_token.scopes | self.certificate_scopes)
+
+
+def client_certificate(scope: AsgiScope) -> str | None:
+    """Return the name in the certificate that a client showed and the server checked; None without one."""
+    name = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
+    return name if isinstance(name, str) else None
+
+
+class Entrance:
+    """Stands before all doors: what a request needs, how many there are, and what became of each.
+
+    Args:
+        options: the limits.
+        access: who may do what.
+        metrics: counts.
+        waiting_bytes_max: of the bodies that are held at once.
+    """
+
+    def __init__(
+        self, options: ListenerSection, access: Access, metrics: ServerMetrics, waiting_bytes_max: int = 256 << 20
+    ) -> None:
+        self._options = options
+        self._access = access
+        self._metrics = metrics
+        self._waiting_bytes_max = waiting_bytes_max
+        self._held_bytes = 0
+        self._busy = 0
+
+    def guarded(self, app: ASGIApp, door: str, needed: Scope | None) -> ASGIApp:
+        """Return an application that passes on only requests with a scope; with None all, with what they may do."""
+
+        async def enter(scope: AsgiScope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            visit = _Visit(scope, receive, send, self._may_hold)
+            # Counted from the first moment on: a request that still waits for its body holds memory, too.
+            self._busy += 1
+            self._metrics.entered(self._busy)
+            try:
+                await self._visited(app, visit, needed)
+            finally:
+                self._busy -= 1
+                self._held_bytes -= visit.received
+                self._metrics.left(self._busy, self._held_bytes)
+                self._note(visit, door)
+
+        return enter
+
+    async def _visited(self, app: ASGIApp, visit: _Visit, needed: Scope | None) -> None:
+        try:
+            answer: ASGIApp = await self._refusal(visit.scope, needed) or app
+            await answer(visit.scope, visit.receive, visit.send)
+        except BodyRefusedError as refused:
+            headers = _retry(RETRY_SECONDS) if refused.status == 503 else {}
+            await visit.answer(Problem(refused.status, refused.code, str(refused), headers))
+        except ClientDisconnect:
+            await visit.answer(Problem(400, "broken-off", "the body broke off"))
+        except CustodyError as error:
+            await visit.answer(problem_of(error))
+
+    async def _refusal(self, scope: AsgiScope, needed: Scope | None) -> Problem | None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        wrong = ambiguous(scope["headers"])
+        grant = None if wrong is not None else await self._access.grant(scope, headers)
+        scope[_GRANT] = grant or Grant("-", frozenset())
+        if needed is None:
+            return None
+        # The token before all else: a stranger learns neither load nor limits.
+        if wrong is not None:
+            return Problem(400, "ambiguous", wrong)
+        if grant is None:
+            return Problem(401, "token", "expected a token: Authorization: Bearer …, or X-Auth-Token")
+        if needed not in grant.scopes:
+            return Problem(403, "scope", f"expected a token with the scope {needed}")
+        if self._busy > self._options.requests_max:
+            message = f"{self._options.requests_max} requests wait (requests_max)"
+            return Problem(503, "busy", message, _retry(RETRY_SECONDS))
+        return None
+
+    def _may_hold(self, size: int) -> bool:
+        self._held_bytes += size
+        self._metrics.held(self._held_bytes)
+        return self._held_bytes <= self._waiting_bytes_max
+
+    def _note(self, visit: _Visit, door: str) -> None:
+        seconds = time.monotonic() - visit.started
+        scope = visit.scope
+        reason = str(scope.get(_REASON, ""))
+        self._metrics.answered(door, visit.status, reason, seconds)
+        grant = scope.get(_GRANT)
+        # Neither the query nor a header: both may hold secrets. Text from outside is quoted.
+        fields = {
+            "client": scope["client"][0] if scope.get("client") else "-",
+            "method": scope["method"][:20],
+            "path": ascii(scope["path"])[1:-1][:200],
+            "status": visit.status,
+            "reason": reason or "-",
+            "door": door,
+            "milliseconds": round(seconds * 1000, 1),
+            "bytes": visit.received,
+            "as": grant.name if isinstance(grant, Grant) else "-",
+            "request": visit.id,
+        }
+        _ACCESS.info("%s", " ".join(str(value) for value in fields.values()), extra={"fields": fields})
+
+
+class _Visit:
+    """One request on its way: what came of its body, and how it was answered."""
+
+    def __init__(self, scope: AsgiScope, receive: Receive, send: Send, may_hold: Callable[[int], bool]) -> None:
+        self.scope = scope
+        self.started = time.monotonic()
+        self.status = 0
+        self.received = 0
+        self.id = uuid.uuid4().hex
+        self._receive = receive
+        self._send = send
+        self._may_hold = may_hold
+
+    async def receive(self) -> Message:
+        """Pass on a piece of the body, as long as the server may hold as much."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            size = len(message.get("body", b""))
+            self.received += size
+            if not self._may_hold(size):
+                raise BodyRefusedError(503, "busy", "too many bytes wait; try again later")
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass on a piece of the answer, and note its status."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", self.id.encode())]}
+        await self._send(message)
+
+    async def answer(self, problem: Problem) -> None:
+        """Answer with an error, unless the answer has begun."""
+        if not self.status:
+            await problem(self.scope, self._receive, self.send)
+
+
+def application(
+    options: ListenerSection,
+    doors: Sequence[Door],
+    access: Access = Access(),
+    metrics: ServerMetrics | None = None,
+    waiting_bytes_max: int = 256 << 20,
+) -> FastAPI:
+    """Return the application with some doors; it can be served, or mounted in another one.
+
+    Args:
+        options: the section with the limits.
+        doors: closed by the caller.
+        access: who may do what; everybody everything where it is not given.
+        metrics: counts; new ones where none are given.
+        waiting_bytes_max: most bytes of bodies that are held at once.
+    """
+    metrics = metrics or ServerMetrics()
+    metrics.watch(doors)
+    entrance = Entrance(options, access, metrics, waiting_bytes_max)
+    app = FastAPI(title="custody", docs_url=None, redoc_url=None, openapi_url=None)
+    # A redirect would come without the checks, and would not have the one shape of errors.
+    app.router.redirect_slashes = False
+
+    async def alive(_: Request) -> Response:
+        return _json(200, {"status": "ok"})
+
+    async def ready(_: Request) -> Response:
+        states = await asyncio.gather(*(asyncio.to_thread(door.ready) for door in doors))
+        reasons = {door.name: reason for door, reason in zip(doors, states, strict=True)}
+        for name, reason in reasons.items():
+            if reason is not None:
+                _LOGGER.warning("door %s is not ready: %s", name, reason)
+        document = {name: "ready" if reason is None else "not ready" for name, reason in reasons.items()}
+        is_ready = not any(reasons.values())
+        return _json(200 if is_ready else 503, {"status": "ok" if is_ready else "not ready", "doors": document})
+
+    async def numbers(_: Request) -> Response:
+        return Response(await metrics.text(), media_type=CONTENT_TYPE)
+
+    own: list[tuple[str, Callable[[Request], Awaitable[Response]], Scope | None]] = [
+        ("/healthz", alive, None),
+        ("/readyz", ready, None),
+        ("/metrics", numbers, Scope.READ),
+    ]
+    for path, answer, needed in own:
+        route = Route(path, answer, methods=["GET"])
+        route.app = entrance.guarded(route.app, _OWN, needed)
+        app.router.routes.append(route)
+    for door in doors:
+        app.router.routes.extend(_guarded_routes(door, entrance))
+    _handle_errors(app)
+    app.router.default = entrance.guarded(_no_route, _OWN, None)
+    return app
+
+
+def _guarded_routes(door: Door, entrance: Entrance) -> Iterable[BaseRoute]:
+    for route in door.routes():
+        if not isinstance(route, Route | Mount):
+            raise TypeError(f"door {door.name}: expected routes and mounts, got {type(route).__name__}")
+        route.app = entrance.guarded(route.app, door.name, door.scope)
+        yield route
+
+
+def _handle_errors(app: FastAPI) -> None:
+    async def refused(_: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            code = {404: "no-route", 405: "method"}.get(error.status_code, "error")
+            return Problem(error.status_code, code, error.detail, error.headers)
+        return Problem(500, "error", "the server failed; its log says why")
+
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(Exception, refused)
+
+
+async def _no_route(scope: AsgiScope, receive: Receive, send: Send) -> None:
+    await Problem(404, "no-route", "nothing is taken or answered here")(scope, receive, send)
+
+
+def _retry(seconds: int) -> dict[str, str]:
+    return {"Retry-After": str(seconds)}
+
+
+def _json(status: int, document: object) -> Response:
+    return Response(msgspec.json.encode(document), status, media_type="application/json")

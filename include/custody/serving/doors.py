@@ -1,0 +1,47 @@
+"""The doors by their names in the settings; the module of each is imported when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+
+from custody.config.sections import DoorName
+from custody.errors import ConfigurationError
+from custody.serving.door import Door, Services
+
+_CLASSES: dict[DoorName, tuple[str, str]] = {
+    "openlineage": ("custody.serving.openlineage_door", "OpenLineageDoor"),
+    "site-to-site": ("custody.serving.site_to_site_door", "SiteToSiteDoor"),
+    "events": ("custody.serving.events_door", "EventsDoor"),
+    "ngsi": ("custody.serving.ngsi_door", "NgsiDoor"),
+    "swh": ("custody.serving.swh_door", "SwhDoor"),
+}
+
+
+@contextmanager
+def open_doors(names: Sequence[DoorName], services: Services) -> Iterator[Sequence[Door]]:
+    """Open some doors; at the end of the block each finishes what it has begun.
+
+    Raises:
+        ConfigurationError: a door is named twice, or this installation has no such door.
+        LockedError: live processes hold all writer slots.
+    """
+    if len(set(names)) < len(names):
+        raise ConfigurationError(f"serve.doors: expected each door once, got {', '.join(names)}.")
+    with ExitStack() as stack:
+        doors: list[Door] = []
+        for name in names:
+            door = _class_of(name)(services)
+            stack.callback(door.close)
+            doors.append(door)
+        yield doors
+
+
+def _class_of(name: DoorName) -> Callable[[Services], Door]:
+    module, attribute = _CLASSES[name]
+    try:
+        door: Callable[[Services], Door] = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"door {name!r}: {error}. Install custody[serve], or leave it out.") from None
+    return door
