@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import stat
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -20,6 +21,9 @@ CHARACTERS_MIN = 16
 SINGLE = frozenset({"authorization", "content-length", "content-type", "host", "transfer-encoding", "x-auth-token"})
 """Headers that may come only once, in every service of custody."""
 _BEARER = "bearer "
+_GZIP_WINDOW_BITS = 31
+_INFLATED_BYTES = 1 << 20
+"""What is inflated at once."""
 
 
 class Tokens:
@@ -107,6 +111,30 @@ async def bounded_body(request: Request, bytes_max: int, seconds: float) -> byte
     except TimeoutError:
         raise BodyRefusedError(408, "slow", f"the body took more than {seconds:g} s") from None
     return bytes(body)
+
+
+def inflated(body: bytes, bytes_max: int) -> bytes:
+    """Return the text of a gzip body, of one or several members, which is as bounded as a plain one.
+
+    Raises:
+        BodyRefusedError: it is no whole gzip, or its text is longer; no more than that is inflated.
+    """
+    text, rest = bytearray(), body
+    while rest:
+        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        while not member.eof:
+            try:
+                piece = member.decompress(rest, _INFLATED_BYTES)
+            except zlib.error as error:
+                raise BodyRefusedError(400, "bad-gzip", f"expected gzip data: {error}") from None
+            rest = member.unconsumed_tail
+            text += piece
+            if len(text) > bytes_max:
+                raise BodyRefusedError(413, "too-large", f"expected a body of at most {bytes_max} bytes inflated")
+            if not piece and not rest and not member.eof:
+                raise BodyRefusedError(400, "bad-gzip", "expected whole gzip data, got a part of it")
+        rest = member.unused_data
+    return bytes(text)
 
 
 def _digest(token: str) -> bytes:
