@@ -1,4 +1,4 @@
-"""custody in Airflow's API server: the NGSI receiver, where the deployment names a path for it."""
+"""custody in Airflow's API server: its doors, and the NGSI receiver, where the deployment names a path for them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from custody_airflow.environment import ngsi_mount, repository_folder
+from custody_airflow.environment import ngsi_mount, repository_folder, serve_mount
 
 
 def _applications() -> list[dict[str, Any]]:
     """Return what the API server mounts: nothing is imported where nothing is mounted."""
-    prefix = ngsi_mount()
-    if prefix is None:
+    receiver, doors = ngsi_mount(), serve_mount()
+    if receiver is None and doors is None:
         return []
-    from custody_airflow.receiving import mounted
+    from custody_airflow.receiving import mounted, mounted_doors
 
-    return [{"name": "custody NGSI receiver", "url_prefix": prefix, "app": mounted(repository_folder())}]
+    # The longer path first: the API server asks its applications in this order.
+    applications = []
+    if receiver is not None:
+        app = mounted(repository_folder())
+        applications.append({"name": "custody NGSI receiver", "url_prefix": receiver, "app": app})
+    if doors is not None:
+        applications.append({"name": "custody", "url_prefix": doors, "app": mounted_doors(repository_folder())})
+    return sorted(applications, key=lambda application: -len(application["url_prefix"]))
 
 
 class CustodyPlugin(AirflowPlugin):
-    """Mounted at `CUSTODY_NGSI_MOUNT`; `docs/receiver.md` says how it is used."""
+    """Mounted at `CUSTODY_SERVE_MOUNT` and `CUSTODY_NGSI_MOUNT`; docs/serve.md and docs/receiver.md say how."""
 
     name = "custody"
     fastapi_apps = _applications()

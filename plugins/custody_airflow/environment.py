@@ -21,6 +21,7 @@ NGSI_WATCH_VARIABLE = "CUSTODY_NGSI_WATCH"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
 NGSI_MOUNT_VARIABLE = "CUSTODY_NGSI_MOUNT"
+SERVE_MOUNT_VARIABLE = "CUSTODY_SERVE_MOUNT"
 SPARK_POOL_VARIABLE = "CUSTODY_SPARK_POOL"
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_POOL = "default_pool"
@@ -87,15 +88,16 @@ def ngsi_mount() -> str | None:
     Raises:
         ConfigurationError: CUSTODY_NGSI_MOUNT is no path, or one of Airflow's own.
     """
-    named = os.environ.get(NGSI_MOUNT_VARIABLE, "").strip()
-    if not named:
-        return None
-    if not _MOUNT.fullmatch(named) or named.startswith(_AIRFLOWS_OWN):
-        raise ConfigurationError(
-            f"{NGSI_MOUNT_VARIABLE}: expected a path such as /custody/ngsi that is not Airflow's own, got {named!r}. "
-            "Correct it and restart Airflow."
-        )
-    return named
+    return _mount(NGSI_MOUNT_VARIABLE, "/custody/ngsi")
+
+
+def serve_mount() -> str | None:
+    """Return the path of Airflow's API server below which the doors of `serve.doors` are; None where they are not.
+
+    Raises:
+        ConfigurationError: CUSTODY_SERVE_MOUNT is no path, or one of Airflow's own.
+    """
+    return _mount(SERVE_MOUNT_VARIABLE, "/custody")
 
 
 def ingest_schedule() -> str | None:
@@ -140,6 +142,18 @@ def ingest_since() -> tuple[datetime, bool]:
             "Correct it and restart Airflow."
         ) from error
     return since.replace(tzinfo=UTC) if since.tzinfo is None else since, True
+
+
+def _mount(variable: str, example: str) -> str | None:
+    named = os.environ.get(variable, "").strip()
+    if not named:
+        return None
+    if not _MOUNT.fullmatch(named) or named.startswith(_AIRFLOWS_OWN):
+        raise ConfigurationError(
+            f"{variable}: expected a path such as {example} that is not Airflow's own, got {named!r}. "
+            "Correct it and restart Airflow."
+        )
+    return named
 
 
 def _seconds(variable: str) -> float | None:

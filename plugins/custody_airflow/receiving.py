@@ -1,8 +1,9 @@
-"""The NGSI receiver in Airflow's API server, opened by the first request that a worker of it gets.
+"""custody's doors in Airflow's API server, opened by the first request that a worker of it gets.
 
 Each worker is a process and needs a writer slot (`repository.writer_slots`); one that finds none answers 503 until one
-is free. Airflow's own users and tokens are not for context brokers, which cannot renew them: a token of
-`receiver.token_file` is asked for instead, always.
+is free. Airflow authenticates nobody before it calls a plugin. So the doors ask for a token of `serve.token_file` or
+for one of Airflow's own, whose user may see or make events of assets. The NGSI receiver alone asks for a token of
+`receiver.token_file`, always: a context broker cannot renew the tokens of Airflow.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
@@ -21,16 +23,26 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from custody.errors import ConfigurationError, CustodyError, LockedError
 
+if TYPE_CHECKING:
+    from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+
+    from custody.serving.access import Grant
+
 AGAIN_SECONDS = 1.0
 """After this time a worker that could not open the receiver tries again, at the next request."""
 _LOG = logging.getLogger(__name__)
 
 
-class Receiving:
-    """Opens the receiver of one repository at the first request, and passes requests on to it."""
+Opener = Callable[[Path], tuple[ASGIApp, ExitStack]]
+"""Opens an application on the repository in a folder; returns it, and what it holds."""
 
-    def __init__(self, folder: Path) -> None:
+
+class Receiving:
+    """Opens an application on one repository at the first request, and passes requests on to it."""
+
+    def __init__(self, folder: Path, opener: Opener) -> None:
         self._folder = folder
+        self._opener = opener
         self._held = ExitStack()
         self._opening: asyncio.Task[ASGIApp] | None = None
         self._again = 0.0
@@ -57,7 +69,7 @@ class Receiving:
             app = await asyncio.to_thread(self._open)
         except CustodyError as error:
             if str(error) != self._said:
-                _LOG.error("%s: notifications are refused: %s", self._folder, error)
+                _LOG.error("%s: requests are refused: %s", self._folder, error)
             self._said = str(error)
             self._again = time.monotonic() + AGAIN_SECONDS
             return _refusing(error)
@@ -65,26 +77,7 @@ class Receiving:
         return app
 
     def _open(self) -> ASGIApp:
-        # Not when the module is imported: what the API server starts with needs neither Arrow nor a repository.
-        from custody.clock import SystemClock
-        from custody.repository import Repository
-        from custody.serving import Tokens
-        from custody.serving.ngsi_intake import Intake
-        from custody.serving.ngsi_receiver import Receiver, receiver_app
-
-        at = Repository.open(self._folder)
-        settings = at.settings
-        if settings.receiver.token_file is None:
-            raise ConfigurationError(
-                "receiver.token_file: expected a file with tokens, got none. "
-                "Airflow's API server lets everybody reach a plugin."
-            )
-        tokens = Tokens.read(settings.root / settings.receiver.token_file)
-        with ExitStack() as stack:
-            writer = stack.enter_context(at.writer())
-            intake = stack.enter_context(Intake(writer, settings.receiver.requests_max))
-            app = receiver_app(Receiver(settings, intake, at.quarantine, SystemClock(), tokens))
-            self._held = stack.pop_all()
+        app, self._held = self._opener(self._folder)
         return app
 
     async def _close(self) -> None:
@@ -95,13 +88,85 @@ class Receiving:
 
 
 def mounted(folder: Path) -> FastAPI:
-    """Return the application that Airflow's API server mounts; nothing is opened yet."""
-    receiving = Receiving(folder)
-    app = FastAPI(
-        title="custody NGSI receiver", docs_url=None, redoc_url=None, openapi_url=None, lifespan=receiving.lifespan
-    )
+    """Return the NGSI receiver that Airflow's API server mounts; nothing is opened yet."""
+    return _mounted("custody NGSI receiver", Receiving(folder, _open_receiver))
+
+
+def mounted_doors(folder: Path) -> FastAPI:
+    """Return the doors of `serve.doors` that Airflow's API server mounts; nothing is opened yet."""
+    return _mounted("custody", Receiving(folder, _open_doors))
+
+
+def _mounted(title: str, receiving: Receiving) -> FastAPI:
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None, lifespan=receiving.lifespan)
     app.router.routes.append(Mount("", receiving))
     return app
+
+
+# Imported when they are called: what the API server starts with needs neither Arrow nor a repository.
+def _open_receiver(folder: Path) -> tuple[ASGIApp, ExitStack]:
+    from custody.clock import SystemClock
+    from custody.repository import Repository
+    from custody.serving import Tokens
+    from custody.serving.ngsi_intake import Intake
+    from custody.serving.ngsi_receiver import Receiver, receiver_app
+
+    at = Repository.open(folder)
+    settings = at.settings
+    if settings.receiver.token_file is None:
+        raise ConfigurationError(
+            "receiver.token_file: expected a file with tokens, got none. "
+            "Airflow's API server lets everybody reach a plugin."
+        )
+    tokens = Tokens.read(settings.root / settings.receiver.token_file)
+    with ExitStack() as stack:
+        writer = stack.enter_context(at.writer())
+        intake = stack.enter_context(Intake(writer, settings.receiver.requests_max))
+        app = receiver_app(Receiver(settings, intake, at.quarantine, SystemClock(), tokens))
+        return app, stack.pop_all()
+
+
+def _open_doors(folder: Path) -> tuple[ASGIApp, ExitStack]:
+    from custody.clock import SystemClock
+    from custody.repository import Repository
+    from custody.serving import Tokens
+    from custody.serving.application import Access, application
+    from custody.serving.door import Services
+    from custody.serving.doors import open_doors
+    from custody.serving.repository_measures import RepositoryMeasures
+    from custody.serving.server_metrics import ServerMetrics
+    from custody.vfs import PosixFileSystem
+
+    at = Repository.open(folder)
+    options = at.settings.serve
+    tokens = None if options.token_file is None else Tokens.read(at.settings.root / options.token_file)
+    metrics = ServerMetrics(RepositoryMeasures(at, PosixFileSystem(), SystemClock()))
+    services = Services(at, at.settings, SystemClock())
+    with ExitStack() as stack:
+        stack.callback(services.close)
+        doors = stack.enter_context(open_doors(options.doors, services))
+        access = Access(tokens, elsewhere=airflow_grant)
+        return application(options, doors, access, metrics, options.waiting_bytes_max), stack.pop_all()
+
+
+async def airflow_grant(token: str) -> Grant | None:
+    """Return what a user of Airflow may do by a token of Airflow's; None for a token that Airflow does not know.
+
+    Who may see assets may read; who may make events of assets may deliver events.
+    """
+    from airflow.api_fastapi.app import get_auth_manager
+
+    from custody.serving.access import Grant, Scope
+
+    manager = get_auth_manager()
+    try:
+        user = await manager.get_user_from_token(token)
+    except Exception as error:  # noqa: BLE001 - each manager has its own errors; the message may repeat the token
+        _LOG.debug("a token that is not Airflow's: %s", type(error).__name__)
+        return None
+    methods: tuple[tuple[Scope, ResourceMethod], ...] = ((Scope.READ, "GET"), (Scope.APPEND, "POST"))
+    scopes = frozenset(scope for scope, method in methods if manager.is_authorized_asset(method=method, user=user))
+    return Grant(ascii(user.get_name())[1:-1].replace(" ", "_")[:100], scopes)
 
 
 def _refusing(error: CustodyError) -> ASGIApp:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
-from custody.cli.swh_cmd import _Contents
+from custody.serving.swh_door import EventContents
 from custody.clock import ManualClock
 from custody.repository import Repository
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
@@ -72,7 +72,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture(scope="module")
 def questions(repository: Repository) -> PublishedDatabase:
-    return PublishedDatabase(repository.settings, PosixFileSystem(), ManualClock(0), _Contents(repository).swhid)
+    return PublishedDatabase(repository.settings, PosixFileSystem(), ManualClock(0), EventContents(repository).swhid)
 
 
 @pytest.fixture(scope="module")

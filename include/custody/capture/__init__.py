@@ -12,7 +12,7 @@ from custody.capture.event_reader import CaptureLimits, detect_file, read_file, 
 from custody.capture.formats import Format, detect
 from custody.capture.identity import contradictions, harmless_differences, is_same
 from custody.capture.nifi_json import event_to_json
-from custody.capture.openlineage import dataset_uuid
+from custody.capture.openlineage import as_formerly_numbered, dataset_uuid
 from custody.capture.validate import Accepted, Context, InputPlace, Outcome, Rejected
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "InputPlace",
     "Outcome",
     "Rejected",
+    "as_formerly_numbered",
     "contradictions",
     "dataset_uuid",
     "detect",

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from custody.capture.canonical_json import canonical_json
 from custody.model import UNASSIGNED, Event
 
 NAMESPACE = uuid.UUID("7d9ab0a7-9d1e-5b1c-9c43-6f6f1b3f7c50")
@@ -70,7 +71,8 @@ def is_same(one: Event, other: Event) -> bool:
 
     Not compared are: the eventId, which NiFi makes anew for each copy that it sends; fields that NiFi looks up when it
     sends, and keys that are null in one copy and missing in the other; the order of parents and of children; the time
-    of an event that has only that of its arrival; and what the receiver of notifications adds. Copies in two formats
+    of an event that has only that of its arrival; what the receiver of notifications adds; and the order of keys in an
+    OpenLineage event. Copies in two formats
     need only agree in what both formats can express, and so do keys that custody has no field for.
     """
     return not contradictions(one, other)
@@ -81,6 +83,9 @@ def contradictions(one: Event, other: Event) -> list[str]:
     # Formats differ in what they can express; only fields that both can express may contradict each other.
     if one.source_format != other.source_format:
         return [name for name in _CORE if _comparable(one, name) != _comparable(other, name)]
+    if one.source_format == "openlineage":
+        # The whole event is in `extra`, and all other fields are made from it.
+        return [] if one.extra == other.extra or _canonical_extra(one) == _canonical_extra(other) else ["extra"]
     first, second = _content(one), _content(other)
     differ = [] if first == second else [name for name in _FIELDS if getattr(first, name) != getattr(second, name)]
     return differ if _agree(one, other) else [*differ, "extra"]
@@ -94,6 +99,10 @@ def harmless_differences(stored: Event, again: Event) -> list[str]:
     if stored.source_format != again.source_format:
         return []
     return [name for name in _LOOKED_UP if getattr(stored, name) != getattr(again, name)]
+
+
+def _canonical_extra(event: Event) -> bytes:
+    return canonical_json(event.extra or "null")
 
 
 def _agree(one: Event, other: Event) -> bool:

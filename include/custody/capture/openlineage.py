@@ -1,19 +1,29 @@
-"""OpenLineage run events: each becomes one event of the run, with its inputs as parents and its outputs as children.
+"""OpenLineage events: one of a run becomes one event of it, with its inputs as parents and its outputs as children.
 
 The run is a FlowFile whose uuid is the run id. A dataset is a FlowFile whose uuid is made from its namespace and
 name, and its version where the version facet names one; so what one run writes and another reads is one node of the
 lineage. Outputs count as made once a run completes or says so while it runs; a run that starts, fails or is aborted
 has no children. Where an event names datasets on one side only, the run itself takes the other, since a run may
 name its inputs when it starts and its outputs when it completes. The whole event is kept in `Event.extra`.
+
+An event about a dataset alone becomes one of its FlowFile: that it was made, dropped or changed, or that it was renamed
+from another one, which is then its parent. An event about a job alone becomes one of a FlowFile whose uuid is made from
+the job's namespace and name, without parents and children: it says what runs of the job would read and write.
+
+An event is known by the digest of its canonical JSON: the same event sent again is a repetition, and any difference
+makes it another observation. Events that an older custody stored are known by job, run, type and time
+(`as_formerly_numbered`), and are repetitions if their JSON is the same.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 import msgspec
 
+from custody.capture.canonical_json import canonical_digest
 from custody.capture.identity import digest_ordinal, uuid_of_name
 from custody.capture.validate import Context
 from custody.capture.values import Document, integer, mapping, mappings, parse_iso, require, text
@@ -32,20 +42,50 @@ _TYPES = {
     "FAIL": EventType.DROP,
     "ABORT": EventType.DROP,
 }
+_LIFECYCLES = {"CREATE": EventType.CREATE, "DROP": EventType.DROP}
+"""Changes of a dataset that are no mere change of attributes."""
+DATASET = "DATASET"
+JOB = "JOB"
+"""In `openlineage.event_type`, of events that are about a dataset or a job alone."""
 _MAKES_OUTPUTS = {"RUNNING", "OTHER", "COMPLETE"}
 
 
 def read_element(raw: bytes, _: Context) -> Sequence[Event]:
-    """Return the one event of a run event.
+    """Return the one event of an event about a run, a dataset or a job.
 
     Raises:
-        InvalidInputError: it is a dataset or job event, a key is missing or a value is of the wrong type.
+        InvalidInputError: a key is missing or a value is of the wrong type.
     """
     document = msgspec.json.decode(raw)
-    if "run" not in document and ("dataset" in document or "job" in document):
-        raise InvalidInputError("run: expected a run event, got one about a dataset or a job alone")
+    # Put together as text: decoding and encoding would change numbers.
+    extra = f'{{"openlineage":{msgspec.json.format(raw, indent=-1).decode()}}}'
+    digest = canonical_digest(raw)
+    if "run" not in document and "dataset" in document:
+        return (_dataset_event(document, extra, digest),)
+    if "run" not in document and "job" in document:
+        return (_job_event(document, extra, digest),)
     require(document, "eventTime", "run", "job")
-    return (_event(document, msgspec.json.format(raw, indent=-1).decode()),)
+    return (_run_event(document, extra, digest),)
+
+
+def _former_ordinal(event: Event) -> int | None:
+    """Return the ordinal that an older custody gave the same run event; None for an event that it did not take."""
+    attributes = event.updated_attributes
+    namespace, name = attributes.get("openlineage.job.namespace"), attributes.get("openlineage.job.name")
+    run_id, kind = attributes.get("openlineage.run_id"), attributes.get("openlineage.event_type")
+    if run_id is None or event.source_event_id is None:
+        return None
+    said = event.source_event_id.removeprefix(f"{run_id}/{kind}/")
+    # These parts make ordinals that are stored: never change them, nor their order.
+    return digest_ordinal(["openlineage", namespace, name, run_id, kind, said], event.event_time)
+
+
+def as_formerly_numbered(event: Event) -> Event | None:
+    """Return an event with the number that an older custody gave it; None where that number was the same."""
+    if event.source_format != SOURCE_FORMAT:
+        return None
+    ordinal = _former_ordinal(event)
+    return None if ordinal is None else msgspec.structs.replace(event, source_ordinal=ordinal)
 
 
 def dataset_uuid(namespace: str, name: str, version: str | None = None) -> str:
@@ -53,7 +93,7 @@ def dataset_uuid(namespace: str, name: str, version: str | None = None) -> str:
     return uuid_of_name("dataset", namespace, name, *([] if version is None else [version]))
 
 
-def _event(document: Document, compact: str) -> Event:
+def _run_event(document: Document, extra: str, digest: str) -> Event:
     job, run = mapping("job", document["job"]), mapping("run", document["run"])
     require(job, "namespace", "name")
     require(run, "runId")
@@ -102,12 +142,112 @@ def _event(document: Document, compact: str) -> Event:
         platform="openlineage",
         source_format=SOURCE_FORMAT,
         source_node=f"openlineage:{namespace}",
-        # These parts make ordinals that are stored: never change them, nor their order.
-        source_ordinal=digest_ordinal(["openlineage", namespace, name, run_id, kind, said], time),
+        source_ordinal=_ordinal(digest, time),
         source_event_id=f"{run_id}/{kind}/{said}",
-        # Put together as text: decoding and encoding would change numbers.
-        extra=f'{{"openlineage":{compact}}}',
+        extra=extra,
     )
+
+
+def _dataset_event(document: Document, extra: str, digest: str) -> Event:
+    """Return the event of what happened to a dataset outside of a run."""
+    require(document, "eventTime", "dataset")
+    dataset = mapping("dataset", document["dataset"])
+    uuid_, name = _dataset(dataset)
+    namespace = text("dataset.namespace", dataset["namespace"])
+    change = _facets(dataset, "dataset.facets").get("lifecycleStateChange")
+    lifecycle = change.get("lifecycleStateChange") if isinstance(change, dict) else None
+    former = _former_name(change)
+    event_type = _LIFECYCLES.get(str(lifecycle), EventType.ATTRIBUTES_MODIFIED)
+    attributes: dict[str, str | None] = {
+        "openlineage.event_type": DATASET,
+        "openlineage.dataset.namespace": namespace,
+        "openlineage.dataset.name": name,
+        "filename": name,
+    }
+    if isinstance(lifecycle, str):
+        attributes["openlineage.lifecycle"] = lifecycle
+    return Event(
+        event_type=EventType.CLONE if former else event_type,
+        event_time=parse_iso("eventTime", text("eventTime", document["eventTime"])),
+        component_id=f"{namespace}/{name}",
+        component_type="OpenLineage dataset",
+        component_name=name,
+        flowfile_uuid=uuid_,
+        file_size=0,
+        details=f"Renamed from {former[1]}" if former else None,
+        parent_uuids=(dataset_uuid(*former),) if former else (),
+        child_uuids=(uuid_,) if former else (),
+        **_common(document, attributes, namespace, extra, digest),
+    )
+
+
+def _job_event(document: Document, extra: str, digest: str) -> Event:
+    """Return the event of what is said of a job, without a run of it."""
+    require(document, "eventTime", "job")
+    job = mapping("job", document["job"])
+    require(job, "namespace", "name")
+    namespace, name = text("job.namespace", job["namespace"]), text("job.name", job["name"])
+    for key in ("inputs", "outputs"):
+        for item in mappings(key, document.get(key) or []):
+            _dataset(item)
+    attributes: dict[str, str | None] = {
+        "openlineage.event_type": JOB,
+        "openlineage.job.namespace": namespace,
+        "openlineage.job.name": name,
+        "filename": name,
+    }
+    return Event(
+        event_type=EventType.ATTRIBUTES_MODIFIED,
+        event_time=parse_iso("eventTime", text("eventTime", document["eventTime"])),
+        component_id=f"{namespace}/{name}",
+        component_type=_job_type(_facets(job, "job.facets")),
+        component_name=name,
+        flowfile_uuid=uuid_of_name("job", namespace, name),
+        file_size=0,
+        **_common(document, attributes, namespace, extra, digest),
+    )
+
+
+class _Common(TypedDict):
+    updated_attributes: dict[str, str | None]
+    platform: str
+    source_format: str
+    source_node: str
+    source_ordinal: int
+    source_event_id: str
+    extra: str
+
+
+def _common(document: Document, attributes: dict[str, str | None], namespace: str, extra: str, digest: str) -> _Common:
+    """Return the fields that events about a dataset and a job share."""
+    if isinstance(producer := document.get("producer"), str):
+        attributes["openlineage.producer"] = producer
+    said = text("eventTime", document["eventTime"])
+    return {
+        "updated_attributes": attributes,
+        "platform": "openlineage",
+        "source_format": SOURCE_FORMAT,
+        "source_node": f"openlineage:{namespace}",
+        "source_ordinal": _ordinal(digest, parse_iso("eventTime", said)),
+        "source_event_id": f"{attributes['openlineage.event_type']}/{attributes['filename']}/{said}",
+        "extra": extra,
+    }
+
+
+def _ordinal(digest: str, time: int) -> int:
+    # These parts make ordinals that are stored: never change them, nor their order.
+    return digest_ordinal(["openlineage-event", digest], time)
+
+
+def _former_name(change: object) -> tuple[str, str] | None:
+    """Return namespace and name that a dataset had before it was renamed."""
+    match change:
+        case {
+            "lifecycleStateChange": "RENAME",
+            "previousIdentifier": {"namespace": str(namespace), "name": str(name)},
+        }:
+            return namespace, name
+    return None
 
 
 def _run_uuid(run_id: str) -> str:

@@ -82,6 +82,10 @@ _PLACES = {
     "search": _place(
         "search_cmd:search", "Print the events that match QUERY, newest first; without QUERY all of them."
     ),
+    "serve": _place(
+        "serve_cmd:serve",
+        "Take events over HTTP from all kinds of producers until SIGTERM; each is durable before it is answered.",
+    ),
     "sql": _place(
         "sql_cmd:sql",
         "Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.",
@@ -91,6 +95,10 @@ _PLACES = {
         "Show what is live, what waits, what is in the quarantine, and the room that all of it takes.",
     ),
     "swh": _place("swh_cmd:swh", "Where was this content? The provenance tables of Software Heritage (docs/swh.md)."),
+    "tokens": _place(
+        "tokens_cmd:tokens",
+        "Make, list and revoke the tokens that `custody serve` asks for; changes count within a second.",
+    ),
     "verify": _place(
         "verify_cmd:verify_all",
         "Look at everything on containers and store, and name each defect, what it costs and what mends it.",

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Event as Signal
 
@@ -31,7 +31,6 @@ from custody.ngsi_sink.opening import FOLLOWER, OpenSink, open_sink
 from custody.ngsi_sink.run import SinkReport
 from custody.ngsi_sink.tables import PendingTables
 from custody.repository import Repository
-from custody.serving.ngsi_intake import Intake
 from custody.spark.hive import hive_folder
 from custody.vfs import PosixFileSystem
 from custody_conformance.case import EXPECT, Case, read_cases
@@ -132,9 +131,11 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
     """
     # FastAPI and uvicorn take a second to import, and only this command needs them.
     try:
+        from custody.serving.application import Access, application
+        from custody.serving.door import Services
         from custody.serving.http_server import checked_tokens
         from custody.serving.http_server import serve as serve_app
-        from custody.serving.ngsi_receiver import Receiver, receiver_app
+        from custody.serving.ngsi_door import NgsiDoor
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
 
@@ -143,17 +144,18 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
     settings = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=overrides)})
     tokens = checked_tokens(settings.root, "receiver", settings.receiver)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    with at.writer() as writer, Intake(writer, settings.receiver.requests_max) as intake:
-        receiver = Receiver(settings, intake, at.quarantine, SystemClock(), tokens)
-        app = receiver_app(receiver)
+    # The receiver writes a line a request itself.
+    logging.getLogger("custody.access").setLevel(logging.WARNING)
+    services = Services(at, settings, SystemClock())
+    with closing(services), closing(NgsiDoor(services, is_alone=True, tokens=tokens)) as door:
         serve_app(
-            app,
+            application(settings.receiver, [door], Access(tokens)),
             settings.root,
             settings.receiver,
             settings.ngsi.notification_target,
             lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")),
         )
-    stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
+    stderr().print(clean(f"custody: {door.intake.stored} notifications were stored"))
 
 
 @ngsi.command()

@@ -10,7 +10,6 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Lock
 
 import click
 
@@ -23,7 +22,7 @@ from custody.config import load_settings
 from custody.errors import ConfigurationError
 from custody.repository import Repository
 from custody.spark.submit import run_job
-from custody.swh import Swhid, content_swhid, import_export, import_git
+from custody.swh import Swhid, import_export, import_git
 from custody.swh.build import NODE_FILTERS
 from custody.vfs import PosixFileSystem
 
@@ -182,8 +181,9 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     try:
         from custody.serving import checked_tokens
         from custody.serving import serve as serve_app
-        from custody.serving.published_database import PublishedDatabase
-        from custody.serving.swh_rest import swh_app
+        from custody.serving.application import Access, application
+        from custody.serving.door import Services
+        from custody.serving.swh_door import SwhDoor
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
 
@@ -194,34 +194,24 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     settings = at.settings.model_copy(update={"swh": at.settings.swh.model_copy(update=overrides)})
     tokens = checked_tokens(settings.root, "swh", settings.swh)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    questions = PublishedDatabase(settings, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
+    # The door writes a line a request itself.
+    logging.getLogger("custody.access").setLevel(logging.WARNING)
     talk = stderr()
+    services = Services(at, settings, SystemClock())
     with ExitStack() as open_:
+        open_.callback(services.close)
+        door = SwhDoor(services, is_alone=True, tokens=tokens)
         if settings.swh.grpc_port is not None:
             try:
                 from custody.serving.swh_grpc import serving_rpc
             except ModuleNotFoundError as error:
                 raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
-            address = open_.enter_context(serving_rpc(questions, settings, tokens))
+            address = open_.enter_context(serving_rpc(door.database, settings, tokens))
             talk.print(clean(f"custody: gRPC is answered at {address}"))
-        app = swh_app(questions, settings, tokens)
         serve_app(
-            app,
+            application(settings.swh, [door], Access(tokens)),
             settings.root,
             settings.swh,
             "/whereis",
             lambda url: talk.print(clean(f"custody: questions are answered at {url}")),
         )
-
-
-class _Contents:
-    """Contents of events, asked for by one thread at a time."""
-
-    def __init__(self, at: Repository) -> None:
-        self._at = at
-        self._lock = Lock()
-
-    def swhid(self, event_id: int, writer: str | None) -> Swhid:
-        """Return the identifier of the content of an event."""
-        with self._lock:
-            return content_swhid(self._at.content(self._at.get(event_id, writer)))

@@ -9,7 +9,7 @@ beginning to its end, in bounded memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,6 +30,7 @@ from custody.capture import (
     InputPlace,
     Outcome,
     Rejected,
+    as_formerly_numbered,
     contradictions,
     detect_file,
     harmless_differences,
@@ -435,14 +436,19 @@ class Ingest:
     def _without_stored(self, accepted: Sequence[tuple[FileTally, Accepted]]) -> list[tuple[FileTally, Accepted]]:
         """Return the events that are not stored yet; count repetitions, reject contradictions."""
         events = [item.event for _, item in accepted]
-        places = self._stored_keys.find(events)
+        # What an older custody stored of them has another number.
+        searched = [*events, *filter(None, map(as_formerly_numbered, events))]
+        places = self._stored_keys.find(searched)
         stored = self._stored_events(places)
-        hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(events)
+        hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(searched)
         fresh = []
         for tally, item in accepted:
             tally.read += 1
             key = key_of(item.event)
             if key in hidden:  # it was forgotten on purpose, so it must not come back
+                tally.repeated += 1
+                continue
+            if self._is_stored_by_former_number(item.event, stored, hidden):
                 tally.repeated += 1
                 continue
             writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
@@ -467,6 +473,18 @@ class Ingest:
                 problem = EventProblem(Severity.ERROR, "contradiction", message)
                 self._reject(tally, item.raw, item.place, problem)
         return fresh
+
+    @staticmethod
+    def _is_stored_by_former_number(
+        event: Event, stored: Mapping[Key, tuple[str, Event | None]], hidden: Collection[Key]
+    ) -> bool:
+        """Whether an older custody stored this event, or it was forgotten since."""
+        formerly = as_formerly_numbered(event)
+        key = None if formerly is None else key_of(formerly)
+        if key is None:
+            return False
+        _, former = stored.get(key, ("", None))
+        return key in hidden or (former is not None and not contradictions(former, event))
 
     def _stored_events(self, places: dict[Key, StoredAt]) -> dict[Key, tuple[str, Event | None]]:
         """Return the events that are stored, each with its writer."""

@@ -80,36 +80,54 @@ class TokenLine:
         return f"sha256:{self.digest} {scopes} {self.name} {self.created or '-'}"
 
 
-class AccessTokens:
-    """The tokens of one file, read again when it changes.
+class Tokens:
+    """Tokens of which a request has to bring one, kept as digests; they can be those of a file, read when it changes.
 
     Args:
-        path: of the file.
-        default: the scopes of a token whose line names none.
-        now: tells seconds.
-
-    Raises:
-        ConfigurationError: the file cannot be read, has no token, or a line that is none.
+        tokens: each allows everything; empty where they are those of a file.
     """
 
-    def __init__(
-        self,
+    def __init__(self, tokens: Sequence[str] = ()) -> None:
+        self._tokens = [
+            TokenLine(digest_of(token), EVERYTHING, f"token-{number}", "") for number, token in enumerate(tokens, 1)
+        ]
+        self._path: Path | None = None
+        self._default = EVERYTHING
+        self._needed = Scope.APPEND
+        self._now: Callable[[], float] = time.monotonic
+        self._mark: tuple[int, int, int] | None = None
+        self._looked = 0.0
+
+    @classmethod
+    def read(
+        cls,
         path: Path,
-        default: frozenset[Scope] = frozenset({Scope.APPEND}),
+        default: frozenset[Scope] = EVERYTHING,
+        needed: Scope = Scope.APPEND,
         now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._path = path
-        self._default = default
-        self._now = now
-        self._mark = _mark(path)
-        self._tokens = _needed(path, read_token_file(path, default))
-        self._looked = now()
+    ) -> Tokens:
+        """Return the tokens of a file, which are read again when it changes.
+
+        Args:
+            path: of the file.
+            default: the scopes of a token whose line names none.
+            needed: the scope that `admit` looks for.
+            now: tells seconds.
+
+        Raises:
+            ConfigurationError: the file cannot be read, has no token, or a line that is none.
+        """
+        tokens = cls()
+        tokens._path, tokens._default, tokens._needed, tokens._now = path, default, needed, now
+        tokens._mark = _mark(path)
+        tokens._tokens = _at_least_one(path, read_token_file(path, default))
+        tokens._looked = now()
+        return tokens
 
     def grant(self, headers: Mapping[str, str]) -> Grant | None:
         """Return what the token allows that the headers bring, names in lower case; None without a known one."""
         self._refresh()
-        token = brought_token(headers)
-        digest = digest_of(token)
+        digest = digest_of(brought_token(headers))
         grant = None
         # Every one, in constant time: the time must not tell which one came close.
         for line in self._tokens:
@@ -118,12 +136,12 @@ class AccessTokens:
         return grant
 
     def admit(self, headers: Mapping[str, str]) -> bool:
-        """Whether the headers bring a token with the scope `append`."""
+        """Whether the headers bring a token with the scope that is needed."""
         grant = self.grant(headers)
-        return grant is not None and Scope.APPEND in grant.scopes
+        return grant is not None and self._needed in grant.scopes
 
     def _refresh(self) -> None:
-        if self._now() - self._looked < LOOK_SECONDS:
+        if self._path is None or self._now() - self._looked < LOOK_SECONDS:
             return
         self._looked = self._now()
         mark = _mark(self._path)
@@ -247,7 +265,7 @@ def _digest_in(line: str) -> str:
     return digest_of(word) if len(word) >= CHARACTERS_MIN and not word.startswith("sha256:") else ""
 
 
-def _needed(path: Path, tokens: list[TokenLine]) -> list[TokenLine]:
+def _at_least_one(path: Path, tokens: list[TokenLine]) -> list[TokenLine]:
     if not tokens:
         raise ConfigurationError(f"{path}: expected a token. Make one: custody tokens create NAME --scope append")
     return tokens

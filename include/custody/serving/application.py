@@ -38,7 +38,7 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
-from custody.serving.access import EVERYTHING, AccessTokens, Grant, Scope
+from custody.serving.access import EVERYTHING, Grant, Scope, Tokens, brought_token
 from custody.serving.door import Door
 from custody.serving.http_requests import BodyRefusedError, ambiguous
 from custody.serving.server_metrics import CONTENT_TYPE, ServerMetrics
@@ -110,21 +110,26 @@ class Access:
         tokens: None where none are asked for.
         certificate_scopes: what a client whose certificate was checked may do without a token; None where certificates
             are not asked for.
+        elsewhere: returns what a token allows that somebody else gave out, such as Airflow; None for one it does not
+            know.
     """
 
-    tokens: AccessTokens | None = None
+    tokens: Tokens | None = None
     certificate_scopes: frozenset[Scope] | None = None
+    elsewhere: Callable[[str], Awaitable[Grant | None]] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether everybody may do everything."""
-        return self.tokens is None and self.certificate_scopes is None
+        return self.tokens is None and self.certificate_scopes is None and self.elsewhere is None
 
-    def grant(self, scope: AsgiScope, headers: Mapping[str, str]) -> Grant | None:
+    async def grant(self, scope: AsgiScope, headers: Mapping[str, str]) -> Grant | None:
         """Return what a request may do, None for one that proves nothing."""
         if self.is_open:
             return _ANYBODY
         by_token = None if self.tokens is None else self.tokens.grant(headers)
+        if by_token is None and self.elsewhere is not None and (token := brought_token(headers)):
+            by_token = await self.elsewhere(token)
         subject = client_certificate(scope)
         if self.certificate_scopes is None or subject is None:
             return by_token
@@ -182,7 +187,7 @@ class Entrance:
 
     async def _visited(self, app: ASGIApp, visit: _Visit, needed: Scope | None) -> None:
         try:
-            answer: ASGIApp = self._refusal(visit.scope, needed) or app
+            answer: ASGIApp = await self._refusal(visit.scope, needed) or app
             await answer(visit.scope, visit.receive, visit.send)
         except BodyRefusedError as refused:
             headers = _retry(RETRY_SECONDS) if refused.status == 503 else {}
@@ -192,19 +197,20 @@ class Entrance:
         except CustodyError as error:
             await visit.answer(problem_of(error))
 
-    def _refusal(self, scope: AsgiScope, needed: Scope | None) -> Problem | None:
-        wrong = ambiguous(scope["headers"])
+    async def _refusal(self, scope: AsgiScope, needed: Scope | None) -> Problem | None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        grant = None if wrong is not None else self._access.grant(scope, headers)
+        wrong = ambiguous(scope["headers"])
+        grant = None if wrong is not None else await self._access.grant(scope, headers)
         scope[_GRANT] = grant or Grant("-", frozenset())
+        if needed is None:
+            return None
         # The token before all else: a stranger learns neither load nor limits.
-        if needed is not None and wrong is None:
-            if grant is None:
-                return Problem(401, "token", "expected a token: Authorization: Bearer …, or X-Auth-Token")
-            if needed not in grant.scopes:
-                return Problem(403, "scope", f"expected a token with the scope {needed}")
         if wrong is not None:
             return Problem(400, "ambiguous", wrong)
+        if grant is None:
+            return Problem(401, "token", "expected a token: Authorization: Bearer …, or X-Auth-Token")
+        if needed not in grant.scopes:
+            return Problem(403, "scope", f"expected a token with the scope {needed}")
         if self._busy > self._options.requests_max:
             message = f"{self._options.requests_max} requests wait (requests_max)"
             return Problem(503, "busy", message, _retry(RETRY_SECONDS))

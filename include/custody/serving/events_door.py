@@ -29,7 +29,7 @@ from custody.serving.access import Scope
 from custody.serving.application import Problem
 from custody.serving.door import Measure, Services
 from custody.serving.event_body import ARROW, AVRO, JSON, BodyHead, EventBody, read_body
-from custody.serving.http_requests import BodyRefusedError, bounded_body, inflated
+from custody.serving.http_requests import BodyRefusedError, bounded_body, unzipped
 from custody.serving.uploads import Upload, Uploads
 from custody.vfs import PosixFileSystem
 
@@ -202,7 +202,10 @@ class EventsDoor:
 
     def _read(self, body: bytes, head: BodyHead) -> Delivery:
         if head.is_zipped:
-            body = inflated(body, self._options.events_bytes_max)
+            try:
+                body = unzipped(body, self._options.events_bytes_max, "serve.events_bytes_max")
+            except InvalidInputError as error:
+                raise BodyRefusedError(400, "bad-gzip", str(error)) from None
         return self._checked(self._body(body, head), head, len(body))
 
     def _body(self, body: bytes, head: BodyHead) -> EventBody:

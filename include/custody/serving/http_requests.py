@@ -1,4 +1,4 @@
-"""Checks that every server makes before it answers: a token, a head with one meaning, a body of bounded size and time.
+"""Checks that every server makes before it answers: a head with one meaning, a body of bounded size and time.
 
 The rules are the same for all services of custody, so that a proxy in front of them needs one configuration.
 """
@@ -6,61 +6,18 @@ The rules are the same for all services of custody, so that a proxy in front of 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import stat
 import zlib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 from fastapi import Request
 
-from custody.errors import ConfigurationError
+from custody.errors import InvalidInputError
 
-CHARACTERS_MIN = 16
 SINGLE = frozenset({"authorization", "content-length", "content-type", "host", "transfer-encoding", "x-auth-token"})
 """Headers that may come only once, in every service of custody."""
-_BEARER = "bearer "
-_GZIP_WINDOW_BITS = 31
-_INFLATED_BYTES = 1 << 20
-"""What is inflated at once."""
-
-
-class Tokens:
-    """The tokens of which a request has to bring one; they are kept as digests."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self._digests = [_digest(token) for token in tokens]
-
-    @classmethod
-    def read(cls, path: Path) -> Tokens:
-        """Read a file with one token a line; empty lines and those that begin with # are none.
-
-        Raises:
-            ConfigurationError: it cannot be read, others can read it, it has no token, or one that is too short.
-        """
-        try:
-            if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise ConfigurationError(f"{path}: expected a file that its owner alone can read. chmod 600 it.")
-            lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"{path}: expected a file with a token a line: {error}") from None
-        tokens = [line for line in lines if line and not line.startswith("#")]
-        if not tokens or any(len(token) < CHARACTERS_MIN for token in tokens):
-            raise ConfigurationError(f"{path}: expected a token of {CHARACTERS_MIN} or more characters a line.")
-        return cls(tokens)
-
-    def admit(self, headers: Mapping[str, str]) -> bool:
-        """Whether the headers, names in lower case, bring one of the tokens."""
-        authorization = headers.get("authorization", "")
-        token = headers.get("x-auth-token", "")
-        if authorization.lower().startswith(_BEARER):
-            token = authorization[len(_BEARER) :].strip()
-        digest = _digest(token)
-        is_known = False
-        for known in self._digests:  # every one, in constant time: the time must not tell which one came close
-            is_known |= hmac.compare_digest(known, digest)
-        return is_known
+_PIECE_BYTES = 1 << 20
+"""What is unzipped at once."""
+_GZIP = zlib.MAX_WBITS | 16
 
 
 def ambiguous(headers: Iterable[tuple[bytes, bytes]], single: frozenset[str] = SINGLE) -> str | None:
@@ -113,30 +70,28 @@ async def bounded_body(request: Request, bytes_max: int, seconds: float) -> byte
     return bytes(body)
 
 
-def inflated(body: bytes, bytes_max: int) -> bytes:
-    """Return the text of a gzip body, of one or several members, which is as bounded as a plain one.
+def unzipped(raw: bytes, bytes_max: int, setting: str) -> bytes:
+    """Return the text of a gzip body, which may have several members.
 
     Raises:
-        BodyRefusedError: it is no whole gzip, or its text is longer; no more than that is inflated.
+        InvalidInputError: it is no gzip, or cut off.
+        BodyRefusedError: the text is longer than the limit; no more than that is unzipped.
     """
-    text, rest = bytearray(), body
+    text = bytearray()
+    rest = raw
     while rest:
-        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        member = zlib.decompressobj(_GZIP)
         while not member.eof:
             try:
-                piece = member.decompress(rest, _INFLATED_BYTES)
+                piece = member.decompress(rest, _PIECE_BYTES)
             except zlib.error as error:
-                raise BodyRefusedError(400, "bad-gzip", f"expected gzip data: {error}") from None
+                raise InvalidInputError(f"expected gzip: {error}") from None
             rest = member.unconsumed_tail
             text += piece
             if len(text) > bytes_max:
-                raise BodyRefusedError(413, "too-large", f"expected a body of at most {bytes_max} bytes inflated")
+                expected = f"expected a body of at most {bytes_max} bytes unzipped ({setting})"
+                raise BodyRefusedError(413, "too-large", expected)
             if not piece and not rest and not member.eof:
-                raise BodyRefusedError(400, "bad-gzip", "expected whole gzip data, got a part of it")
+                raise InvalidInputError("expected gzip to its end, got a part of it")
         rest = member.unused_data
     return bytes(text)
-
-
-def _digest(token: str) -> bytes:
-    # Digests are of one length, so that comparing them does not tell how long a token is.
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -18,7 +18,7 @@ import signal
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,13 +29,16 @@ from typing import Any
 import h11
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from custody.config.sections import ListenerSection
+from custody.config.sections import ListenerSection, ServeSection
 from custody.errors import ConfigurationError, StorageError
-from custody.serving.http_requests import Tokens
+from custody.serving.access import Scope as TokenScope
+from custody.serving.access import Tokens
 
 _HEAD_END = re.compile(rb"\n\r?\n")
+_SUBJECT_CHARACTERS_MAX = 200
 _STALLED_SECONDS = 30.0
 """How long a client may leave its answer unread."""
 _RETRY_SECONDS = 1
@@ -55,6 +58,19 @@ def checked_tokens(root: Path, section: str, options: ListenerSection) -> Tokens
     Raises:
         ConfigurationError: the service would be open to other machines, or a file is missing or unfit.
     """
+    check_certificates(root, section, options)
+    needed = TokenScope.READ if section == "swh" else TokenScope.APPEND
+    tokens = None if options.token_file is None else Tokens.read(root / options.token_file, needed=needed)
+    check_openness(section, options)
+    return tokens
+
+
+def check_certificates(root: Path, section: str, options: ListenerSection) -> None:
+    """Refuse files of certificates that are missing, or that mean nothing without another one.
+
+    Raises:
+        ConfigurationError: one of them.
+    """
     certificate, key, authority = (
         None if path is None else _existing(root, f"{section}.{name}", path)
         for name, path in (
@@ -65,18 +81,24 @@ def checked_tokens(root: Path, section: str, options: ListenerSection) -> Tokens
     )
     if certificate is None and (key is not None or authority is not None):
         raise ConfigurationError(f"{section}.tls_certificate: expected a file, for tls_key or tls_client_ca is set.")
-    tokens = None if options.token_file is None else Tokens.read(root / options.token_file)
+
+
+def check_openness(section: str, options: ListenerSection) -> None:
+    """Refuse an address that other machines reach where neither tokens nor certificates are asked for.
+
+    Raises:
+        ConfigurationError: anybody could come in.
+    """
     if not is_loopback(options.host):
-        if tokens is None and authority is None:
+        if options.token_file is None and options.tls_client_ca is None:
             raise ConfigurationError(
                 f"{section}.host {options.host!r}: expected an address of this machine alone, as neither "
                 f"{section}.token_file nor {section}.tls_client_ca is set. Set one, or listen on 127.0.0.1."
             )
-        if certificate is None:
+        if options.tls_certificate is None:
             _LOGGER.warning(
                 "%s: tokens travel in clear text: set %s.tls_certificate, or a proxy before it", section, section
             )
-    return tokens
 
 
 def is_loopback(host: str) -> bool:
@@ -95,6 +117,9 @@ def serve(
     options: ListenerSection,
     path: str = "",
     on_started: Callable[[str], None] = lambda url: None,
+    *,
+    listener: socket.socket | None = None,
+    on_loop: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; requests that have begun are answered before it returns.
 
@@ -104,6 +129,8 @@ def serve(
         options: how to listen.
         path: follows the address in the URL that `on_started` gets.
         on_started: called when requests are taken.
+        listener: taken instead of one of its own; several processes may share it.
+        on_loop: awaited in the server's loop before requests are taken.
 
     Raises:
         StorageError: the address cannot be listened on.
@@ -135,15 +162,27 @@ def serve(
         ssl_certfile=file_of(root, options.tls_certificate),
         ssl_keyfile=file_of(root, options.tls_key),
         ssl_ca_certs=file_of(root, options.tls_client_ca),
-        ssl_cert_reqs=ssl.CERT_NONE if options.tls_client_ca is None else ssl.CERT_REQUIRED,
+        ssl_cert_reqs=_certificate_wish(options),
     )
     # Bound before uvicorn starts: a taken port is a StorageError, and the URL names the port that 0 became.
-    listener = _listen(options.host, options.port)
+    listener = listener or listen(options.host, options.port)
+    url = url_of(listener, options) + path
+    with listener, _signals_end_the_server():
+        _Server(config, lambda: on_started(url), on_loop).run(sockets=[listener])
+
+
+def url_of(listener: socket.socket, options: ListenerSection) -> str:
+    """Return the URL of an address that is listened on."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    url = f"{'http' if options.tls_certificate is None else 'https'}://{shown}:{port}{path}"
-    with listener, _signals_end_the_server():
-        _Server(config, lambda: on_started(url)).run(sockets=[listener])
+    return f"{'http' if options.tls_certificate is None else 'https'}://{shown}:{port}"
+
+
+def _certificate_wish(options: ListenerSection) -> ssl.VerifyMode:
+    if options.tls_client_ca is None:
+        return ssl.CERT_NONE
+    is_optional = isinstance(options, ServeSection) and options.client_certificates == "optional"
+    return ssl.CERT_OPTIONAL if is_optional else ssl.CERT_REQUIRED
 
 
 def file_of(root: Path, path: Path | None) -> str | None:
@@ -228,6 +267,9 @@ class BoundedProtocol(H11Protocol):
         """Take a slot, or refuse the connection."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
+        certificate = _certificate_name(transport)
+        if certificate is not None:
+            self.app = _with_certificate(self.app, certificate)
         if self._slots.take(self):
             self._watch_head()
         else:
@@ -308,14 +350,43 @@ class BoundedProtocol(H11Protocol):
         self.transport.close()
 
 
+def _certificate_name(transport: asyncio.Transport) -> str | None:
+    """Return the subject of the certificate that a client showed and that was checked; None without one."""
+    ssl_object = transport.get_extra_info("ssl_object")
+    certificate = None if ssl_object is None else ssl_object.getpeercert()
+    if not certificate:
+        return None
+    names = [f"{key}={value}" for group in certificate.get("subject", ()) for key, value in group]
+    # Logs show it: one word, and nothing that a terminal would obey.
+    return ascii(",".join(names))[1:-1].replace(" ", "_")[:_SUBJECT_CHARACTERS_MAX] or "certificate"
+
+
+def _with_certificate(app: Any, name: str) -> ASGIApp:  # noqa: ANN401 - uvicorn's own type of applications
+    """Return the application with the name in the client's certificate, as ASGI's extension `tls` has it."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        extensions = {**scope.get("extensions", {}), "tls": {"client_cert_name": name}}
+        await app({**scope, "extensions": extensions}, receive, send)
+
+    return call
+
+
 class _Server(uvicorn.Server):
     """A server of uvicorn's that calls back when it takes requests."""
 
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_started: Callable[[], None],
+        on_loop: Callable[[], Awaitable[None]] | None,
+    ) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._on_loop = on_loop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._on_loop is not None:
+            await self._on_loop()
         await super().startup(sockets)
         self._on_started()
 
@@ -334,7 +405,12 @@ def _signals_end_the_server() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address.
+
+    Raises:
+        StorageError: the address is taken, or not of this machine.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -29,7 +29,8 @@ from custody.config.ngsi import CORRELATOR_CHARACTERS_MAX, HEALTH_TARGET
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.ngsi.http_notification import Accepts, Arrival, Read, Refusal, judge_head, read_arrival
 from custody.quarantine import Quarantine
-from custody.serving.http_requests import SINGLE, BodyRefusedError, Tokens, ambiguous, bounded_body
+from custody.serving.access import Tokens
+from custody.serving.http_requests import SINGLE, BodyRefusedError, ambiguous, bounded_body
 from custody.serving.ngsi_intake import Intake
 
 RETRY_SECONDS = 5
@@ -225,7 +226,11 @@ def receiver_app(receiver: Receiver) -> FastAPI:
 
 def _target(request: Request) -> str:
     """Return the path of a request, below the one that the application is mounted at."""
-    return f"/{request.path_params['target']}"
+    if "target" in request.path_params:
+        return f"/{request.path_params['target']}"
+    # Among other doors it has one route, whose path was compared already.
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def _not_stored(error: CustodyError) -> _RefusedError:

@@ -103,7 +103,7 @@ class ServerMetrics:
 
     def _families(self) -> list[Metric]:
         measures = (_family(measure) for door in self._doors for measure in door.metrics())
-        families = [*self._registry.collect(), *_merged(measures)]
+        families = [*map(_without_times, self._registry.collect()), *_merged(measures)]
         if self._worker is None:
             return families
         return [_labelled(family, self._worker) for family in families]
@@ -125,6 +125,13 @@ def _family(measure: Measure) -> Metric:
     family: Metric = kind(_PREFIX + measure.name, measure.help, labels=names)
     family.add_metric([value for _, value in measure.labels], measure.value)  # type: ignore[attr-defined]
     return family
+
+
+def _without_times(family: Metric) -> Metric:
+    """Return a family without the times at which its counters began, which the text form has no type for."""
+    changed = Metric(family.name, family.documentation, family.type)
+    changed.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+    return changed
 
 
 def _labelled(family: Metric, worker: str) -> Metric:

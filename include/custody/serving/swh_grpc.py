@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection
 
 from custody.config import Settings
 from custody.errors import CustodyError, InvalidInputError, NotFoundError, StorageError
-from custody.serving import Tokens
+from custody.serving.access import Tokens
 from custody.serving.provenance_pb2 import (
     DESCRIPTOR,
     WhereAreOneRequest,

@@ -19,7 +19,7 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, CustodyError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import check_name
 from custody.model import INT64_MAX
-from custody.serving import Tokens
+from custody.serving.access import Tokens
 from custody.serving.http_requests import BodyRefusedError, ambiguous, bounded_body
 from custody.serving.published_database import PublishedDatabase
 from custody.swh.database import occurrence_json, whereabouts_json

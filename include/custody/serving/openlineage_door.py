@@ -1,0 +1,193 @@
+"""The door for OpenLineage: the endpoints of its clients; each event is stored once, and durable before the answer.
+
+A client takes any 2xx for good, tries again after 503 (the Python clients; the Java client never does), and drops the
+event for good after everything else. So what can be kept is answered with 2xx, also where it only went to the
+quarantine, and 503 says that nothing is known to be stored.
+
+Clients differ in what they make of the configured URL: the Python client appends `api/v1/lineage` to its folder, the
+Java client takes a URL with a path as it is. So both paths are answered, at the root and below `/openlineage`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from custody.capture import CaptureLimits, Format, InputPlace, Outcome, read_stream
+from custody.capture.validate import rejected
+from custody.errors import InvalidInputError
+from custody.ingest.ingest import Delivery, DeliveryReport, RefusedPiece
+from custody.serving.access import Scope
+from custody.serving.door import Measure, Services
+from custody.serving.http_requests import BodyRefusedError, bounded_body, unzipped
+
+ONE = "/api/v1/lineage"
+BATCH = "/api/v1/lineage/batch"
+PREFIX = "/openlineage"
+_SHORT_BYTES = 16 << 10
+"""A longer body is read in a thread. To change threads costs about as much as a body of this length."""
+_REASON_CHARACTERS_MAX = 300
+_FAILED_MAX = 1000
+"""So many bad events of a batch are listed in the answer; all of them are counted."""
+
+
+class OpenLineageDoor:
+    """Takes run, dataset and job events, one or many in a body, plain or gzip.
+
+    Args:
+        services: of the server; the section `serve` has the limits.
+    """
+
+    name = "openlineage"
+    scope = Scope.APPEND
+
+    def __init__(self, services: Services) -> None:
+        self._options = services.settings.serve
+        self._intake = services.intake
+        self._limits = CaptureLimits(
+            event_bytes_max=self._options.openlineage_bytes_max, file_bytes_max=self._options.openlineage_bytes_max
+        )
+        # One large body at a time: reading it takes memory, and the processor from everybody else.
+        self._reading = asyncio.Semaphore(1)
+        self._counts = {"stored": 0, "repeated": 0, "quarantined": 0}
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the endpoints of the Python and of the Java client."""
+        paths = (ONE, PREFIX, f"{PREFIX}/", f"{PREFIX}{ONE}")
+        batches = (BATCH, f"{PREFIX}{BATCH}")
+        return [
+            *(Route(path, self.take, methods=["POST"]) for path in paths),
+            *(Route(path, self.take_batch, methods=["POST"]) for path in batches),
+        ]
+
+    def ready(self) -> str | None:
+        """Return why the last batch could not be stored."""
+        return self._intake.problem
+
+    def metrics(self) -> Iterable[Measure]:
+        """Return how many events were stored, repeated, or put into the quarantine."""
+        for outcome, count in self._counts.items():
+            yield Measure(
+                "openlineage_events",
+                "counter",
+                "Events that came, by what became of them.",
+                count,
+                (("outcome", outcome),),
+            )
+
+    def close(self) -> None:
+        """Do nothing: what waits belongs to the intake."""
+
+    async def take(self, request: Request) -> Response:
+        """Take one event; an array, or an event a line, is answered as a batch is."""
+        report = await self._stored(request)
+        pieces = report.counts.read + sum(1 for piece in report.refused if piece.code != "contradiction")
+        if pieces != 1:
+            return _batch_answer(report)
+        if report.refused:
+            return _kept_answer(report.refused[0])
+        document = {"stored": report.counts.stored, "repeated": report.counts.repeated}
+        return _json(201 if report.counts.stored else 200, document)
+
+    async def take_batch(self, request: Request) -> Response:
+        """Take an array of events; the good ones are stored, whatever the others are."""
+        return _batch_answer(await self._stored(request))
+
+    async def _stored(self, request: Request) -> DeliveryReport:
+        """Store what a request brings, and return what became of it.
+
+        Raises:
+            BodyRefusedError: it is too large, too slow, or encoded in an unknown way.
+            CustodyError: it is unknown whether anything was stored.
+        """
+        coding = request.headers.get("content-encoding", "identity").strip().lower() or "identity"
+        if coding not in ("identity", "gzip", "x-gzip"):
+            raise BodyRefusedError(415, "content-encoding", "expected a body as it is, or gzip")
+        limit = self._options.openlineage_bytes_max
+        raw = await bounded_body(request, limit, self._options.body_seconds)
+        if coding == "identity" and len(raw) <= _SHORT_BYTES:
+            size, outcomes = len(raw), self._read(raw, is_zipped=False)
+        else:
+            async with self._reading:
+                outcomes = await asyncio.to_thread(self._read, raw, is_zipped=coding != "identity")
+            size = sum(len(outcome.raw) for outcome in outcomes)
+        # Neither query nor login: both may hold secrets. The host is the sender's word.
+        origin = request.url.path
+        report = await self._intake.take(
+            Delivery(origin=origin, format=Format.OPENLINEAGE, outcomes=outcomes, size=size)
+        )
+        self._counts["stored"] += report.counts.stored
+        self._counts["repeated"] += report.counts.repeated
+        self._counts["quarantined"] += len(report.refused)
+        return report
+
+    def _read(self, raw: bytes, *, is_zipped: bool) -> Sequence[Outcome]:
+        """Return the outcomes of a body.
+
+        Raises:
+            BodyRefusedError: it is too large when it is unzipped, or has too many events.
+        """
+        limit = self._options.openlineage_bytes_max
+        try:
+            body = unzipped(raw, limit, "serve.openlineage_bytes_max") if is_zipped else raw
+        except InvalidInputError as error:
+            return [rejected(InputPlace(None, 0), "bad-gzip", str(error), raw)]
+        outcomes: list[Outcome] = []
+        for outcome in read_stream(io.BytesIO(body), self._limits, format=Format.OPENLINEAGE):
+            if len(outcomes) == self._options.openlineage_events_max:
+                most = self._options.openlineage_events_max
+                raise BodyRefusedError(413, "events", f"expected at most {most} events (serve.openlineage_events_max)")
+            outcomes.append(outcome)
+        if not outcomes:
+            outcomes.append(rejected(InputPlace(None, 0), "empty", "expected an event, got an empty body", body))
+        return outcomes
+
+
+def _kept_answer(piece: RefusedPiece) -> Response:
+    """Return the answer for a body that went to the quarantine as a whole.
+
+    400 for what is no JSON at all, as it cannot have been an event. Everything else is 202: a client that got 4xx would
+    not send it again either, and its log would call it lost, which it is not.
+    """
+    document = {"error": piece.code, "message": piece.message[:_REASON_CHARACTERS_MAX], "quarantine": piece.key}
+    return _json(400 if piece.code in ("not-json", "bad-gzip", "empty", "not-an-object") else 202, document)
+
+
+def _batch_answer(report: DeliveryReport) -> Response:
+    """Return the answer for several events, in the form that the specification has for batches."""
+    good = report.counts.stored + report.counts.repeated
+    failed = len(report.refused)
+    document = {
+        "status": "success" if not failed else "partial_success",
+        "summary": {
+            "received": good + failed,
+            "successful": good,
+            "failed": failed,
+            "retriable": 0,
+            "non_retriable": failed,
+            "stored": report.counts.stored,
+            "repeated": report.counts.repeated,
+        },
+        "failed_events": [
+            {
+                "index": piece.index,
+                "offset": piece.offset,
+                "reason": piece.message[:_REASON_CHARACTERS_MAX],
+                "retriable": False,
+                "code": piece.code,
+                "quarantine": piece.key,
+            }
+            for piece in report.refused[:_FAILED_MAX]
+        ],
+    }
+    return _json(200, document)
+
+
+def _json(status: int, document: object) -> Response:
+    return Response(msgspec.json.encode(document), status, media_type="application/json")

@@ -1,0 +1,90 @@
+"""What the metrics say of the repository itself: what waits to become live, for how long, and the quarantine."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from custody.clock import Clock
+from custody.errors import CustodyError
+from custody.journal import read_header
+from custody.repository import Repository
+from custody.serving.door import Measure
+from custody.vfs import FileSystem
+from custody.workspace import Workspace
+
+_AGAIN_SECONDS = 5.0
+"""It reads folders and heads of files: however often it is asked, it looks no more often than this."""
+_LOGGER = logging.getLogger(__name__)
+
+
+class RepositoryMeasures:
+    """Counts what waits in a repository, for any number of threads.
+
+    Args:
+        repository: whose writers are looked at, those of other processes included.
+        fs: holds it.
+        clock: tells how long events have waited.
+        now: tells seconds.
+    """
+
+    def __init__(
+        self, repository: Repository, fs: FileSystem, clock: Clock, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._repository = repository
+        self._fs = fs
+        self._clock = clock
+        self._now = now
+        self._lock = Lock()
+        self._looked: float | None = None
+        self._last: Sequence[Measure] = ()
+
+    def __call__(self) -> Sequence[Measure]:
+        """Return the numbers, at most some seconds old; those of before where the repository cannot be read."""
+        with self._lock:
+            if self._looked is None or self._now() - self._looked > _AGAIN_SECONDS:
+                self._looked = self._now()
+                try:
+                    self._last = self._measured()
+                except CustodyError as error:
+                    _LOGGER.warning("the repository cannot be measured: %s", error)
+            return self._last
+
+    def _measured(self) -> Sequence[Measure]:
+        sizes, oldest = 0, None
+        for workspace in self._repository.workspaces():
+            size, created_ms = self._waiting(workspace)
+            sizes += size
+            if created_ms is not None:
+                oldest = created_ms if oldest is None else min(oldest, created_ms)
+        lag = 0.0 if oldest is None else max(0, self._clock.now_ms() - oldest) / 1000
+        kept = sum(1 for _ in self._repository.quarantine.known_keys())
+        return [
+            Measure(
+                "live_lag_seconds",
+                "gauge",
+                "Age of the oldest journal whose events are acknowledged and not live yet; 0 where all are live.",
+                lag,
+            ),
+            Measure("waiting_bytes", "gauge", "Bytes of journals whose events are not live yet.", sizes),
+            Measure("quarantine_entries", "gauge", "Pieces of input in the quarantine.", kept),
+        ]
+
+    def _waiting(self, workspace: Workspace) -> tuple[int, int | None]:
+        """Return the bytes of a writer's journals that are not live, and when the oldest of them was made."""
+        next_live = workspace.catalog.load().next_event_id
+        size, oldest = 0, None
+        for group in workspace.groups():
+            if group.first_event_id < next_live:
+                continue  # live, and swept soon
+            for path in (*group.sealed, *group.open):
+                try:
+                    size += self._fs.size(path)
+                    header = read_header(self._fs, path)
+                except CustodyError:
+                    continue  # sealed or swept in this moment
+                if header is not None:
+                    oldest = header.created_ms if oldest is None else min(oldest, header.created_ms)
+        return size, oldest

@@ -1,0 +1,25 @@
+"""The access that the section `serve` asks for: tokens, certificates, or this machine alone."""
+
+from __future__ import annotations
+
+from custody.config import Settings
+from custody.serving.access import Scope, Tokens
+from custody.serving.application import Access
+from custody.serving.http_server import check_certificates, check_openness
+
+APPENDING = frozenset({Scope.APPEND})
+"""What a token without scopes may do."""
+
+
+def access_of(settings: Settings) -> Access:
+    """Return who may do what, after a check that strangers stay out.
+
+    Raises:
+        ConfigurationError: the server would be open to other machines, or a file is missing or unfit.
+    """
+    options = settings.serve
+    check_certificates(settings.root, "serve", options)
+    check_openness("serve", options)
+    tokens = None if options.token_file is None else Tokens.read(settings.root / options.token_file, APPENDING)
+    scopes = frozenset(Scope(name) for name in options.certificate_scopes)
+    return Access(tokens, None if options.tls_client_ca is None else scopes)
