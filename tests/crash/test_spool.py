@@ -13,7 +13,7 @@ import pytest
 
 from custody.client import spool as spools
 from custody.client import spool_delivery
-from custody.client.spool import Positions, Spool
+from custody.client.spool import Positions
 from custody.client.spool_delivery import SpoolDelivery
 from custody.vfs import FileSystem
 from tests.crash.enumeration import enumerate_crashes, run_to

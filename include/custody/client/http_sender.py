@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -107,6 +109,14 @@ class HttpSender:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _patiently(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> _Answer:
         deadline = time.monotonic() + self._patience

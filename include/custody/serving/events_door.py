@@ -135,7 +135,7 @@ class EventsDoor:
         if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             return Problem(415, "content-encoding", "expected a content as it is")
         if self._uploads.has(sha256):
-            return _json(200, {"sha256": sha256, "stored": False})
+            return _json(200, {"sha256": sha256, "is_new": False})
         upload = await asyncio.to_thread(self._uploads.begin, sha256, size)
         try:
             await self._receive(request, upload)
@@ -145,7 +145,7 @@ class EventsDoor:
         finally:
             await asyncio.to_thread(upload.abandon)
         self._contents += 1
-        return _json(201, {"sha256": sha256, "stored": True})
+        return _json(201, {"sha256": sha256, "is_new": True})
 
     async def _receive(self, request: Request, upload: Upload) -> None:
         """Write the body of a request to a content.
