@@ -1,4 +1,4 @@
-"""custody in Airflow's API server: its doors, and the NGSI receiver, where the deployment names a path for them."""
+"""custody in Airflow: its doors and the NGSI receiver in the API server, and the listener of runs, where named."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from custody_airflow.environment import ngsi_mount, repository_folder, serve_mount
+from custody_airflow.environment import ngsi_mount, repository_folder, run_spool, serve_mount
 
 
 def _applications() -> list[dict[str, Any]]:
@@ -26,8 +26,18 @@ def _applications() -> list[dict[str, Any]]:
     return sorted(applications, key=lambda application: -len(application["url_prefix"]))
 
 
+def _listeners() -> list[Any]:
+    """Return the listener of runs, where the deployment names a spool for their events."""
+    if run_spool() is None:
+        return []
+    from custody_airflow import run_listener
+
+    return [run_listener]
+
+
 class CustodyPlugin(AirflowPlugin):
     """Mounted at `CUSTODY_SERVE_MOUNT` and `CUSTODY_NGSI_MOUNT`; docs/serve.md and docs/receiver.md say how."""
 
     name = "custody"
     fastapi_apps = _applications()
+    listeners = _listeners()

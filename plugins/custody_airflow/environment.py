@@ -22,6 +22,8 @@ INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
 NGSI_MOUNT_VARIABLE = "CUSTODY_NGSI_MOUNT"
 SERVE_MOUNT_VARIABLE = "CUSTODY_SERVE_MOUNT"
+RUN_SPOOL_VARIABLE = "CUSTODY_RUN_SPOOL"
+RUN_DEPLOYMENT_VARIABLE = "CUSTODY_RUN_DEPLOYMENT"
 SPARK_POOL_VARIABLE = "CUSTODY_SPARK_POOL"
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_POOL = "default_pool"
@@ -98,6 +100,17 @@ def serve_mount() -> str | None:
         ConfigurationError: CUSTODY_SERVE_MOUNT is no path, or one of Airflow's own.
     """
     return _mount(SERVE_MOUNT_VARIABLE, "/custody")
+
+
+def run_spool() -> Path | None:
+    """Return the spool that events of Airflow's own runs go to; None where none are kept."""
+    named = os.environ.get(RUN_SPOOL_VARIABLE, "").strip()
+    return Path(named) if named else None
+
+
+def run_deployment() -> str:
+    """Return the name of this Airflow in the source of such events; two Airflows of one repository need two names."""
+    return os.environ.get(RUN_DEPLOYMENT_VARIABLE, "").strip() or "airflow"
 
 
 def ingest_schedule() -> str | None:

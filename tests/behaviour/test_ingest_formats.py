@@ -27,6 +27,7 @@ from tests.unit.capture.sample_inputs import (
     lines,
     notification,
     one_of_each,
+    own_event,
     payloads,
     run_event,
 )
@@ -37,6 +38,7 @@ BAD = {
     Format.NIFI_AVRO: avro_file([payloads(3)[0], {**payloads(3)[1], "entitySize": None}, payloads(3)[2]]),
     Format.OPENLINEAGE: lines([run_event(number=1), run_event(number=2, job={}), run_event(number=3)]),
     Format.NGSI: lines([notification(entity(1)), notification({"type": "T"}), notification(entity(3))]),
+    Format.CUSTODY: lines([own_event(1), own_event(2, file_size="much"), own_event(3)]),
 }
 
 
@@ -115,6 +117,7 @@ def test_an_event_that_was_too_large_is_stored_once_the_limit_allows_it(
         Format.NIFI_AVRO: avro_file([{**payloads(1)[0], "details": text}]),
         Format.OPENLINEAGE: lines([run_event(inputs=[dataset(text)])]),
         Format.NGSI: lines([notification({**entity(), "text": text})]),
+        Format.CUSTODY: lines([own_event(details=text)]),
     }
     file = tmp_path / "large"
     file.write_bytes(large[format])

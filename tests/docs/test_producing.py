@@ -17,6 +17,7 @@ PRINTED = {
     "stream": "three events of writer main\n",
     "session": "main ['FORK', 'ROUTE', 'DROP']\n",
     "content": "17 id,amount\n",
+    "spool": "1\n",
     "columns": "",
     "threads": "",
     "names": "",

@@ -4,8 +4,8 @@ The way of a file: `event_reader` finds out its format (`formats`), unzips it (`
 (`json_splitter`, or `avro`), hands each to the reader of its format and has the events checked (`validate`).
 
 To change how an input is read, look into the module of its format: `nifi_json` (Site-to-Site), `nifi_avro`,
-`nifi_rest`, `openlineage`, `ngsi_notification`. `identity` says which events are the same, `values` and `raw_json`
-read values of JSON.
+`nifi_rest`, `openlineage`, `ngsi_notification`, `custody_json`. `identity` says which events are the same, `values` and
+`raw_json` read values of JSON.
 """
 
 from custody.capture.event_reader import CaptureLimits, detect_file, read_file, read_piece, read_stream

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from custody.capture import ngsi_notification, nifi_json, nifi_rest, openlineage
+from custody.capture import custody_json, ngsi_notification, nifi_json, nifi_rest, openlineage
 from custody.capture.encodings import CHUNK_BYTES, InputText
 from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import JsonElement, JsonSplitter
@@ -33,6 +33,7 @@ _READERS: dict[Format, ElementReader] = {
     Format.NIFI_REST: nifi_rest.read_element,
     Format.OPENLINEAGE: openlineage.read_element,
     Format.NGSI: ngsi_notification.read_element,
+    Format.CUSTODY: custody_json.read_element,
 }
 
 

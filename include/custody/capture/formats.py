@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from enum import StrEnum
 
-from custody.capture import avro, ngsi_notification, nifi_json, nifi_rest, openlineage
+from custody.capture import avro, custody_json, ngsi_notification, nifi_json, nifi_rest, openlineage
 
 DETECT_BYTES = 1 << 16
 """How much of a file's beginning is examined."""
@@ -25,6 +25,7 @@ class Format(StrEnum):
     NIFI_AVRO = "nifi-avro"
     OPENLINEAGE = "openlineage"
     NGSI = "ngsi"
+    CUSTODY = "custody"
 
 
 _KEYS = {
@@ -32,6 +33,7 @@ _KEYS = {
     Format.NIFI_REST: nifi_rest.KEYS,
     Format.OPENLINEAGE: openlineage.KEYS,
     Format.NGSI: ngsi_notification.KEYS,
+    Format.CUSTODY: custody_json.KEYS,
 }
 
 

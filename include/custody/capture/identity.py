@@ -46,6 +46,7 @@ _WITHOUT_LOOKED_UP: dict[str, object] = dict.fromkeys(_LOOKED_UP)
 # part of the identity.
 _WITHOUT_RECEIVER: dict[str, object] = {"source_host": None, "content_claim": None, "file_size": 0}
 _RECEIVER_ATTRIBUTES = frozenset(["mime.type", "content.sha256", "ngsi.received_ms"])
+_DIGEST = "content.sha256"
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Event))
 # Fields in which copies of an event in two formats must agree.
 _CORE = ("event_type", "event_time", "component_id", "flowfile_uuid", "file_size", "parent_uuids", "child_uuids")
@@ -127,6 +128,9 @@ def _content(event: Event) -> Event:
         changes["extra"] = None
         changes["updated_attributes"] = _without_nulls(event.updated_attributes)
         changes["previous_attributes"] = _without_nulls(event.previous_attributes)
+    elif event.source_format == "custody" and _DIGEST in event.updated_attributes:
+        # Where this repository put the content; the digest says which one it is.
+        changes["content_claim"] = None
     elif event.source_format == "ngsi":
         attributes = event.updated_attributes
         changes |= _WITHOUT_RECEIVER

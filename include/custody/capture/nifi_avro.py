@@ -1,7 +1,7 @@
-"""NiFi's Site-to-Site provenance reports as Avro: an object container file of `provenance` records.
+"""Events as Avro: an object container file of NiFi's `provenance` records, or of records with custody's own fields.
 
-The fields are those of the JSON payload without its `timestamp`. A place's offset is that of the block; the raw piece
-of a record is a container file of its own that holds this record alone, so that it can be read again.
+Of NiFi's the fields are those of the JSON payload without its `timestamp`. A place's offset is that of the block; the
+raw piece of a record is a container file of its own that holds this record alone, so that it can be read again.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from custody.capture.avro import AvroContainer, AvroRecord
+from custody.capture.custody_json import CONTENT_KEY, event_of_record, is_record
 from custody.capture.encodings import InputText
 from custody.capture.nifi_json import event_from_record
-from custody.capture.validate import InputPlace, Outcome, excerpt, rejected, validate_event
+from custody.capture.validate import Context, InputPlace, Outcome, excerpt, rejected, validate_event
 from custody.errors import InvalidInputError
 
 SOURCE_FORMAT = "nifi-avro"
@@ -48,8 +49,21 @@ def _outcome(record: AvroRecord, place: InputPlace, event_bytes_max: int, node: 
     if record.size > event_bytes_max:
         message = f"expected at most {event_bytes_max} bytes (capture.event_bytes_max), got {record.size}"
         return rejected(place, "event-too-large", message, record.raw)
+    if is_record(record.value):
+        return _own_outcome(record, place, node)
     try:
         event = event_from_record(record.value, node, SOURCE_FORMAT)
     except InvalidInputError as error:
         return rejected(place, "bad-value", str(error), record.raw)
     return validate_event(event, place, record.raw, relationship_exported=False)
+
+
+def _own_outcome(record: AvroRecord, place: InputPlace, node: str | None) -> Outcome:
+    """Return the outcome of a record with custody's own fields."""
+    try:
+        event, sha256 = event_of_record(record.value, Context(node))
+        if sha256 is not None:
+            raise InvalidInputError(f"{CONTENT_KEY}: expected it in JSON or in Arrow columns, got it in Avro")
+    except InvalidInputError as error:
+        return rejected(place, "bad-value", str(error), record.raw)
+    return validate_event(event, place, record.raw)

@@ -77,6 +77,8 @@ class Context:
     """Names the source of events that do not name it themselves."""
     received_ms: int = 0
     """When the file arrived, for events that carry no time."""
+    is_numbered: bool = True
+    """Whether events without an ordinal get one by their content; if not, the caller numbers them."""
 
 
 ElementReader = Callable[[bytes, Context], Sequence[Event | EventProblem]]

@@ -86,6 +86,9 @@ _PLACES = {
         "serve_cmd:serve",
         "Take events over HTTP from all kinds of producers until SIGTERM; each is durable before it is answered.",
     ),
+    "spool": _place(
+        "spool_cmd:spool", "Look at the spools of producers, and deliver them to a server or into a repository."
+    ),
     "sql": _place(
         "sql_cmd:sql",
         "Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.",

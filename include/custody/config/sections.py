@@ -717,6 +717,28 @@ class ServeSection(ListenerSection):
     openlineage_events_max: int = Field(
         10_000, ge=1, le=1_000_000, description="Most events of one OpenLineage batch; a longer one is answered 413."
     )
+    events_bytes_max: int = Field(
+        16 << 20,
+        ge=4096,
+        le=1 << 30,
+        description="Most bytes of a body with events, as it comes and inflated; a longer one is answered with 413.",
+    )
+    content_bytes_max: int = Field(
+        1 << 30,
+        ge=4096,
+        description="Most bytes of one delivered content; a longer one is answered with 413.",
+    )
+    uploads_bytes_max: int = Field(
+        8 << 30,
+        ge=4096,
+        description="Most bytes of delivered contents that wait for their events; more are answered with 503.",
+    )
+    upload_hours: float = Field(
+        24.0,
+        gt=0,
+        le=8760,
+        description="How long a delivered content waits for an event that names it, before it is removed.",
+    )
 
 
 class SwhSection(ListenerSection):

@@ -164,6 +164,11 @@ class Settings(BaseSettings):
         return self.root / "exports"
 
     @property
+    def uploads(self) -> Path:
+        """Where contents wait that were delivered before the events that name them."""
+        return self.root / "uploads"
+
+    @property
     def runs(self) -> Path:
         """Where the steps write their reports."""
         return self.root / "runs"

@@ -9,7 +9,7 @@ keeps for each source overlap the question.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -124,20 +124,48 @@ class StoredKeys:
         """Return where the events with these keys are stored."""
         by_node = _ordinals_by_node(events)
         places: dict[Key, StoredAt] = {}
-        for node, ordinals in by_node.items():
-            searched = pa.array(ordinals, pa.int64())
-            for writer, table in self._tables(node, min(ordinals), max(ordinals)):
-                matches = table.filter(
-                    pc.and_(pc.equal(table["source_node"], node), pc.is_in(table["source_ordinal"], searched))
-                )
-                for event_id, _, ordinal in zip(*(column.to_pylist() for column in matches.columns), strict=True):
+        if not by_node:
+            return places
+        wanted = {node: set(ordinals) for node, ordinals in by_node.items()}
+        for writer, matches in self._matches(by_node):
+            columns = (matches.column(name).to_pylist() for name in _COLUMNS)
+            for event_id, node, ordinal in zip(*columns, strict=True):
+                if ordinal in wanted[node]:
                     places[node, ordinal] = StoredAt(writer, event_id)
+        for node, ordinals in by_node.items():
             if node in self._added:
                 added = self._added[node].find(ordinals)
                 places.update(
                     ((node, ordinal), StoredAt(self._writer, event_id)) for ordinal, event_id in added.items()
                 )
         return places
+
+    def known_rows(self, keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return which rows are no new events: stored ones, forgotten ones, and those that repeat an earlier row.
+
+        Args:
+            keys: the columns source_node and source_ordinal, without nulls.
+        """
+        encoded = keys.column("source_node").dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        ordinals = keys.column("source_ordinal").to_numpy(zero_copy_only=False)
+        known = np.zeros(len(ordinals), np.bool_)
+        order = np.lexsort((np.arange(len(ordinals)), ordinals, codes))
+        repeats = (np.diff(codes[order]) == 0) & (np.diff(ordinals[order]) == 0)
+        known[order[1:]] = repeats
+        nodes = encoded.dictionary.to_pylist()
+        by_node = {node: ordinals[codes == code] for code, node in enumerate(nodes)}
+        stored: dict[str, list[Column]] = {node: [] for node in nodes}
+        for _, matches in self._matches({node: values.tolist() for node, values in by_node.items()}):
+            for node in matches.column("source_node").unique().to_pylist():
+                of_node = matches.filter(pc.equal(matches.column("source_node"), node))
+                stored[node].append(of_node.column("source_ordinal").to_numpy())
+        for code, (node, values) in enumerate(by_node.items()):
+            former = [*stored[node], np.array(self._gone(node, values.tolist()), np.int64)]
+            if node in self._added:
+                former.append(np.array(list(self._added[node].find(values)), np.int64))
+            known |= (codes == code) & np.isin(ordinals, np.concatenate(former))
+        return known
 
     def erased(self, events: Iterable[Event]) -> set[Key]:
         """Return which keys belong to events that were forgotten and erased: only tombstones know them."""
@@ -149,6 +177,23 @@ class StoredKeys:
             for node, ordinals in by_node.items():
                 keys.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
         return keys
+
+    def add_columns(self, keys: pa.RecordBatch, event_ids: range) -> None:
+        """Note events that were just appended as columns."""
+        encoded = keys.column("source_node").dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        ordinals = keys.column("source_ordinal").to_numpy(zero_copy_only=False)
+        ids = np.arange(event_ids.start, event_ids.stop)
+        for code, node in enumerate(encoded.dictionary.to_pylist()):
+            self._added.setdefault(node, SortedRuns()).add(ordinals[codes == code], ids[codes == code])
+
+    def _gone(self, node: str, ordinals: list[int]) -> list[int]:
+        """Return which ordinals of a source belong to events that were forgotten and erased."""
+        return [
+            ordinal
+            for view in self._views
+            for ordinal in erased_among(view.workspace.catalog.load().tombstones.values(), node, ordinals)
+        ]
 
     def _read_view(self, workspace: Workspace, former: _View | None) -> _View:
         self._trust(workspace)
@@ -169,12 +214,30 @@ class StoredKeys:
         if workspace.writer != self._writer:
             _make_durable(workspace)
 
-    def _tables(self, node: str, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
+    def _matches(self, by_node: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, pa.Table]]:
+        """Yield (writer, keys) of stored events whose source and ordinal are both asked for, if not always together."""
+        nodes = pa.array(by_node, pa.string())
+        searched = pa.array(set().union(*by_node.values()), pa.int64())
+        spans = {node: (min(ordinals), max(ordinals)) for node, ordinals in by_node.items()}
+        # One pass over a table for all sources: there may be hundreds in what is stored at once.
+        for writer, table in self._tables(spans):
+            yield (
+                writer,
+                table.filter(
+                    pc.and_(
+                        pc.is_in(table["source_ordinal"], value_set=searched),
+                        pc.is_in(table["source_node"], value_set=nodes),
+                    )
+                ),
+            )
+
+    def _tables(self, spans: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, pa.Table]]:
         for view in self._views:
             writer = view.workspace.writer
             # The catalog has the bounds of each source's ordinals in each log, so most logs stay unread.
             for file in view.logs:
-                if any(s.node == node and s.first_ordinal <= last and first <= s.last_ordinal for s in file.sources):
+                asked = ((spans.get(s.node), s) for s in file.sources)
+                if any(span and s.first_ordinal <= span[1] and span[0] <= s.last_ordinal for span, s in asked):
                     yield writer, self._keys(view, file)
             yield writer, view.tail
 
@@ -227,9 +290,9 @@ class SortedRuns:
     def __init__(self) -> None:
         self._runs: list[tuple[Column, Column]] = []
 
-    def add(self, numbers: Sequence[int], values: Sequence[int]) -> None:
+    def add(self, numbers: Sequence[int] | Column, values: Sequence[int] | Column) -> None:
         """Add a batch, and merge it with runs that are not much longer."""
-        if not numbers:
+        if not len(numbers):
             return
         parts = [(np.array(numbers, np.int64), np.array(values, np.int64))]
         length = len(numbers)
@@ -243,7 +306,7 @@ class SortedRuns:
         order = np.argsort(keys, kind="stable")
         self._runs.append((keys[order], np.concatenate([part[1] for part in parts])[order]))
 
-    def find(self, numbers: Sequence[int]) -> dict[int, int]:
+    def find(self, numbers: Sequence[int] | Column) -> dict[int, int]:
         """Return the values of those numbers that were added."""
         searched = np.array(numbers, np.int64)
         values_by_number: dict[int, int] = {}

@@ -18,6 +18,9 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from custody.capture import (
     Accepted,
@@ -44,7 +47,7 @@ from custody.errors import (
 from custody.format.names import name_as_text
 from custody.ingest.dedup import NO_WRITER, Key, PreviewedKeys, StoredAt, StoredKeys, key_of
 from custody.ingest.source_locks import SourceLocks
-from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid
+from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid, to_events
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.read.reader import get_many
@@ -105,6 +108,15 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of all of it."""
     node: str | None = None
     """Names the source of events that do not name it themselves."""
+
+
+class ColumnDelivery(Delivery, frozen=True, kw_only=True):
+    """A delivery whose events are columns; `outcomes` are those of its rows that are none of them."""
+
+    events: pa.RecordBatch
+    """As `require_valid_columns` returns them, each with its source and its ordinal."""
+    rows: npt.NDArray[np.int64]
+    """The number of each event in the delivery, shape (events,)."""
 
 
 class RefusedPiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +193,7 @@ class _SharedTally(FileTally):
 
 # Beside `capture.batch_events`, which bounds batches of small pieces only.
 _BATCH_BYTES_MAX = 16 << 20
+_KEY_COLUMNS = ["source_node", "source_ordinal"]
 _URL_SCHEMES = ("http", "https")
 """Of the place that a receiver's entries came from."""
 
@@ -195,6 +208,10 @@ class EventAppender(Protocol):
 
     def append(self, events: Sequence[Event]) -> range:
         """Append events; return their ids."""
+        ...
+
+    def append_columns(self, events: pa.RecordBatch) -> range:
+        """Append events that are columns; return their ids."""
         ...
 
     def append_with_content(self, events: Sequence[Event], content: bytes) -> range:
@@ -292,6 +309,9 @@ class Ingest:
                         self._reject(tally, outcome.raw, outcome.place, outcome.problem)
                     else:
                         pairs.append((tally, outcome))
+            for tally, delivery in zip(tallies, deliveries, strict=True):
+                if isinstance(delivery, ColumnDelivery):
+                    pairs += self._store_columns(tally, delivery)
             if pairs:
                 self._store(pairs, self._writer.append)
         return [tally.result(self._writer.name) for tally in tallies]
@@ -388,6 +408,24 @@ class Ingest:
             for problem in item.warnings:
                 tally.warned += 1
                 self._quarantine_piece(tally, item.raw, item.place, problem)
+
+    def _store_columns(self, tally: FileTally, delivery: ColumnDelivery) -> list[tuple[FileTally, Accepted]]:
+        """Store those events of a delivery that are new; return the others, which are compared one by one."""
+        keys = delivery.events.select(_KEY_COLUMNS)
+        self._know_stored(set(keys.column("source_node").unique().to_pylist()))
+        known = self._stored_keys.known_rows(keys)
+        fresh = delivery.events.filter(pa.array(~known))
+        if fresh.num_rows:
+            ids = self._writer.append_columns(fresh)
+            self._stored_keys.add_columns(fresh.select(_KEY_COLUMNS), ids)
+            tally.read += len(ids)
+            tally.stored += len(ids)
+            tally.first, tally.last = ids.start, ids.stop - 1
+        again = to_events(delivery.events.filter(pa.array(known)))
+        return [
+            (tally, Accepted(event, InputPlace(row, 0), msgspec.json.encode(event)))
+            for event, row in zip(again, delivery.rows[known].tolist(), strict=True)
+        ]
 
     def _know_stored(self, nodes: set[str]) -> None:
         """Know all events of these sources that are stored."""
@@ -515,6 +553,9 @@ class _Nowhere:
         ids = range(self._next, self._next + len(events))
         self._next = ids.stop
         return ids
+
+    def append_columns(self, events: pa.RecordBatch) -> range:
+        return self.append(to_events(events))
 
     def append_with_content(self, events: Sequence[Event], content: bytes) -> range:
         return self.append(events)

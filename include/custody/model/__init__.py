@@ -17,7 +17,7 @@ from custody.model.columns import (
 )
 from custody.model.cut_event import CutEvent, shortened
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
-from custody.model.event_tables import require_valid_columns
+from custody.model.event_tables import require_valid_columns, without_bad_rows
 from custody.model.validation import (
     INT64_MAX,
     EventProblem,
@@ -61,4 +61,5 @@ __all__ = [
     "to_events",
     "to_present",
     "unknown_columns",
+    "without_bad_rows",
 ]

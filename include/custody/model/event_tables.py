@@ -27,6 +27,33 @@ def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
         InvalidInputError: a column is unknown or missing, has a type that does not fit, or holds a value that an event
             must not have; the message names the column and the first row.
     """
+    whole = _converted(events)
+    for name, expected, wrong in _wrong(whole):
+        row = pc.index(wrong, pa.scalar(value=True)).as_py()
+        if row >= 0:
+            raise InvalidInputError(f"column {name}, row {row}: expected {expected}. {_NOTHING}")
+    return whole
+
+
+def without_bad_rows(events: pa.Table) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """Return the good events as `require_valid_columns` does, and of each bad row what was expected where.
+
+    Raises:
+        InvalidInputError: a column is unknown or missing, or has a type that does not fit.
+    """
+    whole = _converted(events)
+    bad: dict[int, str] = {}
+    for name, expected, wrong in _wrong(whole):
+        for row in pc.indices_nonzero(pc.fill_null(wrong, fill_value=False)).to_pylist():
+            bad.setdefault(row, f"column {name}: expected {expected}")
+    if not bad:
+        return whole, bad
+    is_good = pc.invert(pc.is_in(pa.array(range(whole.num_rows)), value_set=pa.array(bad, pa.int64())))
+    return whole.filter(is_good), dict(sorted(bad.items()))
+
+
+def _converted(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+    """Return events in the columns of the schema; what their values are is not looked at."""
     table = pa.Table.from_batches([events]) if isinstance(events, pa.RecordBatch) else events
     names = table.schema.names
     unknown = [name for name in names if name not in _SCHEMA.names]
@@ -53,10 +80,6 @@ def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
         whole.validate(full=True)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInputError(f"columns: expected values of the event schema, got {error}. {_NOTHING}") from error
-    for name, expected, wrong in _wrong(whole):
-        row = pc.index(wrong, pa.scalar(value=True)).as_py()
-        if row >= 0:
-            raise InvalidInputError(f"column {name}, row {row}: expected {expected}. {_NOTHING}")
     return whole
 
 

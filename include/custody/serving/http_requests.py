@@ -6,12 +6,18 @@ The rules are the same for all services of custody, so that a proxy in front of 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Iterable
 
 from fastapi import Request
 
+from custody.errors import InvalidInputError
+
 SINGLE = frozenset({"authorization", "content-length", "content-type", "host", "transfer-encoding", "x-auth-token"})
 """Headers that may come only once, in every service of custody."""
+_PIECE_BYTES = 1 << 20
+"""What is unzipped at once."""
+_GZIP = zlib.MAX_WBITS | 16
 
 
 def ambiguous(headers: Iterable[tuple[bytes, bytes]], single: frozenset[str] = SINGLE) -> str | None:
@@ -62,3 +68,30 @@ async def bounded_body(request: Request, bytes_max: int, seconds: float) -> byte
     except TimeoutError:
         raise BodyRefusedError(408, "slow", f"the body took more than {seconds:g} s") from None
     return bytes(body)
+
+
+def unzipped(raw: bytes, bytes_max: int, setting: str) -> bytes:
+    """Return the text of a gzip body, which may have several members.
+
+    Raises:
+        InvalidInputError: it is no gzip, or cut off.
+        BodyRefusedError: the text is longer than the limit; no more than that is unzipped.
+    """
+    text = bytearray()
+    rest = raw
+    while rest:
+        member = zlib.decompressobj(_GZIP)
+        while not member.eof:
+            try:
+                piece = member.decompress(rest, _PIECE_BYTES)
+            except zlib.error as error:
+                raise InvalidInputError(f"expected gzip: {error}") from None
+            rest = member.unconsumed_tail
+            text += piece
+            if len(text) > bytes_max:
+                expected = f"expected a body of at most {bytes_max} bytes unzipped ({setting})"
+                raise BodyRefusedError(413, "too-large", expected)
+            if not piece and not rest and not member.eof:
+                raise InvalidInputError("expected gzip to its end, got a part of it")
+        rest = member.unused_data
+    return bytes(text)

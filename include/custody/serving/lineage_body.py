@@ -24,7 +24,7 @@ import custody
 from custody.capture import Accepted, CaptureLimits, Format, InputPlace, Outcome, Rejected, read_stream
 from custody.capture.validate import rejected
 from custody.errors import InvalidInputError, StorageError
-from custody.serving.http_requests import BodyRefusedError
+from custody.serving.http_requests import BodyRefusedError, unzipped
 
 _PIECE_BYTES = 1 << 20
 _GZIP = zlib.MAX_WBITS | 16
@@ -61,7 +61,7 @@ def read_body(body: LineageBody) -> list[Outcome]:
         BodyRefusedError: it is too large when it is unzipped, or has too many events.
     """
     try:
-        text = _unzipped(body.raw, body.bytes_max) if body.is_zipped else body.raw
+        text = unzipped(body.raw, body.bytes_max, "serve.openlineage_bytes_max") if body.is_zipped else body.raw
     except InvalidInputError as error:
         return [rejected(InputPlace(None, 0), "bad-gzip", str(error), body.raw)]
     limits = CaptureLimits(event_bytes_max=body.bytes_max, file_bytes_max=body.bytes_max)
@@ -174,30 +174,3 @@ def _read(pipe: IO[bytes]) -> bytes:
     if len(data) < size:
         raise EOFError("its pipe was closed in the middle of an answer")
     return data
-
-
-def _unzipped(raw: bytes, bytes_max: int) -> bytes:
-    """Return the text of a gzip body, which may have several members.
-
-    Raises:
-        InvalidInputError: it is no gzip, or cut off.
-        BodyRefusedError: the text is longer than the limit; no more than that is unzipped.
-    """
-    text = bytearray()
-    rest = raw
-    while rest:
-        member = zlib.decompressobj(_GZIP)
-        while not member.eof:
-            try:
-                piece = member.decompress(rest, _PIECE_BYTES)
-            except zlib.error as error:
-                raise InvalidInputError(f"expected gzip: {error}") from None
-            rest = member.unconsumed_tail
-            text += piece
-            if len(text) > bytes_max:
-                expected = f"expected a body of at most {bytes_max} bytes unzipped (serve.openlineage_bytes_max)"
-                raise BodyRefusedError(413, "too-large", expected)
-            if not piece and not rest and not member.eof:
-                raise InvalidInputError("expected gzip to its end, got a part of it")
-        rest = member.unused_data
-    return bytes(text)

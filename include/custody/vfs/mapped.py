@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Python's own madvise belongs to its mappings, which keep a descriptor each; libc's takes the address of Arrow's.
 _LIBC = ctypes.CDLL(None)
@@ -29,6 +31,9 @@ def map_file(path: Path) -> memoryview:
         str(path).encode()
     except UnicodeEncodeError:  # Arrow takes names in UTF-8 only
         return memoryview(path.read_bytes())
+    # Imported when a file is mapped: producers that only write load no Arrow.
+    import pyarrow as pa
+
     with pa.memory_map(str(path), "r") as file:
         size = file.size()
         if size == 0:

@@ -222,6 +222,22 @@ def avro_file(events: Sequence[Json], *, codec: str = "null", block: int = 7, sy
     return b"".join(parts)
 
 
+def own_event(number: int = 1, **changes: object) -> dict[str, object]:
+    """An event in custody's own form; None takes a key out."""
+    document: dict[str, object] = {
+        "event_type": "SEND",
+        "event_time": 1_772_409_600_000 + number,
+        "component_id": "job.orders",
+        "component_type": "Orders",
+        "flowfile_uuid": f"00000000-0000-4000-8000-{number:012d}",
+        "file_size": 10 + number,
+        "transit_uri": "sftp://shop.example/orders.csv",
+        "updated_attributes": {"filename": "orders.csv"},
+        **changes,
+    }
+    return {key: value for key, value in document.items() if value is not None}
+
+
 def one_of_each(seed: int = 0) -> dict[Format, bytes]:
     """A small good file of each format."""
     chosen = random.Random(seed)  # noqa: S311 - no secret
@@ -232,4 +248,5 @@ def one_of_each(seed: int = 0) -> dict[Format, bytes]:
         Format.NIFI_AVRO: avro_file(payloads(4), block=2),
         Format.OPENLINEAGE: lines(run_event("START", number, inputs=[dataset("seed")]) for number in numbers),
         Format.NGSI: lines([notification(entity(number)) for number in numbers]),
+        Format.CUSTODY: lines(own_event(number) for number in range(3)),
     }

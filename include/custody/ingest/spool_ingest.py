@@ -1,0 +1,38 @@
+"""A spool on the machine of the repository: its events are ingested without a server between."""
+
+from __future__ import annotations
+
+import io
+
+from custody.capture import CaptureLimits, Format, read_stream
+from custody.client.spool_delivery import Receipt
+from custody.errors import BackpressureError
+from custody.ingest.ingest import Delivery, Ingest
+
+
+class RepositorySender:
+    """Takes the events of a spool into a repository, as the events door does.
+
+    Args:
+        ingest: stores them; the caller holds it.
+        limits: of one event.
+        origin: the spool's folder, which the quarantine shows as the file.
+    """
+
+    def __init__(self, ingest: Ingest, limits: CaptureLimits, origin: str) -> None:
+        self._ingest = ingest
+        self._limits = limits
+        self._origin = origin
+
+    def send(self, lines: bytes) -> Receipt:
+        """Store events, a line of JSON each; bad ones go to the quarantine.
+
+        Raises:
+            BackpressureError, LockedError, StorageError: as `Ingest.deliveries`; the quarantine may be full, too.
+        """
+        outcomes = list(read_stream(io.BytesIO(lines), self._limits, format=Format.CUSTODY))
+        delivery = Delivery(origin=self._origin, format=Format.CUSTODY, outcomes=outcomes, size=len(lines))
+        [report] = self._ingest.deliveries([delivery])
+        if isinstance(report, BackpressureError):
+            raise report
+        return Receipt(report.counts.stored, report.counts.repeated, len(report.refused))

@@ -1,0 +1,246 @@
+"""The body of a delivery: bytes in one of four encodings become outcomes, or columns without a Python object an event.
+
+An Arrow stream is checked in columns; its good rows stay columns. Only a row that names a content becomes an event, for
+it gets its claim.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.capture import Accepted, CaptureLimits, Context, Format, InputPlace, Outcome, Rejected, detect, read_stream
+from custody.capture.custody_json import (
+    CONTENT_KEY,
+    SOURCE_FORMAT,
+    UNNAMED_NODE,
+    batch_ordinals,
+    check_content_name,
+    event_and_content,
+)
+from custody.capture.encodings import InputText
+from custody.capture.formats import DETECT_BYTES
+from custody.capture.json_splitter import JsonSplitter
+from custody.capture.validate import rejected, validate_element
+from custody.errors import InvalidInputError
+from custody.model import EVENT_SCHEMA, Event, to_events, without_bad_rows
+
+ARROW = "application/vnd.apache.arrow.stream"
+AVRO = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro"})
+JSON = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl", ""})
+BAD_ROWS_MAX = 1000
+"""A body of columns with more bad rows is refused as a whole: each costs a file of the quarantine."""
+NODES_MAX = 1000
+"""Sources of one body of columns: each costs a look-up of its own."""
+_COLUMNS = EVENT_SCHEMA.remove(0).names
+
+
+@dataclass(frozen=True, slots=True)
+class BodyHead:
+    """What the head of a request says of its body."""
+
+    media_type: str
+    is_zipped: bool = False
+    format: Format | None = None
+    """Of JSON; None where its keys decide."""
+    node: str | None = None
+    """Names the source of events that do not name it themselves."""
+    key: str | None = None
+    """Of the batch, which numbers its events that have no ordinal."""
+    is_strict: bool = False
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventBody:
+    """What a body holds."""
+
+    format: Format
+    outcomes: Sequence[Outcome]
+    contents: Mapping[int, str] = field(default_factory=dict)
+    """The digests of contents, by the number of the outcome whose event names one."""
+    events: pa.RecordBatch | None = None
+    """Those that stay columns, as `require_valid_columns` returns them."""
+    rows: npt.NDArray[np.int64] | None = None
+    """Where each of them was in the body, from 0."""
+
+
+def read_body(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
+    """Return what a body holds; pieces of it that cannot be read are rejected outcomes.
+
+    Raises:
+        InvalidInputError: nothing of it can be read, or it has more than a body may have.
+    """
+    if head.media_type == ARROW:
+        return _of_arrow(body, head)
+    if head.media_type in AVRO:
+        return _of_other_format(body, head, limits, Format.NIFI_AVRO)
+    format = head.format or detect(body[:DETECT_BYTES])
+    return _of_json(body, head, limits) if format is Format.CUSTODY else _of_other_format(body, head, limits, format)
+
+
+def _of_other_format(body: bytes, head: BodyHead, limits: CaptureLimits, format: Format) -> EventBody:
+    outcomes = list(read_stream(io.BytesIO(body), limits, format=format, context=Context(head.node)))
+    return EventBody(format, outcomes)
+
+
+def _of_json(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
+    context = Context(head.node, is_numbered=head.key is None)
+    text = InputText(io.BytesIO(body), bytes_max=limits.file_bytes_max)
+    outcomes: list[Outcome] = []
+    contents: dict[int, str] = {}
+    for element in JsonSplitter(text, limits.event_bytes_max).split():
+        if isinstance(element, Rejected):
+            outcomes.append(element)
+            continue
+        names: list[str | None] = []
+
+        def read(raw: bytes, context: Context, names: list[str | None] = names) -> Sequence[Event]:
+            event, sha256 = event_and_content(raw, context)
+            names.append(sha256)
+            return (event,)
+
+        [outcome] = validate_element(element.raw, element.place, read, context)
+        if names and names[0] is not None and isinstance(outcome, Accepted):
+            contents[len(outcomes)] = names[0]
+        outcomes.append(outcome)
+    return EventBody(Format.CUSTODY, _numbered(outcomes, head.key), contents)
+
+
+def _numbered(outcomes: list[Outcome], key: str | None) -> Sequence[Outcome]:
+    """Return outcomes whose events have ordinals, by their place in the batch where they had none."""
+    if key is None:
+        return outcomes
+    ordinals = batch_ordinals(key, len(outcomes))
+    return [
+        Accepted(
+            msgspec.structs.replace(outcome.event, source_ordinal=ordinal), outcome.place, outcome.raw, outcome.warnings
+        )
+        if isinstance(outcome, Accepted) and outcome.event.source_ordinal is None
+        else outcome
+        for outcome, ordinal in zip(outcomes, ordinals, strict=True)
+    ]
+
+
+def _of_arrow(body: bytes, head: BodyHead) -> EventBody:
+    table = _with_sources(_table(body), head)
+    digests = None
+    if CONTENT_KEY in table.schema.names:
+        digests = table.column(CONTENT_KEY).cast(pa.string())
+        table = table.drop_columns([CONTENT_KEY])
+    events, problems = without_bad_rows(table)
+    if len(problems) > BAD_ROWS_MAX:
+        raise InvalidInputError(f"expected at most {BAD_ROWS_MAX} bad rows, got {len(problems)}, {_said(problems)}")
+    bad = [
+        rejected(InputPlace(row, 0), "bad-value", message, _row_as_json(table.slice(row, 1)))
+        for row, message in problems.items()
+    ]
+    rows = np.delete(np.arange(table.num_rows), list(problems))
+    _refuse_own_claims(events)
+    if digests is None or digests.null_count == len(digests):
+        return EventBody(Format.CUSTODY, bad, {}, events, rows)
+    has_content = pc.is_valid(digests.combine_chunks().take(pa.array(rows)))
+    named, plain = events.filter(has_content), events.filter(pc.invert(has_content))
+    mask = has_content.to_numpy(zero_copy_only=False)
+    outcomes: list[Outcome] = []
+    contents: dict[int, str] = {}
+    for event, row in zip(to_events(named), rows[mask].tolist(), strict=True):
+        sha256 = digests[row].as_py()
+        place, raw = InputPlace(row, 0), msgspec.json.encode(event)
+        try:
+            check_content_name(sha256)
+        except InvalidInputError as error:
+            outcomes.append(rejected(place, "bad-value", str(error), raw))
+            continue
+        contents[len(outcomes)] = sha256
+        outcomes.append(Accepted(event, place, raw))
+    return EventBody(Format.CUSTODY, [*outcomes, *bad], contents, plain, rows[~mask])
+
+
+def _table(body: bytes) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
+            table = stream.read_all()
+        # Offsets that lead astray are read as they are by what comes next.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidInputError(f"expected an Arrow stream of events, got {str(error)[:200]}") from None
+    names = table.schema.names
+    unknown = sorted({*names} - {*_COLUMNS, "event_id", CONTENT_KEY})
+    if unknown or len(set(names)) < len(names):
+        raise InvalidInputError(
+            f"columns: expected each at most once out of {', '.join(_COLUMNS)} and {CONTENT_KEY}, "
+            f"got {', '.join(unknown or names)}"
+        )
+    # Another repository's ids mean nothing here.
+    return table.drop_columns(["event_id"]) if "event_id" in names else table
+
+
+def _with_sources(table: pa.Table, head: BodyHead) -> pa.Table:
+    """Return a table in which every event has a source and an ordinal.
+
+    Raises:
+        InvalidInputError: ordinals are missing, and no key numbers the batch.
+    """
+    count = table.num_rows
+    for name, value in (("source_format", SOURCE_FORMAT), ("source_node", head.node or UNNAMED_NODE)):
+        table = _filled(table, name, pa.repeat(pa.scalar(value, pa.string()), count))
+    nodes = pc.count_distinct(table.column("source_node")).as_py()
+    if nodes > NODES_MAX:
+        raise InvalidInputError(f"source_node: expected at most {NODES_MAX} sources in a body, got {nodes}")
+    has_all = "source_ordinal" in table.schema.names and table.column("source_ordinal").null_count == 0
+    if has_all:
+        return table
+    if head.key is None:
+        raise InvalidInputError(
+            "source_ordinal: expected the source's own number of each event, or the header Idempotency-Key, which "
+            "numbers the events of a batch"
+        )
+    ordinals = batch_ordinals(head.key, count)
+    return _filled(table, "source_ordinal", pa.array(np.arange(ordinals.start, ordinals.stop), pa.int64()))
+
+
+def _filled(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """Return a table whose column has these values where it has none."""
+    place = table.schema.get_field_index(name)
+    if place < 0:
+        return table.append_column(name, values)
+    column = table.column(name)
+    try:
+        whole = pc.if_else(pc.is_valid(column), column.cast(values.type), pa.chunked_array([values]))
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"column {name}: expected {values.type}, got {column.type} ({error})") from None
+    return table.set_column(place, name, whole)
+
+
+def _said(problems: Mapping[int, str]) -> str:
+    row, message = next(iter(problems.items()))
+    return f"row {row} first: {message}"
+
+
+def _row_as_json(row: pa.Table) -> bytes:
+    """Return one row for the quarantine, as JSON of the same keys."""
+    values = {}
+    for name in row.schema.names:
+        column = row.column(name)
+        value = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()[0]
+        if value is not None:
+            values[name] = dict(value) if pa.types.is_map(column.type) else value
+    return msgspec.json.encode(values)
+
+
+def _refuse_own_claims(events: pa.RecordBatch) -> None:
+    for name in ("content_claim", "previous_content_claim"):
+        claims = pc.struct_field(events.column(name), "container")
+        if pc.any(pc.starts_with(claims, "custody:")).as_py():
+            raise InvalidInputError(
+                f"{name}: expected no claim of custody's own contents, which are places in one repository. Deliver the "
+                f"contents, and name them by {CONTENT_KEY}"
+            )
