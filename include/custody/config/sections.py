@@ -589,7 +589,7 @@ class SparkSection(Section):
     master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
 
 
-DoorName = Literal["openlineage", "site-to-site", "events", "ngsi", "swh"]
+DoorName = Literal["api", "openlineage", "site-to-site", "events", "ngsi", "swh"]
 """The doors of `custody serve`."""
 ScopeName = Literal["read", "content", "append", "replay", "manage"]
 """What a token allows."""
