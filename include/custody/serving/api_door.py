@@ -86,6 +86,14 @@ _REVISION = re.compile(r"\d{1,18}")
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _ID_MAX = (1 << 63) - 1
 _TIME_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
+_FORMS = {
+    "export": tuple(kind.media_type for kind in EXPORTS.values()),
+    "nifi": ("application/json",),
+    "content": ("application/octet-stream",),
+    "previous_content": ("application/octet-stream",),
+    "lineage_export": ("text/plain; charset=utf-8",),
+}
+"""What the operations answer with that have no document of their own."""
 _Answer = TypeVar("_Answer")
 
 Text = Annotated[str, Query(max_length=_TEXT_MAX, description="A query, as docs/query.md has it.")]
@@ -211,12 +219,15 @@ class _Api:
         body: type | None = None,
     ) -> None:
         name = answer.__name__
-        good = {} if document is None else {"content": {"application/json": {"schema": schema_of(document)}}}
-        bad = {"description": "A problem", "content": {MEDIA_TYPE: {"schema": schema_of(ProblemDocument)}}}
+        good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
+        if document is not None:
+            good = {"content": {"application/json": {"schema": schema_of(document)}}}
+        # What is refused before it comes here, such as a path that leads nowhere, has the server's own plain shape.
+        content = {MEDIA_TYPE: {"schema": schema_of(ProblemDocument)}, "application/json": {}}
+        bad = {"description": "A problem", "content": content}
         extra: dict[str, Any] = {}
         if body is not None:
-            content = {"application/json": {"schema": schema_of(body)}}
-            extra["requestBody"] = {"required": True, "content": content}
+            extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of(body)}}}
         for method in methods:
             app.add_api_route(
                 path,
