@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
-from custody.serving.swh_door import EventContents
 from custody.clock import ManualClock
 from custody.repository import Repository
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
 from custody.serving.published_database import PublishedDatabase
+from custody.serving.swh_door import EventContents
 from custody.serving.swh_grpc import serving_rpc
 from custody.serving.swh_rest import swh_app
 from custody.vfs import PosixFileSystem

@@ -115,10 +115,13 @@ def _serve_here(
     services = Services(at, settings, SystemClock())
     metrics = ServerMetrics(RepositoryMeasures(at, PosixFileSystem(), SystemClock()))
 
+    # Some event loops close a server to which nothing refers any more.
+    number_servers: list[asyncio.Server] = []
+
     async def say_numbers() -> None:
         if worker is not None and siblings is not None:
             metrics.share(worker, lambda: siblings_of(siblings, worker))
-            await _say_numbers(metrics, socket_of(siblings, worker))
+            number_servers.append(await _say_numbers(metrics, socket_of(siblings, worker)))
 
     try:
         with open_doors(settings.serve.doors, services) as doors:
@@ -135,7 +138,7 @@ def _serve_here(
         services.close()
 
 
-async def _say_numbers(metrics: ServerMetrics, path: Path) -> None:
+async def _say_numbers(metrics: ServerMetrics, path: Path) -> asyncio.Server:
     """Say the numbers of this worker to whoever of the others connects."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -143,7 +146,7 @@ async def _say_numbers(metrics: ServerMetrics, path: Path) -> None:
         await writer.drain()
         writer.close()
 
-    await asyncio.start_unix_server(answer, str(path))
+    return await asyncio.start_unix_server(answer, str(path))
 
 
 def _check_access(settings: Settings) -> None:

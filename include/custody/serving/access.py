@@ -204,7 +204,7 @@ def add_token(fs: FileSystem, path: Path, name: str, scopes: frozenset[Scope], c
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"name {name[:80]!r}: expected 1 to 63 letters, digits, '.', '_' or '-'.")
     with fs.lock(path.with_name(f"{path.name}.lock")):
-        text = fs.read(path).decode("ascii") if fs.exists(path) else ""
+        text = _digests_alone(fs, path) if fs.exists(path) else ""
         if any(line.name == name for line in (read_token_file(path) if text else [])):
             raise ConfigurationError(
                 f"{path}: a token with the name {name!r} is there. Revoke it, or take another name."
@@ -230,8 +230,7 @@ def remove_token(fs: FileSystem, path: Path, name: str) -> TokenLine:
         chosen = next((line for line in read_token_file(path) if line.name == name), None)
         if chosen is None:
             raise NotFoundError(f"{path}: no token has the name {name!r}.")
-        lines = fs.read(path).decode("ascii").splitlines()
-        rest = [line for line in lines if _digest_in(line.strip()) != chosen.digest]
+        rest = [line for line in _digests_alone(fs, path).splitlines() if _digest_in(line.strip()) != chosen.digest]
         fs.write_durably(path, "".join(f"{line}\n" for line in rest).encode("ascii"))
     return chosen
 
@@ -254,6 +253,22 @@ def _token_line(path: Path, number: int, line: str, default: frozenset[Scope]) -
         raise ConfigurationError(f"{expected}, with a name of letters, digits, '.', '_' or '-'.")
     created = parts[3] if len(parts) > 3 and parts[3] != "-" else ""
     return TokenLine(digest, scopes, name, created)
+
+
+def _digests_alone(fs: FileSystem, path: Path) -> str:
+    """Return the text of a file that may be written anew: a new file has the mode of all files of a repository.
+
+    Raises:
+        ConfigurationError: it has tokens that a person wrote into it, which others could read then.
+    """
+    text = fs.read(path).decode("ascii", "replace")
+    lines = (line.strip() for line in text.splitlines())
+    if any(line and not line.startswith(("#", "sha256:")) for line in lines):
+        raise ConfigurationError(
+            f"{path}: expected digests, got tokens as they are, which this command would leave readable by others. "
+            "Change the file by hand, or name another one."
+        )
+    return text
 
 
 def _digest_in(line: str) -> str:

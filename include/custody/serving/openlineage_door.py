@@ -11,8 +11,6 @@ Java client takes a URL with a path as it is. So both paths are answered, at the
 from __future__ import annotations
 
 import asyncio
-import io
-import zlib
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -20,21 +18,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from custody.capture import CaptureLimits, Format, InputPlace, Outcome, read_stream
-from custody.capture.validate import rejected
-from custody.errors import InvalidInputError
+from custody.capture import Format, Outcome
 from custody.ingest.ingest import Delivery, DeliveryReport, RefusedPiece
 from custody.serving.access import Scope
 from custody.serving.door import Measure, Services
 from custody.serving.http_requests import BodyRefusedError, bounded_body
+from custody.serving.lineage_body import BodyProcess, LineageBody, read_body
 
 ONE = "/api/v1/lineage"
 BATCH = "/api/v1/lineage/batch"
 PREFIX = "/openlineage"
 _SHORT_BYTES = 16 << 10
 """A longer body is read in a thread. To change threads costs about as much as a body of this length."""
-_PIECE_BYTES = 1 << 20
-_GZIP = zlib.MAX_WBITS | 16
+_LONG_BYTES = 256 << 10
+"""A longer body is read in a process. Decoding one of this length takes the interpreter for some milliseconds."""
+_ZIPPED_BYTES = 8 << 10
 _REASON_CHARACTERS_MAX = 300
 _FAILED_MAX = 1000
 """So many bad events of a batch are listed in the answer; all of them are counted."""
@@ -53,10 +51,7 @@ class OpenLineageDoor:
     def __init__(self, services: Services) -> None:
         self._options = services.settings.serve
         self._intake = services.intake
-        self._limits = CaptureLimits(
-            event_bytes_max=self._options.openlineage_bytes_max, file_bytes_max=self._options.openlineage_bytes_max
-        )
-        # One large body at a time: reading it takes memory, and the processor from everybody else.
+        self._process = BodyProcess()
         self._reading = asyncio.Semaphore(1)
         self._counts = {"stored": 0, "repeated": 0, "quarantined": 0}
 
@@ -85,7 +80,8 @@ class OpenLineageDoor:
             )
 
     def close(self) -> None:
-        """Do nothing: what waits belongs to the intake."""
+        """End the process that reads large bodies; what waits belongs to the intake."""
+        self._process.close()
 
     async def take(self, request: Request) -> Response:
         """Take one event; an array, or an event a line, is answered as a batch is."""
@@ -114,12 +110,8 @@ class OpenLineageDoor:
             raise BodyRefusedError(415, "content-encoding", "expected a body as it is, or gzip")
         limit = self._options.openlineage_bytes_max
         raw = await bounded_body(request, limit, self._options.body_seconds)
-        if coding == "identity" and len(raw) <= _SHORT_BYTES:
-            size, outcomes = len(raw), self._read(raw, is_zipped=False)
-        else:
-            async with self._reading:
-                outcomes = await asyncio.to_thread(self._read, raw, is_zipped=coding != "identity")
-            size = sum(len(outcome.raw) for outcome in outcomes)
+        outcomes = await self._read(raw, is_zipped=coding != "identity")
+        size = sum(len(outcome.raw) for outcome in outcomes)
         # Neither query nor login: both may hold secrets. The host is the sender's word.
         origin = request.url.path
         report = await self._intake.take(
@@ -130,53 +122,19 @@ class OpenLineageDoor:
         self._counts["quarantined"] += len(report.refused)
         return report
 
-    def _read(self, raw: bytes, *, is_zipped: bool) -> Sequence[Outcome]:
-        """Return the outcomes of a body.
+    async def _read(self, raw: bytes, *, is_zipped: bool) -> Sequence[Outcome]:
+        """Return the outcomes of a body: read here, in a thread, or in a process, by its length."""
+        body = LineageBody(raw, is_zipped, self._options.openlineage_bytes_max, self._options.openlineage_events_max)
+        if not is_zipped and len(raw) <= _SHORT_BYTES:
+            return read_body(body)
+        # One at a time: reading takes memory, and the processor from everybody else.
+        async with self._reading:
+            return await asyncio.to_thread(read_body if self._is_short(body) else self._process.read, body)
 
-        Raises:
-            BodyRefusedError: it is too large when it is unzipped, or has too many events.
-        """
-        limit = self._options.openlineage_bytes_max
-        try:
-            body = _unzipped(raw, limit) if is_zipped else raw
-        except InvalidInputError as error:
-            return [rejected(InputPlace(None, 0), "bad-gzip", str(error), raw)]
-        outcomes: list[Outcome] = []
-        for outcome in read_stream(io.BytesIO(body), self._limits, format=Format.OPENLINEAGE):
-            if len(outcomes) == self._options.openlineage_events_max:
-                most = self._options.openlineage_events_max
-                raise BodyRefusedError(413, "events", f"expected at most {most} events (serve.openlineage_events_max)")
-            outcomes.append(outcome)
-        if not outcomes:
-            outcomes.append(rejected(InputPlace(None, 0), "empty", "expected an event, got an empty body", body))
-        return outcomes
-
-
-def _unzipped(raw: bytes, bytes_max: int) -> bytes:
-    """Return the text of a gzip body, which may have several members.
-
-    Raises:
-        InvalidInputError: it is no gzip, or cut off.
-        BodyRefusedError: the text is longer than the limit; no more than that is unzipped.
-    """
-    text = bytearray()
-    rest = raw
-    while rest:
-        member = zlib.decompressobj(_GZIP)
-        while not member.eof:
-            try:
-                piece = member.decompress(rest, _PIECE_BYTES)
-            except zlib.error as error:
-                raise InvalidInputError(f"expected gzip: {error}") from None
-            rest = member.unconsumed_tail
-            text += piece
-            if len(text) > bytes_max:
-                expected = f"expected a body of at most {bytes_max} bytes unzipped (serve.openlineage_bytes_max)"
-                raise BodyRefusedError(413, "too-large", expected)
-            if not piece and not rest and not member.eof:
-                raise InvalidInputError("expected gzip to its end, got a part of it")
-        rest = member.unused_data
-    return bytes(text)
+    @staticmethod
+    def _is_short(body: LineageBody) -> bool:
+        # Nobody knows how long a zipped body is.
+        return len(body.raw) <= (_ZIPPED_BYTES if body.is_zipped else _LONG_BYTES)
 
 
 def _kept_answer(piece: RefusedPiece) -> Response:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from custody.capture import Accepted, Format, Rejected, dataset_uuid
+from custody.capture import Accepted, Format, Rejected, as_formerly_numbered, dataset_uuid, is_same
 from custody.lineage import Lineage, trace
 from custody.model import Event, EventType
 from tests.unit.capture.sample_inputs import Json, array, dataset, lines, read, run_event
@@ -150,10 +150,52 @@ def test_a_wrong_value_is_named_with_its_key(changes: Json, says: str) -> None:
     assert says in found.problem.message
 
 
-def test_an_event_about_a_dataset_alone_is_refused_with_the_reason() -> None:
-    [found] = read(lines([{"eventTime": "2026-03-04T05:06:07Z", "dataset": dataset("x"), "producer": "p"}]))
-    assert isinstance(found, Rejected)
-    assert "expected a run event, got one about a dataset or a job alone" in found.problem.message
+def test_a_dataset_that_is_renamed_goes_on_from_its_former_name() -> None:
+    change = {"lifecycleStateChange": "RENAME", "previousIdentifier": {"namespace": "lake://east", "name": "seed"}}
+    renamed = {"eventTime": "2026-03-04T05:06:07Z", "dataset": dataset("tree", lifecycleStateChange=change)}
+    event = event_of({**renamed, "producer": "p"})
+    assert (event.event_type, event.parent_uuids, event.child_uuids) == ("CLONE", (SEED,), (TREE,))
+    assert (event.flowfile_uuid, event.attributes["filename"]) == (TREE, "tree")
+    lineage = lineage_of([event], TREE)
+    assert lineage.nodes[SEED].children == (TREE,)
+
+
+@pytest.mark.parametrize(
+    ("change", "event_type"),
+    [("CREATE", "CREATE"), ("DROP", "DROP"), ("ALTER", "ATTRIBUTES_MODIFIED"), (7, "ATTRIBUTES_MODIFIED")],
+)
+def test_what_happens_to_a_dataset_alone_is_an_event_of_it(change: object, event_type: str) -> None:
+    document = {"eventTime": "2026-03-04T05:06:07Z", "producer": "p"}
+    event = event_of({**document, "dataset": dataset("tree", lifecycleStateChange={"lifecycleStateChange": change})})
+    assert (event.event_type, event.flowfile_uuid, event.parent_uuids, event.child_uuids) == (event_type, TREE, (), ())
+
+
+def test_an_event_about_a_job_alone_claims_no_edge() -> None:
+    document = {**run_event(inputs=[dataset("seed")], outputs=[dataset("tree")])}
+    del document["run"], document["eventType"]
+    event = event_of(document)
+    assert (event.event_type, event.parent_uuids, event.child_uuids) == ("ATTRIBUTES_MODIFIED", (), ())
+    assert event.attributes["openlineage.event_type"] == "JOB"
+    assert json.loads(event.extra or "") == {"openlineage": document}
+
+
+def test_an_event_is_its_json_whatever_the_order_of_its_keys() -> None:
+    document = run_event("RUNNING", inputs=[dataset("seed")])
+    one, other = event_of(document), event_of(dict(reversed(document.items())))
+    assert one.extra != other.extra
+    assert is_same(one, other)
+    assert one.source_ordinal == other.source_ordinal
+    different = event_of({**document, "inputs": []})
+    assert not is_same(one, different)
+    assert different.source_ordinal != one.source_ordinal
+    assert as_formerly_numbered(different) != as_formerly_numbered(one), "only the number is the same"
+
+
+def test_the_numbers_of_events_never_change() -> None:
+    event = event_of(run_event())
+    former = as_formerly_numbered(event)
+    assert former is not None
+    assert (event.source_ordinal, former.source_ordinal) == (4331108145996087638, 4331107435146010945)
 
 
 def lineage_of(events: list[Event], uuid: str) -> Lineage:

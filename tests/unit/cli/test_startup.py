@@ -130,6 +130,6 @@ def test_shells_complete_commands_and_options() -> None:
             [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment
         ).stdout
 
-    assert completed("custody se").split() == ["plain,search"]
+    assert completed("custody se").split() == ["plain,search", "plain,serve"]
     assert "plain,rebuild" in completed("custody catalog re").split()
     assert "plain,--cursor" in completed("custody search --cu").split()

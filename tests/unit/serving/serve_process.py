@@ -39,7 +39,9 @@ class Served:
 
     def measures(self, headers: dict[str, str] | None = None, **options: Any) -> dict[str, float]:
         """The numbers of /metrics, by name and labels as they are written."""
-        rows = [line.rpartition(" ") for line in self.get("/metrics", headers, **options).text.splitlines()]
+        answer = self.get("/metrics", headers, **options)
+        assert answer.status_code == 200, answer.text
+        rows = [line.rpartition(" ") for line in answer.text.splitlines()]
         return {name: float(value) for name, _, value in rows if not name.startswith("#")}
 
     def log(self) -> str:

@@ -1,0 +1,197 @@
+"""Reading a body with OpenLineage events: unzipped within bounds, cut into events, each judged.
+
+A large body is read in a process of its own. Decoding it takes the interpreter for as long as it lasts, and a thread
+would keep every other request of the server waiting. The process reads one body after the other from its input, and
+ends when its server does.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from threading import Lock
+from typing import IO
+
+import msgspec
+
+import custody
+from custody.capture import Accepted, CaptureLimits, Format, InputPlace, Outcome, Rejected, read_stream
+from custody.capture.validate import rejected
+from custody.errors import InvalidInputError, StorageError
+from custody.serving.http_requests import BodyRefusedError
+
+_PIECE_BYTES = 1 << 20
+_GZIP = zlib.MAX_WBITS | 16
+_LENGTH = struct.Struct(">Q")
+_PROGRAM = "from custody.serving.lineage_body import main; main()"
+
+
+class LineageBody(msgspec.Struct, frozen=True, array_like=True):
+    """A body as it came, and what it may hold."""
+
+    raw: bytes
+    is_zipped: bool
+    bytes_max: int
+    events_max: int
+
+
+class _Refusal(msgspec.Struct, frozen=True, array_like=True):
+    status: int
+    code: str
+    message: str
+
+
+class _Reading(msgspec.Struct, frozen=True, array_like=True):
+    """What the process answers: outcomes in their order, each accepted or rejected, or a refusal."""
+
+    outcomes: list[tuple[Accepted | None, Rejected | None]]
+    refusal: _Refusal | None = None
+
+
+def read_body(body: LineageBody) -> list[Outcome]:
+    """Return the outcomes of a body.
+
+    Raises:
+        BodyRefusedError: it is too large when it is unzipped, or has too many events.
+    """
+    try:
+        text = _unzipped(body.raw, body.bytes_max) if body.is_zipped else body.raw
+    except InvalidInputError as error:
+        return [rejected(InputPlace(None, 0), "bad-gzip", str(error), body.raw)]
+    limits = CaptureLimits(event_bytes_max=body.bytes_max, file_bytes_max=body.bytes_max)
+    outcomes: list[Outcome] = []
+    for outcome in read_stream(io.BytesIO(text), limits, format=Format.OPENLINEAGE):
+        if len(outcomes) == body.events_max:
+            expected = f"expected at most {body.events_max} events (serve.openlineage_events_max)"
+            raise BodyRefusedError(413, "events", expected)
+        outcomes.append(outcome)
+    return outcomes or [rejected(InputPlace(None, 0), "empty", "expected an event, got none", text)]
+
+
+class BodyProcess:
+    """The process that reads large bodies, started by the first one; for any number of threads, one at a time."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def read(self, body: LineageBody) -> list[Outcome]:
+        """Return the outcomes of a body, as `read_body` does.
+
+        Raises:
+            BodyRefusedError: it is too large when it is unzipped, or has too many events.
+            StorageError: the process ended, such as for want of memory; the next body gets another one.
+        """
+        with self._lock:
+            process = self._process or self._started()
+            assert process.stdin is not None  # noqa: S101 - as it was started
+            assert process.stdout is not None  # noqa: S101
+            try:
+                _write(process.stdin, msgspec.msgpack.encode(body))
+                answer = _read(process.stdout)
+            except (OSError, EOFError) as error:
+                code = process.poll()
+                self._end()
+                raise StorageError(f"the process that reads large bodies ended (exit code {code}): {error}") from error
+        reading = msgspec.msgpack.decode(answer, type=_Reading)
+        if reading.refusal is not None:
+            raise BodyRefusedError(reading.refusal.status, reading.refusal.code, reading.refusal.message)
+        return [outcome for pair in reading.outcomes for outcome in pair if outcome is not None]
+
+    def close(self) -> None:
+        """End the process; a second call does nothing."""
+        with self._lock:
+            self._end()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        # Found where this custody was found, whatever the environment says.
+        paths = os.pathsep.join([str(Path(custody.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._process = subprocess.Popen(  # noqa: S603 - this Python, by full path, without a shell
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.kill()
+            process.wait()
+
+
+def main() -> None:
+    """Read bodies from the standard input, and answer each on the standard output, until the input ends."""
+    # The terminal's Ctrl-C is for the server, which ends this process by closing its input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while True:
+        try:
+            request = _read(source)
+        except EOFError:
+            return
+        body = msgspec.msgpack.decode(request, type=LineageBody)
+        try:
+            outcomes = read_body(body)
+            reading = _Reading([_pair(outcome) for outcome in outcomes])
+        except BodyRefusedError as refused:
+            reading = _Reading([], _Refusal(refused.status, refused.code, str(refused)))
+        _write(target, msgspec.msgpack.encode(reading))
+
+
+def _pair(outcome: Outcome) -> tuple[Accepted | None, Rejected | None]:
+    return (outcome, None) if isinstance(outcome, Accepted) else (None, outcome)
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> bytes:
+    length = pipe.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        raise EOFError("its pipe was closed")
+    (size,) = _LENGTH.unpack(length)
+    data = pipe.read(size)
+    if len(data) < size:
+        raise EOFError("its pipe was closed in the middle of an answer")
+    return data
+
+
+def _unzipped(raw: bytes, bytes_max: int) -> bytes:
+    """Return the text of a gzip body, which may have several members.
+
+    Raises:
+        InvalidInputError: it is no gzip, or cut off.
+        BodyRefusedError: the text is longer than the limit; no more than that is unzipped.
+    """
+    text = bytearray()
+    rest = raw
+    while rest:
+        member = zlib.decompressobj(_GZIP)
+        while not member.eof:
+            try:
+                piece = member.decompress(rest, _PIECE_BYTES)
+            except zlib.error as error:
+                raise InvalidInputError(f"expected gzip: {error}") from None
+            rest = member.unconsumed_tail
+            text += piece
+            if len(text) > bytes_max:
+                expected = f"expected a body of at most {bytes_max} bytes unzipped (serve.openlineage_bytes_max)"
+                raise BodyRefusedError(413, "too-large", expected)
+            if not piece and not rest and not member.eof:
+                raise InvalidInputError("expected gzip to its end, got a part of it")
+        rest = member.unused_data
+    return bytes(text)
