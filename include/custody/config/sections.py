@@ -677,8 +677,8 @@ class ServeSection(ListenerSection):
     doors: tuple[DoorName, ...] = Field(
         ("openlineage",),
         min_length=1,
-        description="What is taken and answered: openlineage, site-to-site, events, ngsi (its limits: the sections "
-        "receiver and ngsi), swh (the section swh).",
+        description="What is taken and answered: api (questions), openlineage, site-to-site, events, ngsi (its limits: "
+        "the sections receiver and ngsi), swh (the section swh).",
     )
     workers: int = Field(
         1,

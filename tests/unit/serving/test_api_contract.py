@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import Case, GenerationMode
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from custody.clock import SystemClock
@@ -40,11 +43,12 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> schemathesis.BaseSche
 def test_every_answer_is_as_described(described: schemathesis.BaseSchema, mode: GenerationMode, examples: int) -> None:
     failures = []
     for result in described.get_all_operations():
+        assert isinstance(result, Ok)
         operation = result.ok()
 
         @settings(max_examples=examples, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
         @given(case=operation.as_strategy(generation_mode=mode))
-        def ask(case: Case) -> None:
+        def ask(case: Case[Any]) -> None:
             # Not every text is a query, and not every query a SELECT: a 400 says what is wrong with it.
             case.call_and_validate(headers=HEADERS, excluded_checks=[positive_data_acceptance])
 

@@ -17,12 +17,13 @@ from starlette.testclient import TestClient
 from custody.clock import SystemClock
 from custody.config.sections import ListenerSection
 from custody.model import to_events
-from custody.repository import Repository
+from custody.repository import EventSelection, Repository
 from custody.serving.access import Scope, Tokens, add_token
 from custody.serving.api_documents import event_document
 from custody.serving.api_door import PREFIX, ApiDoor
 from custody.serving.application import Access, application
-from custody.serving.door import Services
+from custody.serving.door import Door, Services
+from custody.serving.openlineage_door import OpenLineageDoor
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps
 
@@ -247,11 +248,23 @@ def test_what_was_forgotten_is_in_no_answer(tmp_path: Path) -> None:
     run_steps(opened.settings)
     with client_of(Repository.open(root), Access()) as client:
         page = get(client, "events?limit=3")
-        from custody.repository import EventSelection
-
         Repository.open(root).forget(EventSelection(event_ids=(5, 6)), "asked", "main")
         assert get(client, "events")["total"] == 8
         assert [item["event"]["event_id"] for item in get(client, page["next"])["items"]] == [4, 3, 2]
         assert get(client, "events/main/5", 404)["kind"] == "not-found"
         lines = client.get("events/export").content.splitlines()
         assert json.loads(lines[-1])["events"] == 8
+
+
+def test_another_door_keeps_its_own_path_below_that_of_the_api(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    services = Services(repository, repository.settings, SystemClock())
+    try:
+        doors: list[Door] = [ApiDoor(services), OpenLineageDoor(services)]
+        with TestClient(application(ListenerSection(), doors), raise_server_exceptions=False) as client:
+            taken = client.post("/api/v1/lineage", content=b"[")
+            assert (taken.status_code, taken.json()["error"]) == (400, "not-json"), taken.text
+            asked = client.get("/api/v1/lineage?flowfile=none")
+            assert (asked.status_code, asked.json()["kind"]) == (404, "not-found")
+    finally:
+        services.close()
