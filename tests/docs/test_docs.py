@@ -1,5 +1,6 @@
 """The documentation says what the program does: every name and number in it is compared with the code."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable
@@ -32,6 +33,13 @@ def _names(rows: Iterable[list[str]]) -> list[str]:
 def test_generated_blocks_are_up_to_date(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert update.updated(text) == text, "run: python tests/docs/update.py"
+
+
+def test_the_description_of_the_api_is_that_of_the_code_and_its_page_names_every_operation() -> None:
+    assert update.OPENAPI.read_text(encoding="utf-8") == update.openapi_text()
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    paths = json.loads(update.openapi_text())["paths"]
+    assert [path for path in paths if f"`{path}`" not in page] == []
 
 
 def test_every_command_has_its_help_in_the_documentation() -> None:

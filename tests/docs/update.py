@@ -7,6 +7,7 @@ A command that docs/cli.md lacks gets a section at its end; its description and 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 import typing
@@ -26,8 +27,11 @@ from custody.config import ExportTarget, Settings
 from custody.config.settings import ENVIRONMENT_PREFIX
 from custody.index import NUMBER_FIELDS, TEXT_FIELD, TIME_FIELDS
 from custody.query import field_help
+from custody.repository import Repository
+from custody.serving.api_door import api_application, openapi_document
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+OPENAPI = DOCS / "openapi.json"
 _BLOCK = re.compile(r"<!-- generated: ([^\n]+?) -->\n.*?<!-- end -->", re.DOTALL)
 _WIDTH = 100
 
@@ -211,6 +215,13 @@ def with_new_commands(text: str) -> str:
     return text
 
 
+def openapi_text() -> str:
+    """Return the description of the API."""
+    # Of a repository the description has nothing, so that none has to be there.
+    app = api_application(Repository(Settings(root=Path("none"))))
+    return json.dumps(openapi_document(app), indent=1, ensure_ascii=False) + "\n"
+
+
 def main() -> int:
     """Rewrite the pages; name those that changed."""
     for path in sorted(DOCS.rglob("*.md")):
@@ -219,6 +230,9 @@ def main() -> int:
         if after != before:
             path.write_text(after, encoding="utf-8")
             sys.stderr.write(f"rewrote {path.relative_to(DOCS.parent)}\n")
+    if not OPENAPI.exists() or OPENAPI.read_text(encoding="utf-8") != openapi_text():
+        OPENAPI.write_text(openapi_text(), encoding="utf-8")
+        sys.stderr.write(f"rewrote {OPENAPI.relative_to(DOCS.parent)}\n")
     return 0
 
 

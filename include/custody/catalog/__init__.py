@@ -47,6 +47,7 @@ from custody.catalog.transaction_pb2 import (
     Transaction,
     Upgrade,
 )
+from custody.catalog.transaction_summary import TransactionSummary, summary_of
 from custody.catalog.verify import Defect, Verification, verify, verify_file, verify_toc
 
 __all__ = [
@@ -90,6 +91,7 @@ __all__ = [
     "SourceKeys",
     "SourceRange",
     "Transaction",
+    "TransactionSummary",
     "Upgrade",
     "Verification",
     "absorb",
@@ -127,6 +129,7 @@ __all__ = [
     "source_keys",
     "store_of",
     "stored_footer",
+    "summary_of",
     "verify",
     "verify_file",
     "verify_toc",

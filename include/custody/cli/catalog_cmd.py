@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import click
+import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of
+from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of, summary_of
 from custody.catalog.codec import decode
 from custody.catalog.dump_and_load import dump_state
 from custody.cli.groups import CommandGroup
@@ -52,7 +52,7 @@ def log(repository: Path, start: str | None, stop: str | None, writer: str | Non
     """
     _, writer_catalog = load_catalog(repository, writer)
     first, last = (None if text is None else revision_of(writer_catalog, text) for text in (start, stop))
-    rows = [_summary(transaction) for transaction in writer_catalog.timeline(first, last)]
+    rows = [msgspec.to_builtins(summary_of(transaction)) for transaction in writer_catalog.timeline(first, last)]
     if as_json:
         print_json(rows)
         return
@@ -204,23 +204,6 @@ def revision_of(catalog: Catalog, text: str) -> int:
     # Without an offset UTC, whatever the time zone of this machine: the same command means the same everywhere.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return catalog.revision_at(int(moment.timestamp() * 1000))
-
-
-def _summary(transaction: Transaction) -> dict[str, object]:
-    """Return what a transaction did, counted."""
-    kinds = [action.WhichOneof("kind") for action in transaction.actions]
-    listed = ("add_file", "add_shard", "remove_file", "remove_shard")
-    return {
-        "revision": transaction.revision,
-        "commit_time_ms": transaction.commit_time_ms,
-        "uuid": str(UUID(bytes=transaction.uuid)),
-        "previous_digest": transaction.previous_digest.hex(),
-        "files_added": kinds.count("add_file"),
-        "events_added": sum(action.add_file.rows for action in transaction.actions if action.HasField("add_file")),
-        "shards_added": kinds.count("add_shard"),
-        "removed": kinds.count("remove_file") + kinds.count("remove_shard"),
-        "other": [kind for kind in kinds if kind not in listed],
-    }
 
 
 def _file_row(file: AddFile) -> dict[str, object]:

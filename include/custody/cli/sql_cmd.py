@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from custody.cli.options import Duration, as_of_option, json_option
 from custody.cli.output import clean, print_json, print_table, stderr
 from custody.errors import ConfigurationError
-from custody.model import INT64_MAX
 from custody.repository import Repository
+from custody.sql.plain_values import plain_rows
 
 if TYPE_CHECKING:
     from custody.catalog.pruning import PrunedReads
@@ -87,7 +86,7 @@ def sql(
         as_of=as_of,
         software_revision=software_revision,
     ) as result:
-        rows = _rows(result)
+        rows = plain_rows(result.batches())
         # Read as they come: a result may be larger than the memory.
         shown = islice(rows, limit or None)
         if as_json:
@@ -115,54 +114,6 @@ def _explained(reads: PrunedReads) -> str:
     if reads.blocks:
         left += f", {reads.blocks - reads.blocks_pruned} of {reads.blocks} blocks"
     return f"read: {left}" + (f"; blocks ruled out by {by}" if by else "; the catalog rules out nothing")
-
-
-def _rows(result: SqlResult) -> Iterator[list[object]]:
-    for batch in result.batches():
-        columns = [_values(column) for column in batch.columns]
-        yield from map(list, zip(*columns, strict=True))
-
-
-def _values(column: pa.Array) -> list[object]:
-    """Return a column's values as JSON knows them: times in ISO 8601, attributes as objects."""
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        # Python's datetime has no nanoseconds.
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    try:
-        values: list[object] = column.to_pylist()
-        if pa.types.is_map(kind):
-            values = [None if value is None else dict(value) for value in values]  # type: ignore[call-overload]
-        return [msgspec.to_builtins(value, str_keys=True) for value in values]
-    except (OverflowError, ValueError, TypeError):
-        return [_plain(value) for value in column]  # slower, and knows what Python's types cannot hold
-
-
-def _plain(value: pa.Scalar) -> object:
-    """Return a value as JSON knows it, also times beyond the years 1 to 9999 and with nanoseconds."""
-    if not value.is_valid:
-        return None
-    kind = value.type
-    if pa.types.is_map(kind):
-        return {str(_plain(pair["key"])): _plain(pair["value"]) for pair in value.values}
-    if pa.types.is_struct(kind):
-        return {kind.field(number).name: _plain(value[number]) for number in range(kind.num_fields)}
-    if isinstance(value, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
-        return [_plain(item) for item in value.values]
-    if isinstance(value, pa.UnionScalar | pa.DictionaryScalar | pa.ExtensionScalar):
-        return _plain(value.value)
-    try:
-        return msgspec.to_builtins(value.as_py(), str_keys=True)
-    except (OverflowError, ValueError, TypeError):
-        return _time(value) if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else str(value)
-
-
-def _time(value: pa.Scalar) -> str:
-    unit: Any = value.type.unit if pa.types.is_timestamp(value.type) else "D"
-    number: int = value.value
-    if abs(number) in (_INFINITE_DAYS, INT64_MAX):
-        return "infinity" if number > 0 else "-infinity"
-    return f"{np.datetime64(number, unit)}{'Z' if getattr(value.type, 'tz', None) else ''}"
 
 
 def _text(value: object) -> object:

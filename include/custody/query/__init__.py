@@ -6,7 +6,7 @@ from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.query.conditions import field_help
-    from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
+    from custody.query.facets import SEVERAL_VALUES, check_facets, facet_fields, facets_of, facets_of_table
     from custody.query.may_match import blocks_that_may_match
     from custody.query.parser import parse_query
     from custody.query.scan import Scan
@@ -28,6 +28,7 @@ __all__ = [
     "TimeBounds",
     "blocks_that_may_match",
     "check_facets",
+    "facet_fields",
     "facets_of",
     "facets_of_table",
     "field_help",
@@ -44,6 +45,7 @@ _MODULES = {
     "custody.query.facets": (
         "SEVERAL_VALUES",
         "check_facets",
+    "facet_fields",
         "facets_of",
         "facets_of_table",
     ),

@@ -23,10 +23,15 @@ SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_sec
 Facets = dict[str, Counter[str]]
 
 
+def facet_fields(attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> list[str]:
+    """Return the names of the fields that have facets: those with one value an event, and `day`."""
+    fields_of_one = (field.name for field in identifier_fields(attributes, standard))
+    return [DAY, *(name for name in fields_of_one if name not in SEVERAL_VALUES)]
+
+
 def check_facets(fields: Sequence[str], attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> None:
     """Raise InvalidInputError unless each field is indexed and has one value an event, or is `day`."""
-    fields_of_one = (field.name for field in identifier_fields(attributes, standard))
-    known = [DAY, *(name for name in fields_of_one if name not in SEVERAL_VALUES)]
+    known = facet_fields(attributes, standard)
     for field in fields:
         if field not in known:
             raise InvalidInputError(f"facet {field!r}: expected one of {', '.join(known)}.")

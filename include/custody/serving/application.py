@@ -327,8 +327,9 @@ def application(
         route = Route(path, answer, methods=["GET"])
         route.app = entrance.guarded(route.app, _OWN, needed)
         app.router.routes.append(route)
-    for door in doors:
-        app.router.routes.extend(_guarded_routes(door, entrance))
+    routes = [route for door in doors for route in _guarded_routes(door, entrance)]
+    # A mount takes all below its path: what another door has there for itself is looked for first.
+    app.router.routes.extend(sorted(routes, key=lambda route: isinstance(route, Mount)))
     _handle_errors(app)
     app.router.default = entrance.guarded(_no_route, _OWN, None)
     return app

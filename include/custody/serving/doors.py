@@ -11,6 +11,7 @@ from custody.errors import ConfigurationError
 from custody.serving.door import Door, Services
 
 _CLASSES: dict[DoorName, tuple[str, str]] = {
+    "api": ("custody.serving.api_door", "ApiDoor"),
     "openlineage": ("custody.serving.openlineage_door", "OpenLineageDoor"),
     "site-to-site": ("custody.serving.site_to_site_door", "SiteToSiteDoor"),
     "events": ("custody.serving.events_door", "EventsDoor"),

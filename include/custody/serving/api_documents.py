@@ -1,0 +1,272 @@
+"""The documents that the API answers with, and their schemas in its OpenAPI description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from custody.catalog import TransactionSummary
+from custody.lineage import Cut, Lineage, NodeKind
+from custody.model import ContentClaim, Event
+from custody.quarantine import QuarantineEntry
+from custody.query import SearchStats
+from custody.read.search import SearchResult, StoredEvent
+from custody.repository.status import RepositoryStatus
+from custody.retention import Hold, RetentionPlan
+from custody.serving.api_problems import ProblemDocument
+
+_REFERENCE = "#/components/schemas/{name}"
+# Ordinals of a source may have 63 bits, of which JavaScript's numbers keep 53.
+_AS_TEXT = "source_ordinal"
+
+EventDocument = msgspec.defstruct(
+    "EventDocument",
+    [
+        (field.name, str | None, None)
+        if field.name == _AS_TEXT
+        else (field.name, field.type)
+        if field.required
+        else (
+            field.name,
+            field.type,
+            field.default if field.default is not msgspec.NODEFAULT else field.default_factory(),
+        )
+        for field in msgspec.structs.fields(Event)
+    ],
+    kw_only=True,
+    omit_defaults=True,
+    module=__name__,
+)
+"""An event as the API gives it: its ordinal as a text; what is not there has its default."""
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a listing, with the writer that counted its id."""
+
+    writer: str
+    event: dict[str, Any]
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a search."""
+
+    total: int
+    """Exact; also what cannot be read any more is counted."""
+    items: list[Listed]
+    next: str | None
+    """Where the next page is, relative to this address; null behind the last one."""
+    lost: int
+    """So many matches on the way to this page cannot be read; `notices` say what holds them."""
+    notices: tuple[str, ...] = ()
+    explain: dict[str, SearchStats] | None = None
+
+
+class ContentPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a content can be had, and where."""
+
+    availability: str
+    size: int | None
+    href: str | None
+
+
+class OneEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event in full, with what can be asked next."""
+
+    writer: str
+    event: dict[str, Any]
+    attributes: dict[str, str]
+    """Those after the event."""
+    content: ContentPlace | None
+    previous_content: ContentPlace | None
+    links: dict[str, str]
+
+
+class Facets(msgspec.Struct, frozen=True, kw_only=True):
+    """How many matching events have each value of some fields, the most frequent first."""
+
+    facets: dict[str, dict[str, int]]
+    notices: tuple[str, ...] = ()
+
+
+class LineageNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A FlowFile of a lineage with its own events, the oldest first."""
+
+    uuid: str
+    kind: NodeKind
+    events: list[Listed]
+    parents: tuple[str, ...]
+    children: tuple[str, ...]
+    cut: Cut | None = None
+    """The bound behind which there is more of it."""
+
+
+class LineageDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A lineage; `frontier` names the FlowFiles that have more behind a bound, each with the bound."""
+
+    nodes: list[LineageNode]
+    events: int
+    is_complete: bool
+    frontier: dict[str, Cut]
+    identifiers: dict[str, tuple[str, ...]]
+    unknown_events: list[dict[str, Any]]
+    notices: tuple[str, ...] = ()
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """Transactions of one writer, the newest first."""
+
+    writer: str
+    items: list[TransactionSummary]
+    next: str | None
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be searched, for whoever completes a query."""
+
+    fields: list[str]
+    attributes: list[str]
+    event_types: list[str]
+    facets: list[str]
+
+
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
+    """What could not be stored, the newest first."""
+
+    items: list[QuarantineEntry]
+    total: int
+
+
+class Holds(msgspec.Struct, frozen=True, kw_only=True):
+    """What no retention lets go."""
+
+    items: list[Hold]
+
+
+class SqlQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One SELECT; at most so many rows and seconds."""
+
+    query: str
+    limit: int = 1000
+    seconds: float = 10
+    writer: str | None = None
+    as_of: str | None = None
+
+
+class SqlRows(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a query; `is_cut` where there are more than were asked for."""
+
+    columns: list[str]
+    types: list[str]
+    rows: list[list[Any]]
+    is_cut: bool
+    notices: tuple[str, ...] = ()
+
+
+class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A search whose query is text or structured, as docs/query.md has it; for queries too long for an address."""
+
+    query: str | dict[str, Any] = ""
+    limit: int | None = None
+    cursor: str | None = None
+    oldest_first: bool = False
+    writer: str | None = None
+    as_of: str | None = None
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Where everything is, and what the caller may do."""
+
+    version: str
+    can: list[str]
+    writers: list[str]
+    links: dict[str, str]
+
+
+ANSWERS: tuple[type, ...] = (
+    EventPage,
+    OneEvent,
+    Facets,
+    LineageDocument,
+    Timeline,
+    Fields,
+    Quarantined,
+    Holds,
+    SqlRows,
+    SqlQuestion,
+    SearchQuestion,
+    Welcome,
+    RepositoryStatus,
+    RetentionPlan,
+    ProblemDocument,
+    EventDocument,
+)
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """Return an event as the API gives it."""
+    document: dict[str, Any] = msgspec.to_builtins(event)
+    if event.source_ordinal is not None:
+        document[_AS_TEXT] = str(event.source_ordinal)
+    return document
+
+
+def listed(stored: Iterable[StoredEvent]) -> list[Listed]:
+    """Return events with their writers as the API gives them."""
+    return [Listed(writer=one.writer, event=event_document(one.event)) for one in stored]
+
+
+def event_page(result: SearchResult, following: str | None, *, explain: bool) -> EventPage:
+    """Return a page of a search."""
+    return EventPage(
+        total=result.total,
+        items=listed(result.events),
+        next=following,
+        lost=result.lost,
+        notices=result.notices,
+        explain=dict(result.explained) if explain else None,
+    )
+
+
+def lineage_document(lineage: Lineage) -> LineageDocument:
+    """Return a lineage."""
+    nodes = [
+        LineageNode(
+            uuid=node.uuid,
+            kind=node.kind,
+            events=listed(map(StoredEvent, node.writers, node.events)),
+            parents=node.parents,
+            children=node.children,
+            cut=node.cut,
+        )
+        for node in lineage.nodes.values()
+    ]
+    return LineageDocument(
+        nodes=nodes,
+        events=lineage.events,
+        is_complete=lineage.is_complete,
+        frontier=lineage.cut,
+        identifiers=lineage.identifiers,
+        unknown_events=[msgspec.to_builtins(unknown) for unknown in lineage.unknown_events],
+        notices=lineage.notices,
+    )
+
+
+def schemas() -> Mapping[str, Any]:
+    """Return the schemas of all documents, by their names."""
+    _, components = msgspec.json.schema_components(ANSWERS, ref_template=_REFERENCE)
+    event = {"$ref": _REFERENCE.format(name="EventDocument")}
+    for name in ("Listed", "OneEvent"):
+        components[name]["properties"]["event"] = event
+    return components
+
+
+def schema_of(answer: type) -> dict[str, Any]:
+    """Return the reference to the schema of a document."""
+    return {"$ref": _REFERENCE.format(name=answer.__name__)}
+
+
+def claim_size(claim: ContentClaim | None) -> int | None:
+    """Return the length of a content in bytes; None where no event states it."""
+    return None if claim is None else claim.size

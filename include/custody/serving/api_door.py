@@ -1,0 +1,680 @@
+"""The API: what the command line knows, asked over HTTP below `/api/v1`.
+
+Every answer is a document of `serving/api_documents.py`, every error one of `serving/api_problems.py`. An event is
+named by its writer and its id, for each writer counts ids of its own. `next` of a page is the address of the next one.
+
+What is read needs the scope `read`, bytes of contents need `content`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from threading import BoundedSemaphore
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from fastapi import Depends, FastAPI, Query, Request, params
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount
+
+from custody.capture.nifi_json import event_to_json
+from custody.catalog import summary_of
+from custody.errors import BackpressureError, InvalidInputError, NotFoundError
+from custody.flow.content import Availability, Content, ContentReader
+from custody.format.names import is_name
+from custody.lineage import Bounds, ExportFormat, Lineage, export
+from custody.model import ContentClaim, Event, EventType, shortened
+from custody.query import facet_fields
+from custody.query.times import time_span
+from custody.repository import Repository
+from custody.repository.status import RepositoryStatus
+from custody.retention import RetentionPlan
+from custody.serving.access import Scope
+from custody.serving.api_documents import (
+    ContentPlace,
+    EventPage,
+    Facets,
+    Fields,
+    Holds,
+    LineageDocument,
+    OneEvent,
+    Quarantined,
+    SearchQuestion,
+    SqlQuestion,
+    SqlRows,
+    Timeline,
+    Welcome,
+    claim_size,
+    event_document,
+    event_page,
+    lineage_document,
+    schema_of,
+    schemas,
+)
+from custody.serving.api_export import EXPORTS, event_stream
+from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
+from custody.serving.application import grant_of
+from custody.serving.door import Measure, Services
+from custody.serving.http_requests import bounded_body
+from custody.sql.plain_values import plain_rows
+from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
+
+PREFIX = "/api/v1"
+PAGE_MAX = 1000
+NODES_MAX = 3000
+QUARANTINED_MAX = 1000
+SQL_ROWS_MAX = 10_000
+SQL_SECONDS_MAX = 60.0
+STREAMS_MAX = 2
+"""Exports, and queries in SQL, that one process answers at once: each reads as fast as its client takes it."""
+_TEXT_MAX = 8000
+_BODY_BYTES_MAX = 256 << 10
+_REVISION = re.compile(r"\d{1,18}")
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_ID_MAX = (1 << 63) - 1
+_TIME_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
+_FORMS = {
+    "export": tuple(kind.media_type for kind in EXPORTS.values()),
+    "nifi": ("application/json",),
+    "content": ("application/octet-stream",),
+    "previous_content": ("application/octet-stream",),
+    "lineage_export": ("text/plain; charset=utf-8",),
+}
+"""What the operations answer with that have no document of their own."""
+_Answer = TypeVar("_Answer")
+
+Text = Annotated[str, Query(max_length=_TEXT_MAX, description="A query, as docs/query.md has it.")]
+Writer = Annotated[str | None, Query(max_length=200, description="Only this writer's events.")]
+AsOf = Annotated[
+    str | None,
+    Query(max_length=100, description="A time, or a revision of `writer`: among the events that were live then."),
+]
+Limit = Annotated[int | None, Query(ge=1, le=PAGE_MAX)]
+Cursor = Annotated[str | None, Query(max_length=_TEXT_MAX)]
+Moment = Annotated[str | None, Query(max_length=100, description="A time, as in queries: 2026-03-01, 3 hours ago.")]
+Id = int
+
+
+class ApiDoor:
+    """Answers questions about events; the library answers them, in threads.
+
+    Args:
+        services: of the server.
+    """
+
+    name = "api"
+    scope = None
+
+    def __init__(self, services: Services) -> None:
+        self._app = api_application(services.repository)
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return one mount."""
+        return [Mount(PREFIX, self._app)]
+
+    def ready(self) -> str | None:
+        """Return None: what cannot be read is said by each answer."""
+        return None
+
+    def metrics(self) -> Iterable[Measure]:
+        """Return nothing: the application counts requests and answers."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing that waits."""
+
+
+def api_application(repository: Repository) -> FastAPI:
+    """Return the API of a repository; who mounts it says who may do what (`grant_of`)."""
+    app = FastAPI(title="custody", version="1", docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.redirect_slashes = False
+    _Api(repository).add_to(app)
+    handle_problems(app, str(repository.settings.root))
+    return app
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """Return the description of the API, OpenAPI 3.1."""
+    document = get_openapi(
+        title="custody",
+        version="1",
+        routes=app.routes,
+        # Relative: right below any path that the API is mounted at.
+        servers=[{"url": "."}],
+        description="Provenance of data: events, lineage, contents, and the record of what was done to them.",
+    )
+    # FastAPI's own shape of a refusal is never answered.
+    components = document.setdefault("components", {})
+    components["schemas"] = dict(schemas())
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"token": []}]
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    return document
+
+
+class _Api:
+    """The operations; each method is one, and is called in a thread unless it reads a body."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._settings = repository.settings
+        self._streams = BoundedSemaphore(STREAMS_MAX)
+
+    def add_to(self, app: FastAPI) -> None:
+        """Add all operations to an application."""
+        read, content = Scope.READ, Scope.CONTENT
+        event = "/events/{writer}/{event_id}"
+        for path, answer, document, scope in (
+            ("/", self.welcome, Welcome, read),
+            ("/fields", self.fields, Fields, read),
+            ("/events", self.events, EventPage, read),
+            ("/events/facets", self.facets, Facets, read),
+            ("/events/export", self.export, None, read),
+            (event, self.event, OneEvent, read),
+            (f"{event}/nifi", self.nifi, None, read),
+            (f"{event}/content", self.content, None, content),
+            (f"{event}/content/previous", self.previous_content, None, content),
+            ("/lineage", self.lineage, LineageDocument, read),
+            ("/lineage/export", self.lineage_export, None, read),
+            ("/status", self.status, RepositoryStatus, read),
+            ("/timeline/{writer}", self.timeline, Timeline, read),
+            ("/quarantine", self.quarantine, Quarantined, read),
+            ("/holds", self.holds, Holds, read),
+            ("/retention/plan", self.retention, RetentionPlan, read),
+        ):
+            methods = ["GET", "HEAD"] if document is None and scope is content else ["GET"]
+            self._add(app, path, answer, document, scope, methods)
+        self._add(app, "/events/search", self.search, EventPage, read, ["POST"], SearchQuestion)
+        self._add(app, "/sql", self.sql, SqlRows, read, ["POST"], SqlQuestion)
+        described = cache(lambda: msgspec.json.encode(openapi_document(app)))
+
+        def description() -> Response:
+            return Response(described(), media_type="application/json")
+
+        app.add_api_route("/openapi.json", description, include_in_schema=False, dependencies=[_needs(read)])
+
+    def _add(
+        self,
+        app: FastAPI,
+        path: str,
+        answer: Callable[..., Any],
+        document: type | None,
+        scope: Scope,
+        methods: list[str],
+        body: type | None = None,
+    ) -> None:
+        name = answer.__name__
+        good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
+        if document is not None:
+            good = {"content": {"application/json": {"schema": schema_of(document)}}}
+        # What is refused before it comes here, such as a path that leads nowhere, has the server's own plain shape.
+        content = {MEDIA_TYPE: {"schema": schema_of(ProblemDocument)}, "application/json": {}}
+        bad = {"description": "A problem", "content": content}
+        extra: dict[str, Any] = {}
+        if body is not None:
+            extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of(body)}}}
+        for method in methods:
+            app.add_api_route(
+                path,
+                answer,
+                methods=[method],
+                operation_id=name if method != "HEAD" else f"{name}_head",
+                summary=(answer.__doc__ or name).splitlines()[0],
+                response_model=None,
+                responses={200: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
+                dependencies=[_needs(scope), Depends(_no_unknown_parameters)],
+                openapi_extra=extra or None,
+            )
+
+    def welcome(self, request: Request) -> Response:
+        """Where everything is, and what the caller may do."""
+        links = {name: name for name in ("events", "lineage", "status", "quarantine", "holds", "fields", "sql")}
+        return _json(
+            Welcome(
+                version=_version(),
+                can=sorted(grant_of(request).scopes),
+                writers=[workspace.writer for workspace in self._repository.workspaces()],
+                links={**links, "facets": "events/facets", "export": "events/export", "retention": "retention/plan"},
+            )
+        )
+
+    def fields(self) -> Response:
+        """What can be searched, for whoever completes a query."""
+        index = self._settings.index
+        return _json(
+            Fields(
+                fields=list(index.fields),
+                attributes=list(index.attributes),
+                event_types=[str(kind) for kind in EventType],
+                facets=facet_fields(index.attributes, index.fields),
+            )
+        )
+
+    def events(
+        self,
+        q: Text = "",
+        *,
+        limit: Limit = None,
+        cursor: Cursor = None,
+        oldest_first: bool = False,
+        writer: Writer = None,
+        as_of: AsOf = None,
+        explain: bool = False,
+    ) -> Response:
+        """Events that match a query, the newest first."""
+        question = SearchQuestion(
+            query=q, limit=limit, cursor=cursor, oldest_first=oldest_first, writer=writer, as_of=as_of
+        )
+        own = {"q": q, "limit": limit, "oldest_first": oldest_first or None, "writer": writer, "as_of": as_of}
+
+        def following(after: str) -> str:
+            known = {name: value for name, value in {**own, "cursor": after}.items() if value not in (None, "")}
+            return f"events?{urlencode(known)}"
+
+        return _json(self._searched(question, following, explain=explain))
+
+    async def search(self, request: Request) -> Response:
+        """Events that match a query that is too long for an address, or structured."""
+        question = await _body(request, SearchQuestion)
+        _check_writer(question.writer)
+        if question.limit is not None and not 1 <= question.limit <= PAGE_MAX:
+            raise InvalidInputError(f"limit: expected 1 to {PAGE_MAX}, got {question.limit}.")
+        # The next page is asked for with the same body and this cursor.
+        return _json(await run_in_threadpool(self._searched, question, str, explain=False))
+
+    def facets(
+        self,
+        field: Annotated[list[str], Query(min_length=1, max_length=10)],
+        q: Text = "",
+        *,
+        top: Annotated[int, Query(ge=1, le=10_000)] = 50,
+        writer: Writer = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        """How many matching events have each value of some fields; `day` is the day of the event time, UTC."""
+        counts, notices = self._repository.facets(q, field, writer=_check_writer(writer), as_of=_moment(as_of))
+        shown = {name: dict(values.most_common(top)) for name, values in counts.items()}
+        return _json(Facets(facets=shown, notices=notices))
+
+    def export(
+        self,
+        q: Text = "",
+        *,
+        form: Annotated[str, Query(alias="format", pattern="^(ndjson|arrow|csv)$")] = "ndjson",
+        since: Moment = None,
+        until: Moment = None,
+        writer: Writer = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        """All events of a query or of a time, as a stream."""
+        first, last = _times(since, until)
+        ends = [_iso(0 if first is None else first), _iso(_TIME_MAX if last is None else last)]
+        span = "" if since is None and until is None else f"event_time:[{' TO '.join(ends)}]"
+        query = f"({q}) AND {span}" if q and span else q or span
+        kind = EXPORTS[form]
+        stream = event_stream(self._repository, kind, query, _check_writer(writer), _moment(as_of))
+        # The first piece before the status: a query that cannot be read is answered as such.
+        return StreamingResponse(self._as_one_of_few(stream), media_type=kind.media_type)
+
+    def event(self, writer: str, event_id: Id, *, as_of: AsOf = None, whole: bool = False) -> Response:
+        """One event in full, whether its contents can be had, and what can be asked next."""
+        event = self._event(writer, event_id, as_of)
+        shown = event if whole else shortened(event, self._settings.query.attribute_characters_max)
+        contents = ContentReader(PosixFileSystem(), self._settings.store)
+        here = f"events/{writer}/{event_id}"
+        return _json(
+            OneEvent(
+                writer=writer,
+                event=event_document(shown),
+                attributes=shown.attributes,
+                content=_place(contents, event.content_claim, f"{here}/content"),
+                previous_content=_place(contents, event.previous_content_claim, f"{here}/content/previous"),
+                links={"lineage": f"lineage?flowfile={event.flowfile_uuid}", "nifi": f"{here}/nifi"},
+            )
+        )
+
+    def nifi(self, writer: str, event_id: Id) -> Response:
+        """One event as NiFi's own JSON."""
+        return Response(
+            msgspec.json.encode(event_to_json(self._event(writer, event_id))), media_type="application/json"
+        )
+
+    def content(self, request: Request, writer: str, event_id: Id) -> Response:
+        """The content after an event, or a range of its bytes."""
+        return self._content(request, writer, event_id, previous=False)
+
+    def previous_content(self, request: Request, writer: str, event_id: Id) -> Response:
+        """The content before an event, or a range of its bytes."""
+        return self._content(request, writer, event_id, previous=True)
+
+    def lineage(
+        self,
+        flowfile: Annotated[list[str] | None, Query(max_length=100)] = None,
+        identifier: Annotated[list[str] | None, Query(max_length=100)] = None,
+        *,
+        depth: Annotated[int | None, Query(ge=0, le=1000)] = 1,
+        events_max: Annotated[int, Query(ge=1, le=NODES_MAX)] = NODES_MAX,
+        since: Moment = None,
+        until: Moment = None,
+        writer: Writer = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        """What led to some FlowFiles, and what came of them; one generation unless more are asked for."""
+        lineage = self._lineage(flowfile, identifier, depth, events_max, since, until, writer, as_of)
+        return _json(lineage_document(lineage))
+
+    def lineage_export(
+        self,
+        flowfile: Annotated[list[str] | None, Query(max_length=100)] = None,
+        identifier: Annotated[list[str] | None, Query(max_length=100)] = None,
+        *,
+        form: Annotated[ExportFormat, Query(alias="format")] = ExportFormat.JSON,
+        depth: Annotated[int | None, Query(ge=0, le=1000)] = 1,
+        events_max: Annotated[int, Query(ge=1, le=NODES_MAX)] = NODES_MAX,
+        since: Moment = None,
+        until: Moment = None,
+        writer: Writer = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        """The same lineage in a format for other programs."""
+        lineage = self._lineage(flowfile, identifier, depth, events_max, since, until, writer, as_of)
+        # A picture is opened by a browser: its text is inert there, and as text it can do nothing at all.
+        return Response(export(self._repository.diagram(lineage), form), media_type="text/plain; charset=utf-8")
+
+    def status(self) -> Response:
+        """What is live, what waits, and the room that it takes."""
+        return _json(self._repository.status())
+
+    def timeline(
+        self,
+        writer: str,
+        *,
+        limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+        before: Annotated[int | None, Query(ge=0, le=_ID_MAX, description="Only revisions before this one.")] = None,
+    ) -> Response:
+        """What the transactions of a writer's catalog did, the newest first."""
+        workspace = self._workspace(writer)
+        state = workspace.state()
+        last = state.revision if before is None else min(before - 1, state.revision)
+        first = max(last - limit + 1, state.floor, 0)
+        items = [] if last < first else [summary_of(one) for one in workspace.catalog.timeline(first, last)]
+        following = f"timeline/{writer}?{urlencode({'limit': limit, 'before': first})}"
+        return _json(
+            Timeline(writer=writer, items=items[::-1], next=following if items and first > state.floor else None)
+        )
+
+    def quarantine(self, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100) -> Response:
+        """What could not be stored, and why; the newest first."""
+        entries = sorted(self._repository.quarantine.entries(), key=lambda entry: -entry.received_ms)
+        return _json(Quarantined(items=entries[:limit], total=len(entries)))
+
+    def holds(self) -> Response:
+        """What no retention lets go."""
+        return _json(Holds(items=self._repository.holds()))
+
+    def retention(self) -> Response:
+        """What the next retention would let go."""
+        return _json(self._repository.plan_retention())
+
+    async def sql(self, request: Request) -> Response:
+        """The rows of one SELECT over events, logs and transactions."""
+        question = await _body(request, SqlQuestion)
+        _check_writer(question.writer)
+        if not 1 <= question.limit <= SQL_ROWS_MAX or not 0 < question.seconds <= SQL_SECONDS_MAX:
+            raise InvalidInputError(
+                f"expected a limit of 1 to {SQL_ROWS_MAX} rows, and at most {SQL_SECONDS_MAX:g} seconds."
+            )
+        return _json(await run_in_threadpool(self._rows, question))
+
+    def _searched(self, question: SearchQuestion, following: Callable[[str], str], *, explain: bool) -> EventPage:
+        result = self._repository.search(
+            question.query,
+            limit=question.limit,
+            cursor=question.cursor,
+            oldest_first=question.oldest_first,
+            writer=_check_writer(question.writer),
+            as_of=_moment(question.as_of),
+        )
+        longest = self._settings.query.attribute_characters_max
+        shown = tuple(replace(one, event=shortened(one.event, longest)) for one in result.events)
+        after = None if result.cursor is None else following(result.cursor)
+        return event_page(replace(result, events=shown), after, explain=explain)
+
+    def _event(self, writer: str, event_id: int, as_of: str | None = None) -> Event:
+        self._workspace(writer)
+        if not 0 <= event_id <= _ID_MAX:
+            raise NotFoundError(f"writer {writer!r} has no event {event_id}.")
+        return self._repository.get(event_id, writer, as_of=_moment(as_of))
+
+    def _workspace(self, writer: str) -> Workspace:
+        # A name that no writer has makes no folder, and is no path.
+        if not is_name(writer) or writer not in [one.writer for one in self._repository.workspaces()]:
+            raise NotFoundError(f"there is no writer {writer[:80]!r}.")
+        return self._repository.workspace(writer)
+
+    def _content(self, request: Request, writer: str, event_id: int, *, previous: bool) -> Response:
+        event = self._event(writer, event_id)
+        claim = event.previous_content_claim if previous else event.content_claim
+        state = ContentReader(PosixFileSystem(), self._settings.store).availability(claim)
+        if state in (Availability.GONE, Availability.ERASED):
+            raise GoneError(f"the content of event {event_id} of {writer} is {state}.")
+        content = self._repository.content(event, previous=previous)
+        return _content_answer(request, content)
+
+    def _lineage(
+        self,
+        flowfile: list[str] | None,
+        identifier: list[str] | None,
+        depth: int | None,
+        events_max: int,
+        since: str | None,
+        until: str | None,
+        writer: str | None,
+        as_of: str | None,
+    ) -> Lineage:
+        if not flowfile and not identifier:
+            raise InvalidInputError("lineage: expected a flowfile or an identifier.")
+        first, last = _times(since, until)
+        lineage = self._repository.lineage(
+            flowfile or (),
+            Bounds(events_max, depth, first, last),
+            identifiers=identifier or (),
+            writer=_check_writer(writer),
+            as_of=_moment(as_of),
+        )
+        longest = self._settings.query.attribute_characters_max
+        return lineage.with_events(partial(shortened, characters_max=longest))
+
+    def _rows(self, question: SqlQuestion) -> SqlRows:
+        with (
+            self._stream(),
+            self._repository.sql(
+                question.query,
+                seconds_max=question.seconds,
+                writer=question.writer,
+                as_of=_moment(question.as_of),
+            ) as result,
+        ):
+            # One row more is read, to see whether there is one.
+            rows = list(islice(plain_rows(result.batches()), question.limit + 1))
+            return SqlRows(
+                columns=result.schema.names,
+                types=[str(field.type) for field in result.schema],
+                rows=rows[: question.limit],
+                is_cut=len(rows) > question.limit,
+                notices=result.notices,
+            )
+
+    @contextmanager
+    def _stream(self) -> Iterator[None]:
+        if not self._streams.acquire(blocking=False):
+            raise BackpressureError(f"{STREAMS_MAX} exports or queries in SQL are being answered.")
+        try:
+            yield
+        finally:
+            self._streams.release()
+
+    def _as_one_of_few(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Return the pieces, the first of them read already."""
+        held = self._stream()
+        held.__enter__()
+        try:
+            first = next(pieces, b"")
+        except BaseException:
+            held.__exit__(None, None, None)
+            raise
+
+        def following() -> Iterator[bytes]:
+            try:
+                yield first
+                yield from pieces
+            finally:
+                held.__exit__(None, None, None)
+
+        return following()
+
+
+def _needs(scope: Scope) -> params.Depends:
+    def check(request: Request) -> None:
+        scopes = grant_of(request).scopes
+        if not scopes:
+            raise HTTPException(401, "expected a token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
+        if scope not in scopes:
+            raise HTTPException(403, f"expected a token with the scope {scope}")
+
+    return params.Depends(check)
+
+
+def _no_unknown_parameters(request: Request) -> None:
+    """Refuse a parameter that is not known: a mistyped filter must not widen an answer."""
+    route = request.scope["route"]
+    known = {parameter.alias for parameter in route.dependant.query_params} if isinstance(route, APIRoute) else set()
+    unknown = sorted(set(request.query_params) - known)
+    if unknown:
+        raise InvalidInputError(f"parameter {unknown[0][:80]!r}: expected one of {', '.join(sorted(known)) or 'none'}.")
+
+
+async def _body(request: Request, kind: type[_Answer]) -> _Answer:
+    data = await bounded_body(request, _BODY_BYTES_MAX, 30)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    # JSON that is nested too deeply ends in a RecursionError; text that is no UTF-8 in the other.
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"body: {error}.") from None
+
+
+def _check_writer(writer: str | None) -> str | None:
+    if writer is not None and not is_name(writer):
+        raise NotFoundError(f"there is no writer {writer[:80]!r}.")
+    return writer
+
+
+def _moment(text: str | None) -> int | datetime | None:
+    """Return a revision, or the end of what a text means as a time."""
+    if text is None:
+        return None
+    if _REVISION.fullmatch(text):
+        return int(text)
+    return _datetime(time_span(text, _now_ms())[1])
+
+
+def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    first = None if since is None else time_span(since, _now_ms())[0]
+    last = None if until is None else time_span(until, _now_ms())[1]
+    return first, last
+
+
+def _datetime(time_ms: int) -> datetime:
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        raise InvalidInputError("time: expected one of the years 1 to 9999.") from None
+
+
+def _iso(time_ms: int) -> str:
+    return _datetime(time_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def _place(contents: ContentReader, claim: ContentClaim | None, href: str) -> ContentPlace | None:
+    availability = contents.availability(claim)
+    if availability is None:
+        return None
+    can_be_had = availability is Availability.AVAILABLE
+    return ContentPlace(availability=str(availability), size=claim_size(claim), href=href if can_be_had else None)
+
+
+def _content_answer(request: Request, content: Content) -> Response:
+    # Bytes from outside: a browser must neither guess their type nor run them.
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": "attachment",
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Cache-Control": "private, no-cache",
+    }
+    if content.sha256 is not None:
+        headers["ETag"] = f'"{content.sha256}"'
+    start, length = 0, content.size
+    wanted = _RANGE.fullmatch(request.headers.get("range", ""))
+    is_same = request.headers.get("if-range") in (None, headers.get("ETag"))
+    status = 200
+    if wanted is not None and any(wanted.groups()) and is_same:
+        start, length = _range(wanted, content.size)
+        status = 206
+        headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{content.size}"
+        claim = msgspec.structs.replace(content.claim, offset=(content.claim.offset or 0) + start, size=length)
+        content = replace(content, claim=claim)
+    headers["Content-Length"] = str(length)
+    if request.method == "HEAD":
+        return Response(status_code=status, headers=headers, media_type="application/octet-stream")
+    pieces = content.chunks()
+    # The first piece before the status: a content that is damaged from the beginning on is answered as such.
+    first = next(pieces, b"")
+
+    def following() -> Iterator[bytes]:
+        yield first
+        yield from pieces
+
+    return StreamingResponse(following(), status, headers, media_type="application/octet-stream")
+
+
+def _range(wanted: re.Match[str], size: int) -> tuple[int, int]:
+    first, last = wanted.groups()
+    if not first:
+        start, stop = max(size - int(last), 0), size
+    else:
+        start, stop = int(first), min(int(last) + 1 if last else size, size)
+    if start >= stop:
+        raise HTTPException(416, f"expected a range within {size} bytes", {"Content-Range": f"bytes */{size}"})
+    return start, stop - start
+
+
+def _json(document: object) -> Response:
+    headers = {"Cache-Control": "private, no-cache", "Vary": "Accept, Authorization, Cookie"}
+    return Response(msgspec.json.encode(document), headers=headers, media_type="application/json")
+
+
+def _version() -> str:
+    try:
+        return version("custody")
+    except PackageNotFoundError:
+        return "unknown"
