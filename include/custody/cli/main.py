@@ -82,6 +82,9 @@ _PLACES = {
     "search": _place(
         "search_cmd:search", "Print the events that match QUERY, newest first; without QUERY all of them."
     ),
+    "site-to-site": _place(
+        "site_to_site_cmd:site_to_site", "Take provenance from NiFi's own reporting task, over Site-to-Site."
+    ),
     "sql": _place(
         "sql_cmd:sql",
         "Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.",

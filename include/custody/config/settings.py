@@ -42,6 +42,7 @@ from custody.config.sections import (
     RepositorySection,
     RetentionSection,
     Section,
+    SiteToSiteSection,
     SparkSection,
     SwhSection,
     is_secret,
@@ -77,6 +78,7 @@ class Settings(BaseSettings):
     maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
     receiver: ReceiverSection = Field(default_factory=ReceiverSection)
+    site_to_site: SiteToSiteSection = Field(default_factory=SiteToSiteSection)
     lease: LeaseSection = Field(default_factory=LeaseSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
@@ -160,6 +162,11 @@ class Settings(BaseSettings):
     def exports_home(self) -> Path:
         """Where exports keep how far they are, a folder each."""
         return self.root / "exports"
+
+    @property
+    def site_to_site_home(self) -> Path:
+        """Where transactions of Site-to-Site are until they end, and how they ended."""
+        return self.root / "site-to-site"
 
     @property
     def runs(self) -> Path:

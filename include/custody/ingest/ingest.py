@@ -206,6 +206,23 @@ class Ingest:
         except OSError as error:
             raise StorageError(f"{name}: cannot read: {error.strerror}") from error
 
+    def outcomes(self, outcomes: Iterable[Outcome], *, origin: str, format: Format) -> FileReport:
+        """Ingest what was read elsewhere; `origin` is what the quarantine shows as its file.
+
+        Durability: on return the stored events are acknowledged; so are on raise those before the failure.
+
+        Raises:
+            BackpressureError: too much waits to be rolled over, or the quarantine is full.
+            LockedError: another ingest stored events of the same source for too long.
+            StorageError: the disk refused.
+        """
+        return self._take(outcomes, FileTally(origin, format, None))
+
+    def renew(self) -> None:
+        """Forget which events are stored: the next turn reads it anew, so that memory does not grow for ever."""
+        self._source_locks.forget()
+        self._stored_keys.forget()
+
     def resubmit(self, key: str, *, format: Format | None = None) -> FileReport:
         """Try a quarantined piece again, as the format that it came in; it leaves the quarantine when all is stored.
 
@@ -262,8 +279,7 @@ class Ingest:
                 progress()
         except BaseException:
             # An append may have failed: what is stored has to be read again.
-            self._source_locks.forget()
-            self._stored_keys.forget()
+            self.renew()
             raise
         finally:
             # The turn ends with the file, so that ingests that wait for its sources can go on.

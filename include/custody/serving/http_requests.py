@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fastapi import Request
@@ -45,6 +45,11 @@ class Tokens:
         if not tokens or any(len(token) < CHARACTERS_MIN for token in tokens):
             raise ConfigurationError(f"{path}: expected a token of {CHARACTERS_MIN} or more characters a line.")
         return cls(tokens)
+
+    @property
+    def digests(self) -> Collection[bytes]:
+        """The SHA-256 of each token."""
+        return self._digests
 
     def admit(self, headers: Mapping[str, str]) -> bool:
         """Whether the headers, names in lower case, bring one of the tokens."""
