@@ -83,8 +83,9 @@ class Server:
 
 
 @contextmanager
-def served(root: Path, *arguments: str) -> Iterator[Server]:
+def served(root: Path, *arguments: str, settings: str = "") -> Iterator[Server]:
     Repository.create(root)
+    (root / "custody.toml").write_text(settings)
     server = Server(root, *arguments)
     try:
         yield server
