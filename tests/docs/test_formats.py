@@ -51,6 +51,7 @@ from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.replay import Refusal, replay_plan
+from custody.site_to_site.transactions import EndedTransaction, read_ended
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
 from custody.swh.pages import COLUMN
@@ -141,6 +142,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Manifest", UnitManifest),
         ("replay-plan", "## Layout", replay_plan.ReplayPlan),
         ("export-cursors", "## Layout", Cursors),
+        ("site-to-site", "## Layout of an end", EndedTransaction),
         ("lease", "## Layout", Holder),
         ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),
@@ -417,6 +419,14 @@ def test_the_example_of_cursors_is_what_the_code_writes(tmp_path: Path) -> None:
     cursors = read_cursors(FS, tmp_path, "marquez")
     assert cursors is not None
     assert cursors.encode() == shown
+
+
+def test_the_example_of_an_ended_transaction_is_what_the_code_writes(tmp_path: Path) -> None:
+    shown = examples(read("formats/site-to-site.md"))["document"].strip().encode()
+    (tmp_path / "ended.json").write_bytes(shown)
+    ended = read_ended(FS, tmp_path / "ended.json")
+    assert ended is not None
+    assert ended.encode() == shown
 
 
 def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:

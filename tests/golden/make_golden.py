@@ -50,6 +50,7 @@ from custody.recovery import STEPS
 from custody.replay import ReplayPlan, save_plan
 from custody.repository import Repository
 from custody.rollover import GroupWatch, WaitingGroups
+from custody.site_to_site.transactions import EndedTransaction
 from custody.store import LocalStore
 from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
@@ -83,6 +84,7 @@ SUNK = parameters(file_format="csv-column")
 EXPORTED = Cursors(
     export="marquez", updated_ms=1_772_409_600_000, next_event_ids={"main": 1201}, delivered=1200, refused=1
 )
+ENDED = Path("site-to-site/ended/1772409599000-0123456789abcdef0123456789abcdef.json")
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
 NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
@@ -168,6 +170,8 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     (root / "maintenance/scrub").write_bytes(encode_scrub(scrub))
     LandingLedger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
     write_cursors(PosixFileSystem(), root / "exports/marquez", EXPORTED)
+    (root / ENDED).parent.mkdir(parents=True)
+    (root / ENDED).write_bytes(EndedTransaction(packets=1, ended_ms=1_772_409_600_000).encode())
     watch = GroupWatch(PosixFileSystem(), repository.settings, clock, again_ms=60_000)
     watch.confirm(WaitingGroups(groups={"main": 3}, again=False))
     with Sink.open(PosixFileSystem(), root / "ngsi", root / "hdfs", ManualClock(1), SUNK) as sink:

@@ -32,6 +32,7 @@ from custody.query import parse_query
 from custody.replay import read_plan
 from custody.repository import Repository
 from custody.rollover import read_mark
+from custody.site_to_site.transactions import EndedTransaction, read_ended
 from custody.store import LocalStore
 from custody.swh.table_file import IndexedTable
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
@@ -44,6 +45,7 @@ from tests.golden.make_golden import (
     COPIES,
     CUT,
     CUT_CHARACTERS,
+    ENDED,
     HERE,
     INCARNATION,
     JOURNALS,
@@ -123,6 +125,11 @@ def test_cursors_of_an_export_say_how_far_it_is() -> None:
     assert cursors == Cursors(
         export="marquez", updated_ms=1_772_409_600_000, next_event_ids={"main": 1201}, delivered=1200, refused=1
     )
+
+
+def test_an_ended_transaction_of_site_to_site_says_how_it_ended() -> None:
+    ended = read_ended(FS, HERE / "v1" / ENDED)
+    assert ended == EndedTransaction(packets=1, ended_ms=1_772_409_600_000)
 
 
 def test_a_plan_of_a_replay_says_what_is_sent_again() -> None:

@@ -89,6 +89,9 @@ _PLACES = {
     "spool": _place(
         "spool_cmd:spool", "Look at the spools of producers, and deliver them to a server or into a repository."
     ),
+    "site-to-site": _place(
+        "site_to_site_cmd:site_to_site", "Take provenance from NiFi's own reporting task, over Site-to-Site."
+    ),
     "sql": _place(
         "sql_cmd:sql",
         "Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.",

@@ -741,6 +741,56 @@ class ServeSection(ListenerSection):
     )
 
 
+class SiteToSiteSection(ListenerSection):
+    """NiFi's Site-to-Site, `custody site-to-site serve`: an input port to which NiFi's reporting tasks deliver."""
+
+    port: int = Field(5070, ge=0, le=65_535, description="Port of the HTTP transport; 0 takes a free one.")
+    port_name: str = Field(
+        "provenance",
+        min_length=1,
+        description="Name of the input port, as the reporting task has it in Input Port Name.",
+    )
+    raw_port: Annotated[int | None, Unset] = Field(
+        None,
+        ge=0,
+        le=65_535,
+        description="Port of the RAW transport, with the same address and TLS; 0 takes a free one. Unset: HTTP only.",
+    )
+    advertised_host: Annotated[str | None, Unset] = Field(
+        None,
+        description="Host that senders are told to deliver to. Unset: the one that they asked, which is right without "
+        "a proxy.",
+    )
+    advertised_port: Annotated[int | None, Unset] = Field(
+        None, ge=1, le=65_535, description="The same for the port of the HTTP transport."
+    )
+    advertised_tls: Literal["as-served", "yes", "no"] = Field(
+        "as-served",
+        description="Whether senders are told to use TLS. yes is for a proxy that ends it; as-served: whether this "
+        "server speaks it.",
+    )
+    transactions_max: int = Field(
+        64, ge=1, le=10_000, description="Transactions that are open at once; senders of more are told to come back."
+    )
+    transaction_seconds: int = Field(
+        30,
+        ge=2,
+        le=3600,
+        description="How long a transaction lives without a sign of its sender, who gives one every half of it.",
+    )
+    transaction_bytes_max: int = Field(
+        64 << 20,
+        ge=4096,
+        le=1 << 40,
+        description="Most bytes of one transaction, not compressed. They are kept on disk until it ends, never in "
+        "memory.",
+    )
+
+    def is_secure(self, *, is_served: bool) -> bool:
+        """Whether senders are told to use TLS, where this server itself speaks it or not."""
+        return is_served if self.advertised_tls == "as-served" else self.advertised_tls == "yes"
+
+
 class SwhSection(ListenerSection):
     """The service of the provenance tables of software, `custody swh serve`."""
 

@@ -43,6 +43,7 @@ from custody.config.sections import (
     RetentionSection,
     Section,
     ServeSection,
+    SiteToSiteSection,
     SparkSection,
     SwhSection,
     is_secret,
@@ -79,6 +80,7 @@ class Settings(BaseSettings):
     retention: RetentionSection = Field(default_factory=RetentionSection)
     receiver: ReceiverSection = Field(default_factory=ReceiverSection)
     serve: ServeSection = Field(default_factory=ServeSection)
+    site_to_site: SiteToSiteSection = Field(default_factory=SiteToSiteSection)
     lease: LeaseSection = Field(default_factory=LeaseSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
@@ -167,6 +169,11 @@ class Settings(BaseSettings):
     def uploads(self) -> Path:
         """Where contents wait that were delivered before the events that name them."""
         return self.root / "uploads"
+
+    @property
+    def site_to_site_home(self) -> Path:
+        """Where transactions of Site-to-Site are until they end, and how they ended."""
+        return self.root / "site-to-site"
 
     @property
     def runs(self) -> Path:

@@ -6,10 +6,8 @@ receiver has it once it answered the DELETE that commits the transaction; before
 
 from __future__ import annotations
 
-import struct
 import threading
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,12 +19,13 @@ from custody.errors import ConfigurationError
 from custody.export.http_client import HttpAnswer, HttpClient, place
 from custody.export.http_receiver import json_array
 from custody.export.receiver import EventBatch, UnavailableError
+from custody.site_to_site.packets import encode_packet
+from custody.site_to_site.protocol import HTTP_VERSION, SECONDS_HEADER, VERSION_HEADER, ResponseCode
 
 _OK, _CREATED, _ACCEPTED, _FORBIDDEN, _NOT_FOUND, _UNAUTHORIZED = 200, 201, 202, 403, 404, 401
-_CONFIRM, _FINISHED, _FINISHED_FULL, _BAD_CHECKSUM = 12, 13, 14, 19
-_UNKNOWN_PORT = 200
-_HEADERS = {"x-nifi-site-to-site-protocol-version": "1", "Accept": "application/json"}
+_HEADERS = {VERSION_HEADER: str(HTTP_VERSION), "Accept": "application/json"}
 _SECONDS_DEFAULT = 30
+_FINISHED = (ResponseCode.TRANSACTION_FINISHED, ResponseCode.TRANSACTION_FINISHED_BUT_DESTINATION_FULL)
 
 
 class _Port(msgspec.Struct):
@@ -104,10 +103,10 @@ class SiteToSiteReceiver:
         if answer.status != _ACCEPTED:
             raise self._refused("POST", f"{url}/flow-files", answer)
         if answer.body.strip() != str(zlib.crc32(packet)).encode():
-            self._end(url, _BAD_CHECKSUM)
+            self._end(url, ResponseCode.BAD_CHECKSUM)
             raise UnavailableError(f"POST {place(url)}: expected the checksum of what was sent, got {answer.text!r}")
-        ended = self._end(url, _CONFIRM)
-        if ended not in (_FINISHED, _FINISHED_FULL):
+        ended = self._end(url, ResponseCode.CONFIRM_TRANSACTION)
+        if ended not in _FINISHED:
             raise UnavailableError(f"DELETE {place(url)}: expected the transaction to be finished, got code {ended}")
 
     def _begin(self, where: _Place) -> tuple[str, int]:
@@ -117,7 +116,7 @@ class SiteToSiteReceiver:
         location = answer.headers.get("location", "")
         if answer.status != _CREATED or not location:
             raise self._refused("POST", url, answer)
-        seconds = answer.headers.get("x-nifi-site-to-site-server-transaction-ttl", "")
+        seconds = answer.headers.get(SECONDS_HEADER, "")
         is_whole = location.startswith(("http://", "https://"))
         # Only to the host that was asked: what answers must not send the events, and the token, to another one.
         if is_whole and urlsplit(location).netloc != urlsplit(where.base).netloc:
@@ -127,9 +126,9 @@ class SiteToSiteReceiver:
             int(seconds) if seconds.isdecimal() else _SECONDS_DEFAULT,
         )
 
-    def _end(self, url: str, code: int) -> int | None:
+    def _end(self, url: str, code: ResponseCode) -> int | None:
         """End a transaction; return the code of the answer, None where it has none."""
-        answer = self._client.send("DELETE", f"{url}?responseCode={code}", _HEADERS)
+        answer = self._client.send("DELETE", f"{url}?responseCode={int(code)}", _HEADERS)
         if answer.status != _OK:
             raise self._refused("DELETE", url, answer)
         return _code(answer)
@@ -167,7 +166,7 @@ class SiteToSiteReceiver:
     def _refused(self, method: str, url: str, answer: HttpAnswer) -> Exception:
         """Return an answer as an error: nothing is said against the events themselves, a port takes any bytes."""
         text = f"{method} {place(url)}: expected it to be done, got status {answer.status} {answer.text}".rstrip()
-        is_unknown_port = answer.status == _NOT_FOUND and _code(answer) == _UNKNOWN_PORT
+        is_unknown_port = answer.status == _NOT_FOUND and _code(answer) == ResponseCode.UNKNOWN_PORT
         if is_unknown_port or answer.status in (_FORBIDDEN, _UNAUTHORIZED):
             return ConfigurationError(f"{text}. Correct the export's url, port or certificates.")
         return UnavailableError(text)
@@ -195,15 +194,6 @@ class _Extending:
                 self._client.send("PUT", self._url, _HEADERS)
             except UnavailableError:
                 continue  # the answer to the packet says whether the transaction still lives
-
-
-def encode_packet(attributes: Mapping[str, str], content: bytes) -> bytes:
-    """Return a packet of Site-to-Site: attributes, then the content, numbers big-endian."""
-    parts = [struct.pack(">i", len(attributes))]
-    for text in (text for pair in attributes.items() for text in pair):
-        data = text.encode()
-        parts += [struct.pack(">i", len(data)), data]
-    return b"".join([*parts, struct.pack(">q", len(content)), content])
 
 
 def base_address(url: str) -> str:

@@ -316,6 +316,18 @@ class Ingest:
                 self._store(pairs, self._writer.append)
         return [tally.result(self._writer.name) for tally in tallies]
 
+    def outcomes(self, outcomes: Iterable[Outcome], *, origin: str, format: Format) -> FileReport:
+        """Ingest what was read elsewhere; `origin` is what the quarantine shows as its file.
+
+        Durability: on return the stored events are acknowledged; so are on raise those before the failure.
+
+        Raises:
+            BackpressureError: too much waits to be rolled over, or the quarantine is full.
+            LockedError: another ingest stored events of the same source for too long.
+            StorageError: the disk refused.
+        """
+        return self._take(outcomes, FileTally(origin, format, None))
+
     def renew(self) -> None:
         """Forget which events are stored: the next turn reads it anew, so that memory does not grow for ever."""
         self._source_locks.forget()

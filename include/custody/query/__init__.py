@@ -45,7 +45,7 @@ _MODULES = {
     "custody.query.facets": (
         "SEVERAL_VALUES",
         "check_facets",
-    "facet_fields",
+        "facet_fields",
         "facets_of",
         "facets_of_table",
     ),

@@ -135,6 +135,12 @@ class Tokens:
                 grant = Grant(line.name, line.scopes)
         return grant
 
+    @property
+    def digests(self) -> list[bytes]:
+        """The SHA-256 of each token with the scope that is needed."""
+        self._refresh()
+        return [bytes.fromhex(line.digest) for line in self._tokens if self._needed in line.scopes]
+
     def admit(self, headers: Mapping[str, str]) -> bool:
         """Whether the headers bring a token with the scope that is needed."""
         grant = self.grant(headers)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,9 @@ _LOGGER = logging.getLogger(__name__)
 # Told apart in the answer, for nothing but making room helps here.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _GRANT = "custody.grant"
+_PASSED_ON = "custody.passed_on"
+# NiFi's client can bring a token in the path alone.
+_TOKEN_IN_PATH = re.compile(r"^/t/[^/]*")
 _REASON = "custody.reason"
 _ANYBODY = Grant("-", EVERYTHING)
 _OWN = "server"
@@ -100,6 +104,13 @@ def grant_of(request: Request) -> Grant:
     """Return what a request may do, in a door that checks each request itself."""
     grant = request.scope.get(_GRANT)
     return grant if isinstance(grant, Grant) else Grant("-", frozenset())
+
+
+def passed_on(request: Request, size: int) -> None:
+    """Say that so many bytes of the body are held in memory no more: they were written to a disk."""
+    release = request.scope.get(_PASSED_ON)
+    if release is not None:
+        release(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +190,7 @@ class Entrance:
                 await self._visited(app, visit, needed)
             finally:
                 self._busy -= 1
-                self._held_bytes -= visit.received
+                self._held_bytes -= visit.held
                 self._metrics.left(self._busy, self._held_bytes)
                 self._note(visit, door)
 
@@ -217,6 +228,7 @@ class Entrance:
         return None
 
     def _may_hold(self, size: int) -> bool:
+        """Count bytes that are held, or with a negative `size` not any more; return whether it is not too much."""
         self._held_bytes += size
         self._metrics.held(self._held_bytes)
         return self._held_bytes <= self._waiting_bytes_max
@@ -231,7 +243,7 @@ class Entrance:
         fields = {
             "client": scope["client"][0] if scope.get("client") else "-",
             "method": scope["method"][:20],
-            "path": ascii(scope["path"])[1:-1][:200],
+            "path": ascii(_TOKEN_IN_PATH.sub("/t/…", scope["path"]))[1:-1][:200],
             "status": visit.status,
             "reason": reason or "-",
             "door": door,
@@ -251,10 +263,19 @@ class _Visit:
         self.started = time.monotonic()
         self.status = 0
         self.received = 0
+        self.held = 0
+        """Of what was received, the bytes that are in memory."""
         self.id = uuid.uuid4().hex
         self._receive = receive
         self._send = send
         self._may_hold = may_hold
+        scope[_PASSED_ON] = self.passed_on
+
+    def passed_on(self, size: int) -> None:
+        """Count bytes of the body as held no more."""
+        size = min(size, self.held)
+        self.held -= size
+        self._may_hold(-size)
 
     async def receive(self) -> Message:
         """Pass on a piece of the body, as long as the server may hold as much."""
@@ -262,6 +283,7 @@ class _Visit:
         if message["type"] == "http.request":
             size = len(message.get("body", b""))
             self.received += size
+            self.held += size
             if not self._may_hold(size):
                 raise BodyRefusedError(503, "busy", "too many bytes wait; try again later")
         return message

@@ -13,7 +13,7 @@ from custody.serving.door import Door, Services
 _CLASSES: dict[DoorName, tuple[str, str]] = {
     "api": ("custody.serving.api_door", "ApiDoor"),
     "openlineage": ("custody.serving.openlineage_door", "OpenLineageDoor"),
-    "site-to-site": ("custody.serving.site_to_site_door", "SiteToSiteDoor"),
+    "site-to-site": ("custody.serving.site_to_site_door", "open_site_to_site"),
     "events": ("custody.serving.events_door", "EventsDoor"),
     "ngsi": ("custody.serving.ngsi_door", "NgsiDoor"),
     "swh": ("custody.serving.swh_door", "SwhDoor"),

@@ -26,7 +26,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.flow.content import StoredContent, with_content
 from custody.ingest.ingest import ColumnDelivery, Delivery, DeliveryReport
 from custody.serving.access import Scope
-from custody.serving.application import Problem
+from custody.serving.application import Problem, passed_on
 from custody.serving.door import Measure, Services
 from custody.serving.event_body import ARROW, AVRO, JSON, BodyHead, EventBody, read_body
 from custody.serving.http_requests import BodyRefusedError, bounded_body, unzipped
@@ -170,6 +170,7 @@ class EventsDoor:
                 raise self._too_large()
             if chunk:
                 await asyncio.to_thread(upload.write, chunk)
+                passed_on(request, len(chunk))
 
     def _too_large(self) -> BodyRefusedError:
         most = self._options.content_bytes_max

@@ -259,12 +259,14 @@ def test_what_was_forgotten_is_in_no_answer(tmp_path: Path) -> None:
 def test_another_door_keeps_its_own_path_below_that_of_the_api(tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "repository")
     services = Services(repository, repository.settings, SystemClock())
+    doors: list[Door] = [ApiDoor(services), OpenLineageDoor(services)]
     try:
-        doors: list[Door] = [ApiDoor(services), OpenLineageDoor(services)]
         with TestClient(application(ListenerSection(), doors), raise_server_exceptions=False) as client:
             taken = client.post("/api/v1/lineage", content=b"[")
             assert (taken.status_code, taken.json()["error"]) == (400, "not-json"), taken.text
             asked = client.get("/api/v1/lineage?flowfile=none")
             assert (asked.status_code, asked.json()["kind"]) == (404, "not-found")
     finally:
+        for door in doors:
+            door.close()
         services.close()

@@ -45,7 +45,19 @@ from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.workspace import LogFiles, UnitManifest, Workspace
 
 _SET_ASIDE = ("transactions-damaged-", "transactions-replaced-")
-_OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance", "landed", "watch", "ngsi", "flowfiles", "exports")
+_OURS = (
+    SETTINGS_FILE,
+    "quarantine",
+    "runs",
+    "turns",
+    "maintenance",
+    "landed",
+    "watch",
+    "ngsi",
+    "flowfiles",
+    "exports",
+    "site-to-site",
+)
 
 
 def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Checks of files that hold no live event: ledger, reports, watch mark, exports, scrub, leases, builds, quarantine.
+"""Checks of files that hold no live event: ledger, reports, marks, exports, transactions, scrub, leases, quarantine.
 
 Each of the small files can go, at the cost of what it remembers. Of the quarantine, envelopes and pieces are checked
 against their checksums.
@@ -40,7 +40,8 @@ def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
     checks += [(path, decode_report) for path in _below(fs, settings.runs, ".json")]
     checks += [(mark, lambda _, path: read_mark(fs, path))] if fs.exists(mark) else []
     checks += [(scrub, decode_scrub)] if fs.exists(scrub) else []
-    checks += [(path, _has_checksum) for path in _below(fs, settings.exports_home, ".json")]
+    for folder in (settings.exports_home, settings.site_to_site_home):
+        checks += [(path, _has_checksum) for path in _below(fs, folder, ".json")]
     for path, check in checks:
         yield from _checked(fs, path, check, "record-damaged")
     if fs.exists(scrub):
