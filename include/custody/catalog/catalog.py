@@ -154,8 +154,8 @@ class Catalog:
             with self._beside_prunes(revision):
                 state = self.chain.at(kept_revision)
         for path in state.files if check_files else ():
-            if self._store.head(self.objects.home + path) is None:
-                where = self._store.locate(self.objects.home + path)
+            if not self.objects.files.exists(path):
+                where = self.objects.files.locate(path)
                 raise CorruptionError(f"{where}: expected a file of revision {revision}, found none.")
         return state
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from uuid import UUID
 
+from custody.catalog.data_files import DataFiles
 from custody.format.names import check_name, parse_revision, parse_transaction, revision_folder, transaction_file
 from custody.store import ObjectStore
 
@@ -41,6 +42,8 @@ class CatalogObjects:
         self.database = check_name("database", database)
         self.home = f"{writer}/{database}/"
         """Paths in the catalog are relative to this prefix."""
+        self.files = DataFiles(store, self.home)
+        """The files that the catalog lists."""
         self.prefix = f"{self.home}transactions/"
         self.hint = f"{self.prefix}{HINT}"
         self.first_uuid = derived(_FIRST_NAMESPACE.bytes, f"{writer}/{database}")

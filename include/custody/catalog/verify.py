@@ -89,10 +89,9 @@ def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = 
 
 def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     """Read a live file and return what is wrong with it: its damaged blocks, or one defect of the whole."""
-    key = objects.home + file.path
-    where = objects.store.locate(key)
+    where = objects.files.locate(file.path)
     try:
-        data = objects.store.get(key)
+        data = objects.files.get(file.path)
     except CustodyError as error:
         return [Defect(where, None, str(error))]
     # A file of another length is named by where it ends: its digest would only say that it differs.
@@ -108,9 +107,9 @@ def verify_toc(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     """Read the table of contents beside a live file, if it has one, and return what is wrong with it."""
     if not file.toc_path:
         return []
-    where = objects.store.locate(objects.home + file.toc_path)
+    where = objects.files.locate(file.toc_path)
     try:
-        data = objects.store.get(objects.home + file.toc_path)
+        data = objects.files.get(file.toc_path)
     except CustodyError as error:
         return [Defect(where, None, str(error), "toc")]
     if file.toc_sha256 and hashlib.sha256(data).digest() != file.toc_sha256:

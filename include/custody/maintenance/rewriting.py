@@ -132,7 +132,7 @@ def tombstones_for(state: CatalogState, file: AddFile) -> list[AddTombstone]:
 
 def open_event_log(workspace: Workspace, file: AddFile) -> EventLog:
     """Return a live log."""
-    path = workspace.paths.home / file.path
+    path = workspace.log_path(file.path)
     return EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 

@@ -328,13 +328,14 @@ class SqlSources:
 
     def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
         """Whether a log still has its name: it may be open here, but the engine opens it anew."""
-        path = workspace.paths.home / file.path
-        if workspace.fs.exists(path):
+        if workspace.catalog.objects.files.exists(file.path):
             return True
         try:
             require_expired(workspace, file)
         except CorruptionError as error:
-            self.notices(Damage(path, None, file.first_event_id, file.last_event_id, str(error)))
+            self.notices(
+                Damage(workspace.log_place(file.path), None, file.first_event_id, file.last_event_id, str(error))
+            )
         return False
 
     def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
@@ -484,7 +485,7 @@ def _with_writer(table: pa.Table, writer: str) -> pa.Table:
 def _log_row(workspace: Workspace, file: AddFile) -> dict[str, object]:
     return {
         "writer": workspace.writer,
-        "path": str(workspace.paths.home / file.path),
+        "path": str(workspace.log_place(file.path)),
         "partition": file.partition,
         "rows": file.rows,
         "size_bytes": file.size_bytes,

@@ -90,7 +90,7 @@ class ExpiryCandidates:
     def room(self, file: AddFile, shards: Sequence[AddShard]) -> int:
         """Return the bytes on disk of a log, its table of contents, and shards."""
         fs, workspace = self.workspace.fs, self.workspace
-        own = sum(allocated_file_bytes(fs, workspace.paths.home / path) for path in log_files(file))
+        own = sum(allocated_file_bytes(fs, workspace.log_path(path)) for path in log_files(file))
         return own + sum(allocated_folder_bytes(fs, workspace.shard_path(shard)) for shard in shards)
 
     def held_log(self, file: AddFile) -> HeldLog:

@@ -61,13 +61,12 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
 
 def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
     """Return the bytes of a writer's files that are live no longer and will be deleted: marked, trash, or garbage."""
-    state, objects = workspace.catalog.load(), workspace.catalog.objects
+    state, files = workspace.catalog.load(), workspace.catalog.objects.files
     live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
     marked = {path for mark in state.marks.values() for path in mark.paths}
-    size = sum(allocated_bytes(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
-    for info in objects.store.list(f"{objects.home}data/"):
-        path = info.key.removeprefix(objects.home)
-        if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
+    size = sum(allocated_bytes(info.size_bytes) for info in files.list("trash/"))
+    for info in files.list("data/"):
+        if info.key in marked or (info.key not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
             size += allocated_bytes(info.size_bytes)
     for mark in state.marks.values():
         for shard in mark.shards:

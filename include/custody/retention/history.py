@@ -234,7 +234,7 @@ def _holds_of_lost_events(
 def _held_ids(workspace: Workspace, condition: Condition, file: AddFile) -> npt.NDArray[np.int64]:
     """Return the ids of the events of a log that a hold covers; those of a log that is gone are none."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-    if not may_match(condition, *bounds) or not workspace.fs.exists(workspace.paths.home / file.path):
+    if not may_match(condition, *bounds) or not workspace.catalog.objects.files.exists(file.path):
         return np.empty(0, np.int64)
     log = open_event_log(workspace, file)
     columns = sorted({"event_id", *columns_needed([condition])})

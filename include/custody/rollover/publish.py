@@ -210,7 +210,7 @@ def old_shards(workspace: Workspace) -> Iterator[int]:
 
 
 def _tables_of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
-    logs = (EventLog(workspace.fs, workspace.paths.home / path) for path in shard.log_paths)
+    logs = (EventLog(workspace.fs, workspace.log_path(path)) for path in shard.log_paths)
     return chain.from_iterable(log.tables(range(len(log.toc.blocks))) for log in logs)
 
 

@@ -222,7 +222,7 @@ def _compare(workspace: Workspace, files: Sequence[AddFile], journal: JournalFil
 
 
 def _log(workspace: Workspace, file: AddFile) -> EventLog:
-    return EventLog(workspace.fs, workspace.paths.home / file.path, sha256=file.sha256, toc_sha256=file.toc_sha256)
+    return EventLog(workspace.fs, workspace.log_path(file.path), sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 
 def _removable(workspace: Workspace, state: CatalogState, group: Group, *, is_empty: bool) -> Iterator[Path]:

@@ -203,7 +203,7 @@ def _log_actions(findings: list[Finding], workspace: Workspace) -> Iterator[Repa
         if source is not None:
             yield _action("restore-log", items[0], path, detail=f" A copy is there: {source}.")
         elif (
-            not workspace.fs.exists(workspace.paths.home / path)
+            not workspace.catalog.objects.files.exists(path)
             or items[0].kind == "log-foreign"
             or damaged_blocks(workspace, file)[0] is None
         ):

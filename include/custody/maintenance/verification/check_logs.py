@@ -34,14 +34,14 @@ _READ_BYTES = 8 << 20
 def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with a live log and with the table of contents beside it."""
     file = state.files[path]
-    where = workspace.paths.home / path
-    if not workspace.fs.exists(where):
+    files = workspace.catalog.objects.files
+    if not files.exists(path):
         yield _whole(workspace, file, "log-missing", verify_file(workspace.catalog.objects, file)[0])
         return
-    toc_is_there = workspace.fs.exists(workspace.paths.home / file.toc_path)
+    toc_is_there = files.exists(file.toc_path)
     if level is Level.QUICK:
         # Only a log whose size is wrong is read at this level.
-        if workspace.fs.size(where) != file.size_bytes:
+        if workspace.fs.size(files.path(path)) != file.size_bytes:
             yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
         # Its bytes are not read at this level: it is enough that it is there.
         tocs = [] if toc_is_there else verify_toc(workspace.catalog.objects, file)
@@ -65,7 +65,7 @@ def check_versions(workspace: Workspace, state: CatalogState) -> Iterator[Findin
             f"{len(files)} logs were written by a newer custody, with schema version {version}; "
             "columns that it added are not looked at, and the logs are not written anew."
         )
-        yield Finding.of("log-newer", workspace.paths.home / files[0].path, text, writer=workspace.writer)
+        yield Finding.of("log-newer", workspace.log_place(files[0].path), text, writer=workspace.writer)
 
 
 def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None, list[Damage]]:
@@ -83,7 +83,7 @@ def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None
 def sha256_of(workspace: Workspace, path: str) -> bytes:
     """Return the digest of a file of the database's folder; it is read in pieces."""
     whole = hashlib.sha256()
-    view = workspace.fs.view(workspace.paths.home / path)
+    view = workspace.fs.view(workspace.log_path(path))
     for start in range(0, len(view), _READ_BYTES):
         whole.update(view[start : start + _READ_BYTES])
     return whole.digest()
@@ -112,7 +112,7 @@ def _explained(workspace: Workspace, state: CatalogState, file: AddFile, defects
 def _block(workspace: Workspace, file: AddFile, log: EventLog, damage: Damage) -> Finding:
     block = log.toc.blocks[damage.block]
     text = f"block {damage.block} is damaged: {damage.problem}"
-    where, offset = workspace.paths.home / file.path, int(block["offset"])
+    where, offset = workspace.log_place(file.path), int(block["offset"])
     return Finding.of(
         "log-damaged",
         where,

@@ -156,11 +156,10 @@ def _in_shard(workspace: Workspace, folder: Path) -> Iterator[Finding]:
 def _data(workspace: Workspace, state: CatalogState | None, expected: set[str]) -> Iterator[Finding]:
     if state is None:
         return  # nobody knows what is live
-    fs, home = workspace.fs, workspace.paths.home
+    fs = workspace.fs
     # Files that a rollover is about to list are no orphans.
     coming = {path for files in _staged_files(workspace) for path in (files.relative_log, files.relative_toc)}
-    for path in _files(fs, home / "data"):
-        relative = str(path.relative_to(home))
+    for relative, path in _data_files(workspace):
         if relative in expected or relative in coming:
             continue
         first = parse_event_log(relative)
@@ -170,6 +169,13 @@ def _data(workspace: Workspace, state: CatalogState | None, expected: set[str]) 
             yield _lost_tail(workspace, path, relative)
         elif not (relative.endswith(".toc") and first >= state.next_event_id and _has_tail_log(workspace, path)):
             yield _orphan(fs, path, "unlisted-log", workspace.writer)
+
+
+def _data_files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
+    """Yield everything below the folders of event logs, with its path in the catalog."""
+    for prefix, home in workspace.catalog.objects.files.parts():
+        for path in _files(workspace.fs, home / "data"):
+            yield f"{prefix}{path.relative_to(home)}", path
 
 
 def _was_live(workspace: Workspace, path: Path) -> bool:
