@@ -19,7 +19,7 @@ from custody.catalog.state import PrunedError
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
 from custody.errors import NotFoundError, StorageError
-from custody.format.names import TIME_DIGITS, parse_event_log
+from custody.format.names import parse_event_log, parse_trash, trash_path
 from custody.store import ObjectInfo
 
 HOUR_MS = 3_600_000
@@ -64,6 +64,7 @@ def collect_garbage(
     Raises:
         CorruptionError: the catalog cannot be read; then nothing is touched.
         PrunedError: others pruned it again and again while it was read; then nothing is touched.
+        StripeMissingError: a stripe is not there; then nothing is touched.
     """
     files, now = catalog.objects.files, clock.now_ms()
     # Data before the catalog: a file that is committed in between is then in the catalog that is loaded second.
@@ -161,9 +162,9 @@ class _Run:
         """Move back what is listed, delete what was moved before a time."""
         report = self.report
         for info in trash:
-            moved, _, path = info.key.removeprefix("trash/").partition("/")
+            moved, path = parse_trash(info.key) or (0, "")
             # Only names that custody itself gives are touched: anything else may belong to a user.
-            if not moved.isdigit() or parse_event_log(path) is None:
+            if parse_event_log(path) is None:
                 report.unknown.append(info.key)
             elif self._is_listed(path):
                 # A run that ended between the move and the second look leaves a listed file here. One whose place is
@@ -171,7 +172,7 @@ class _Run:
                 if not self._files.exists(path):
                     report.restored.append(path)
                     self._put_back(info.key, path)
-            elif int(moved) <= before_ms and (limit is None or len(report.deleted) < limit):
+            elif moved <= before_ms and (limit is None or len(report.deleted) < limit):
                 report.deleted.append(path)
                 report.deleted_bytes += info.size_bytes
                 if not self._dry_run:
@@ -205,7 +206,7 @@ class _Run:
             return False
         if self._is_listed(path):
             return False
-        target = f"trash/{self._now:0{TIME_DIGITS}d}/{path}"
+        target = trash_path(path, self._now)
         try:
             # Moved, not deleted: for as long as it lies in the trash, a commit that lists it after all can have it
             # back.

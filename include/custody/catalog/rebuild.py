@@ -227,7 +227,8 @@ def rebuild(
     salvaged = Salvaged() if salvaged is None else salvaged
     # The old objects give up their names first: the new revision 0 has the same fixed name as the old one.
     aside = set_aside(catalog.objects, clock, "replaced")
-    fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
+    objects = catalog.objects
+    fresh = Catalog(objects.store, objects.writer, objects.database, clock, objects.files.stripes)
     fresh.copies = catalog.copies
     lost, gaps = rebuild_losses(scanned, salvaged, containers), _gaps(sorted(set(scanned.transactions.values())))
     # In the order of their revisions where footers tell it, so that the new history resembles the old one.

@@ -24,11 +24,11 @@ from custody.catalog.statistics import read_statistics, table_key
 from custody.catalog.transaction_pb2 import AddFile, Transaction
 from custody.catalog.wellformed import check_delta, check_full, read_file_entry
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
-from custody.format.names import parse_revision
+from custody.format.names import parse_revision, split_stripe
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
-Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail"]
+Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail", "stripe"]
 """What a defect is about: `object` is one that does not belong here, `tail` the newest transactions, which are gone."""
 # If others prune during every walk the last report counts, though it may name as damage what was pruned.
 _WALKS = 3
@@ -121,8 +121,13 @@ def _verify_files(objects: CatalogObjects, state: CatalogState, report: Verifica
     """Read every live file and table of contents and add what is wrong with them to the report."""
     total = sum(state.files[path].size_bytes for path in state.files)
     unknown = 0
+    # One defect for a whole disk that is away: its files are out of reach, not damaged.
+    missing = dict(objects.files.missing())
+    report.defects += [Defect(name, None, f"stripe-missing: {error}", "stripe") for name, error in missing.items()]
     for path in sorted(state.files):
         file = state.files[path]
+        if split_stripe(path)[0] in missing:
+            continue
         report.files += 1
         unknown += not file.sha256
         report.defects += [*verify_file(objects, file), *verify_toc(objects, file)]

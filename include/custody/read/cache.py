@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.catalog import AddFile, CatalogState
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.eventlog import BoundedCache, Damage, EventLog, OnDamage
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
@@ -280,11 +280,11 @@ def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventL
         # when the newest state of the catalog still lists it.
         try:
             require_expired(workspace, file)
-        except CorruptionError as error:
+        except (CorruptionError, StripeMissingError) as error:
             problem = str(error)
         else:
             return None
-    except CorruptionError as error:
+    except (CorruptionError, StripeMissingError) as error:
         problem = str(error)
     else:
         if log.unknown_columns:
@@ -295,7 +295,12 @@ def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventL
 
 
 def require_expired(workspace: Workspace, file: AddFile) -> None:
-    """Raise CorruptionError when the newest state of the catalog still lists a log that is gone."""
+    """Raise CorruptionError when the newest state of the catalog still lists a log that is gone.
+
+    Raises:
+        StripeMissingError: the log is not gone: its stripe is not there.
+    """
+    workspace.catalog.objects.files.require(file.path)
     if file.path in workspace.state().files:
         path = workspace.log_place(file.path)
         raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")

@@ -25,7 +25,7 @@ from custody.catalog.codec import decode
 from custody.catalog.pruning import PrunedReads, Restriction
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError
+from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage
 from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
@@ -328,11 +328,11 @@ class SqlSources:
 
     def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
         """Whether a log still has its name: it may be open here, but the engine opens it anew."""
-        if workspace.catalog.objects.files.exists(file.path):
-            return True
         try:
+            if workspace.catalog.objects.files.exists(file.path):
+                return True
             require_expired(workspace, file)
-        except CorruptionError as error:
+        except (CorruptionError, StripeMissingError) as error:
             self.notices(
                 Damage(workspace.log_place(file.path), None, file.first_event_id, file.last_event_id, str(error))
             )

@@ -22,7 +22,8 @@ from custody.catalog import (
     raise_floor,
     readable_checkpoints,
 )
-from custody.format.names import ContainerPaths
+from custody.errors import StripeMissingError
+from custody.format.names import ContainerPaths, parse_trash
 from custody.maintenance import remove_folder
 from custody.retention.disk_usage import allocated_bytes, allocated_folder_bytes
 from custody.workspace import Workspace
@@ -57,9 +58,11 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     # Invariant: a live file is never deleted, whatever a mark says.
     live = {path for file in catalog.load().files.values() for path in (file.path, file.toc_path)}
     store, marked = catalog.objects.files, {path for mark in marks for path in mark.paths} - live
-    files = [info for info in store.list("data/") if info.key in marked]
-    # The garbage collection may have been faster.
-    files += [info for info in store.list("trash/") if info.key.split("/", 2)[2] in marked]
+    # What lies on a stripe that is away waits: its mark is settled when the files are gone.
+    files = [info for info in store.list("data/", present_only=True) if info.key in marked]
+    for info in store.list("trash/", present_only=True):  # the garbage collection may have been faster
+        trashed = parse_trash(info.key)
+        files += [info] if trashed is not None and trashed[1] in marked else []
     for info in files:
         store.delete(info.key)
     for folder in sorted({info.key.rpartition("/")[0] for info in files}):
@@ -156,7 +159,10 @@ def _settled(workspace: Workspace) -> list[AddMark]:
         if not is_short and mark.id not in due:
             continue
         # Looked for on disk, as the process that deleted them may have died halfway.
-        is_left = any(files.exists(path) for path in mark.paths)
+        try:
+            is_left = any(files.exists(path) for path in mark.paths)
+        except StripeMissingError:
+            is_left = True  # out of reach, not gone
         if not is_left and not any(workspace.fs.exists(folder) for folder in _folders(workspace, mark)):
             settled.append(mark)
     return settled

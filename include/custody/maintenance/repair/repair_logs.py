@@ -15,7 +15,7 @@ from custody.catalog import Action as CatalogAction
 from custody.catalog import AddFile, CatalogState, RemoveFile, RemoveShard
 from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
-from custody.format.names import TIME_DIGITS
+from custody.format.names import trash_path
 from custody.journal import Group
 from custody.maintenance.compaction import replace_logs, shards_covering
 from custody.maintenance.repair.actions import loss_action, quarantine_bytes
@@ -172,7 +172,7 @@ def _expect(damage: Damage, damage_by_block: dict[int | None, Damage]) -> None:
 def _copies(workspace: Workspace, file: AddFile) -> Iterator[str]:
     """Yield other files of the database that hold a log's bytes: in the trash, or under another log's name."""
     for folder in ("trash/", "data/"):
-        for info in workspace.catalog.objects.files.list(folder):
+        for info in workspace.catalog.objects.files.list(folder, present_only=True):
             # The size first: hashing every log of a large repository would take too long.
             if info.key == file.path or not info.key.endswith(".parquet") or info.size_bytes != file.size_bytes:
                 continue
@@ -190,8 +190,7 @@ def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None
     # By digest: two live logs never have equal bytes, as their ids differ.
     other = next((item.path for item in state.files.values() if item.sha256 == digest), None)
     if other is not None and other != file.path:
-        now = f"{workspace.clock.now_ms():0{TIME_DIGITS}d}"
-        files.move(file.path, f"trash/{now}/{other}")
+        files.move(file.path, trash_path(other, workspace.clock.now_ms()))
         return
     text = f"{path}: other bytes in the place of a live log."
     quarantine_bytes(workspace, workspace.fs.read(path), code="log-damage", message=text, path=str(path), offset=0)
@@ -199,7 +198,7 @@ def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None
 
 def _path_of_staged(workspace: Workspace, file: AddFile) -> str | None:
     try:
-        return workspace.files(find_staged(workspace, file.first_event_id).metadata).relative_log
+        return find_staged(workspace, file.first_event_id).files(workspace).relative_log
     except CustodyError:
         return None
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from whoosh.query import Every
 
 from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
-from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.errors import CorruptionError, CustodyError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, EventLog
 from custody.format.framing import misplaced_parts
+from custody.format.names import split_stripe
 from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard
 from custody.index.manifest import NAME as MANIFEST
 from custody.index.manifest import PREAMBLE
@@ -35,6 +36,10 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
     """Yield what is wrong with a live log and with the table of contents beside it."""
     file = state.files[path]
     files = workspace.catalog.objects.files
+    try:
+        files.require(path)
+    except StripeMissingError:
+        return  # one finding names the whole stripe
     if not files.exists(path):
         yield _whole(workspace, file, "log-missing", verify_file(workspace.catalog.objects, file)[0])
         return
@@ -52,6 +57,15 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
         yield Finding.of("toc-damaged", defect.file, defect, writer=workspace.writer, name=file.path)
     if level is Level.DEEP:
         yield from _decoded(workspace, file)
+
+
+def check_stripes(workspace: Workspace, state: CatalogState | None) -> Iterator[Finding]:
+    """Yield the stripes that are not there, each with the events of the live logs that are out of reach."""
+    for name, error in workspace.catalog.objects.files.missing():
+        paths = [] if state is None else [path for path in state.files if split_stripe(path)[0] == name]
+        events = sum(state.files[path].rows for path in paths) if state is not None else 0
+        text = f"{error} {len(paths)} live logs lie on it."
+        yield Finding.of("stripe-missing", f"stripe {name}", text, writer=workspace.writer, events=events, name=name)
 
 
 def check_versions(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
