@@ -24,12 +24,13 @@ from custody.maintenance import compact
 from custody.maintenance.findings import Level
 from custody.maintenance.repair import plan_repairs, repair_repository
 from custody.maintenance.verification import verify_repository
+from custody.maintenance.verification.check_logs import check_stripes
 from custody.repository import EventSelection, Repository
 from custody.repository.retention_api import apply_retention
 from custody.retention import measure_disk
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
-from tests.support import append, event, run_steps
+from tests.support import append, event, flipped, run_steps
 
 FS = PosixFileSystem()
 LOGS, EVENTS = 8, 30
@@ -338,6 +339,22 @@ def test_one_copy_of_the_record_is_enough_and_a_damaged_mark_is_named(settings: 
     assert f"copy {record} over it" in str(error)
     shutil.copy(record, mark)
     assert Workspace(settings, "main").catalog.objects.files.missing() == []
+
+
+def test_a_changed_bit_of_record_sign_or_mark_is_named(settings: Settings) -> None:
+    record = settings.root / "store/main/provenance/stripes/a"
+    mark = settings.stripes["a"] / "main/provenance/STRIPE"
+    unseen = []
+    for path in (record, record.with_name("a.marked"), mark):
+        good = path.read_bytes()
+        for bit in range(0, 8 * len(good), 5):
+            path.write_bytes(flipped(good, bit))
+            workspace = Workspace(settings, "main")
+            if not any(str(path) in item.message for item in check_stripes(workspace, None)):
+                unseen.append((path.name, bit))
+        path.write_bytes(good)
+    assert unseen == []
+    assert damage_kinds(settings) == []
 
 
 def test_a_new_writer_does_not_take_the_place_of_a_disk_for_its_stripe(settings: Settings) -> None:

@@ -237,6 +237,20 @@ class Stripes:
         names = (key.removeprefix(self._prefix) for key in self.store.keys(self._prefix))
         return sorted(name.removesuffix(MARKED_SUFFIX) for name in names if name.endswith(MARKED_SUFFIX))
 
+    def damage(self) -> Iterator[tuple[str, str]]:
+        """Yield where a record or a sign is not as it was written, and what is wrong with it."""
+        for key in list(self.store.keys(self._prefix)):
+            where, other = self.store.locate(key), self.store.locate(key.removesuffix(MARKED_SUFFIX))
+            data = self.store.get(key)
+            try:
+                StripeMark.decode(data, where)
+            except (CorruptionError, FormatVersionError) as error:
+                yield where, str(error)
+                continue
+            # What no checksum covers: the two have the same bytes.
+            if where != other and data != self.store.get(key.removesuffix(MARKED_SUFFIX)):
+                yield where, f"{where}: expected the bytes of {other}, got others."
+
     def get(self, name: str) -> Stripe:
         """Return a stripe.
 

@@ -52,6 +52,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "stripe-missing": FindingKind(
         "damage", "mount it, or set repository.stripes to where it is; if it is lost for good, see docs/retention.md"
     ),
+    "stripe-damaged": FindingKind("damage", "copy the STRIPE of the disk over the record and over the sign"),
     "container-elsewhere": FindingKind("notice", "what waits there is seen on that machine only"),
     "incarnation-damaged": FindingKind(
         "damage", "move the file away: the next start of the writer claims its name anew"

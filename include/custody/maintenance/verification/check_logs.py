@@ -60,7 +60,10 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
 
 
 def check_stripes(workspace: Workspace, state: CatalogState | None) -> Iterator[Finding]:
-    """Yield the stripes that are not there, each with the events of the live logs that are out of reach."""
+    """Yield the stripes that are not there, each with the events out of reach, and records that are damaged."""
+    stripes = workspace.catalog.objects.files.stripes
+    for where, text in stripes.damage() if stripes is not None else ():
+        yield Finding.of("stripe-damaged", where, text, writer=workspace.writer, offset=0)
     for name, error in workspace.catalog.objects.files.missing():
         paths = [] if state is None else [path for path in state.files if split_stripe(path)[0] == name]
         events = sum(state.files[path].rows for path in paths) if state is not None else 0
