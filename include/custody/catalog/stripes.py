@@ -82,6 +82,7 @@ class Stripe:
         """The store in which its files lie, under the keys that they would have in the repository's store."""
         self._owner = owner
         self._marked: bytes | None = None
+        self._is_settled = False
 
     @property
     def home(self) -> Path:
@@ -125,7 +126,9 @@ class Stripe:
         if owner.record(self.name) is not None:
             self.check()
             # Whoever wrote the sign may have died before its name was durable; logs will rely on it.
-            owner.store.settle(owner.key(self.name) + MARKED_SUFFIX)
+            if not self._is_settled:
+                owner.store.settle(owner.key(self.name) + MARKED_SUFFIX)
+                self._is_settled = True
             return
         # Another writer's mark shows whether the disk is there.
         for other in owner.others():

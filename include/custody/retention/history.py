@@ -35,7 +35,7 @@ from custody.catalog import (
 )
 from custody.catalog.attest import Attestation, read_attestation
 from custody.catalog.prune import PrunePlan
-from custody.errors import NotFoundError
+from custody.errors import NotFoundError, StripeMissingError
 from custody.format.names import parse_revision
 from custody.maintenance import hold_conditions, open_event_log
 from custody.workspace import Workspace
@@ -223,10 +223,14 @@ def _holds_of_lost_events(
     """Yield the holds on events of removed logs that the logs added in their place lack."""
     successors = [action.add_file for action in transaction.actions if action.HasField("add_file")]
     for name, condition in holds.items():
-        held = [_held_ids(workspace, condition, file) for file in removed]
-        lost = np.concatenate([np.empty(0, np.int64), *held])
-        for file in successors if len(lost) else ():
-            lost = np.setdiff1d(lost, _held_ids(workspace, condition, file))
+        try:
+            held = [_held_ids(workspace, condition, file) for file in removed]
+            lost = np.concatenate([np.empty(0, np.int64), *held])
+            for file in successors if len(lost) else ():
+                lost = np.setdiff1d(lost, _held_ids(workspace, condition, file))
+        except StripeMissingError:
+            yield name  # nobody knows what the stripe holds: the revision stays until it is back
+            continue
         if len(lost):
             yield name
 
