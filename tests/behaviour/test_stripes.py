@@ -357,6 +357,18 @@ def test_a_changed_bit_of_record_sign_or_mark_is_named(settings: Settings) -> No
     assert damage_kinds(settings) == []
 
 
+def test_a_stripe_may_lie_under_any_path(tmp_path: Path) -> None:
+    folder = tmp_path / "disk 'a' \"${HOME}\" = [1]*? %41 \N{SNOWMAN}"
+    folder.mkdir()
+    settings = Settings.model_validate({"root": tmp_path / "repository", "repository": {"stripes": [f"a={folder}"]}})
+    append(Repository(settings), [event(number) for number in range(3)])
+    run_steps(settings)
+    assert list(folder.rglob("*.parquet"))
+    assert ids(settings) == [0, 1, 2]
+    assert counted(Repository(settings)) == 3
+    assert damage_kinds(settings, Level.DEEP) == []
+
+
 def test_a_new_writer_does_not_take_the_place_of_a_disk_for_its_stripe(settings: Settings) -> None:
     take_out(settings, "a")
     other = settings.model_copy(update={"repository": settings.repository.model_copy(update={"writer": "other"})})
