@@ -19,12 +19,15 @@ from custody.clock import SystemClock
 from custody.config import Settings
 from custody.config.sections import RetentionSection
 from custody.errors import ConfigurationError, StripeMissingError
+from custody.export.export_run import Export
 from custody.format.names import split_stripe
+from custody.lease import Attempt
 from custody.maintenance import compact
 from custody.maintenance.findings import Level
 from custody.maintenance.repair import plan_repairs, repair_repository
 from custody.maintenance.verification import verify_repository
 from custody.maintenance.verification.check_logs import check_stripes
+from custody.ngsi_sink.notifications import LiveNotifications
 from custody.repository import EventSelection, Repository
 from custody.repository.retention_api import apply_retention
 from custody.retention import measure_disk
@@ -367,6 +370,54 @@ def test_a_stripe_may_lie_under_any_path(tmp_path: Path) -> None:
     assert ids(settings) == [0, 1, 2]
     assert counted(Repository(settings)) == 3
     assert damage_kinds(settings, Level.DEEP) == []
+
+
+def test_an_export_waits_for_a_disk_that_is_away_and_passes_nothing_by(settings: Settings) -> None:
+    (settings.root / "custody.toml").write_text('[exports.box]\nkind = "files"\nurl = "out"\n')
+    export = Export(
+        settings.model_copy(update={"exports": Settings(root=settings.root).exports}), "box", FS, SystemClock()
+    )
+    away = split_stripe(sorted(Repository(settings).workspace().catalog.load().files, key=lambda path: path[-28:])[2])[
+        0
+    ]
+    take_out(settings, away)
+    with export.started(Attempt.new("test")) as run, pytest.raises(StripeMissingError, match="out of reach"):
+        run.deliver_waiting()
+    before = exported(settings)
+    assert before == list(range(len(before)))
+    assert len(before) < LOGS * EVENTS
+    put_back(settings, away)
+    with export.started(Attempt.new("test")) as run:
+        run.deliver_waiting()
+    assert exported(settings) == list(range(LOGS * EVENTS))
+
+
+def exported(settings: Settings) -> list[int]:
+    lines = [
+        line for path in sorted((settings.root / "out").rglob("*.ndjson")) for line in path.read_text().splitlines()
+    ]
+    return [json.loads(line)["eventOrdinal"] for line in lines]
+
+
+def test_the_sink_of_ngsi_has_no_bound_for_a_writer_whose_disk_is_away(settings: Settings) -> None:
+    repository = Repository(settings)
+    assert LiveNotifications(repository, FS).bounds() == {"main": LOGS * EVENTS}
+    reader = LiveNotifications(repository, FS)
+    list(reader.notified("main", 0, LOGS * EVENTS))
+    take_out(settings, "a")
+    again = LiveNotifications(Repository(settings, PosixFileSystem()), FS)
+    assert again.bounds() == {}
+    with pytest.raises(StripeMissingError, match="out of reach"):
+        list(again.notified("main", 0, LOGS * EVENTS))
+    assert again.passed_over == []
+
+
+def test_an_event_on_a_disk_that_is_away_is_not_called_absent_or_lost(settings: Settings) -> None:
+    path = stripes_of(settings)["a"][0]
+    event_id = Repository(settings).workspace().catalog.load().files[path].first_event_id
+    take_out(settings, "a")
+    with pytest.raises(StripeMissingError, match="are out of reach"):
+        Repository(settings).get(event_id)
 
 
 def test_a_new_writer_does_not_take_the_place_of_a_disk_for_its_stripe(settings: Settings) -> None:

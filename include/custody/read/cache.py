@@ -273,6 +273,7 @@ def caches_of(workspace: Workspace) -> Caches:
 
 def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
     """Return a live log, open; None when it expired meanwhile, or is damaged and was reported."""
+    is_away = False
     try:
         log = caches_of(workspace).log(workspace, file)
     except NotFoundError:
@@ -281,16 +282,17 @@ def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventL
         try:
             require_expired(workspace, file)
         except (CorruptionError, StripeMissingError) as error:
-            problem = str(error)
+            problem, is_away = str(error), isinstance(error, StripeMissingError)
         else:
             return None
     except (CorruptionError, StripeMissingError) as error:
-        problem = str(error)
+        problem, is_away = str(error), isinstance(error, StripeMissingError)
     else:
         if log.unknown_columns:
             on_damage(NewerColumns.of(log.path, log.metadata.schema_version, log.unknown_columns))
         return log
-    on_damage(Damage(workspace.log_place(file.path), None, file.first_event_id, file.last_event_id, problem))
+    where, ids = workspace.log_place(file.path), (file.first_event_id, file.last_event_id)
+    on_damage(Damage(where, None, *ids, problem, is_away=is_away))
     return None
 
 

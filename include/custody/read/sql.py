@@ -333,9 +333,8 @@ class SqlSources:
                 return True
             require_expired(workspace, file)
         except (CorruptionError, StripeMissingError) as error:
-            self.notices(
-                Damage(workspace.log_place(file.path), None, file.first_event_id, file.last_event_id, str(error))
-            )
+            where, ids = workspace.log_place(file.path), (file.first_event_id, file.last_event_id)
+            self.notices(Damage(where, None, *ids, str(error), is_away=isinstance(error, StripeMissingError)))
         return False
 
     def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
