@@ -377,9 +377,8 @@ def test_an_export_waits_for_a_disk_that_is_away_and_passes_nothing_by(settings:
     export = Export(
         settings.model_copy(update={"exports": Settings(root=settings.root).exports}), "box", FS, SystemClock()
     )
-    away = split_stripe(sorted(Repository(settings).workspace().catalog.load().files, key=lambda path: path[-28:])[2])[
-        0
-    ]
+    by_id = sorted((path for paths in stripes_of(settings).values() for path in paths), key=lambda path: path[-28:])
+    away = split_stripe(by_id[2])[0]
     take_out(settings, away)
     with export.started(Attempt.new("test")) as run, pytest.raises(StripeMissingError, match="out of reach"):
         run.deliver_waiting()
