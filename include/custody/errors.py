@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """The exit codes of programs; an error of custody that ends one gives the code of its class (10 to 21) instead.
+    """The exit codes of programs; an error of custody that ends one gives the code of its class (10 to 22) instead.
 
     Part of the interface of the command line and of Spark jobs: add, never change.
     """
@@ -123,3 +123,12 @@ class FormatVersionError(CustodyError):
     kind = "format-version"
     exit_code = 21
     hint = "Use the release that wrote the file, or a newer one."
+
+
+# A StorageError without an errno: nobody takes it for a file that is gone.
+class StripeMissingError(StorageError):
+    """The disk of a stripe is not there, or another one is in its place: what lies on it is out of reach, not gone."""
+
+    kind = "stripe-missing"
+    exit_code = 22
+    hint = "Mount the disk of the stripe. `custody status` lists the stripes and what is missing."

@@ -19,6 +19,7 @@ from custody.catalog import CatalogState
 from custody.catalog.codec import decode
 from custody.catalog.keys import HINT
 from custody.catalog.second_copies import SINCE
+from custody.catalog.stripes import StripeMark
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -28,6 +29,8 @@ from custody.format.names import (
     INCARNATIONS,
     RELEASED_SUFFIX,
     REMOVING_PREFIX,
+    STRIPE_MARK,
+    STRIPES,
     UNIT_MANIFEST,
     JournalName,
     parse_epoch,
@@ -94,8 +97,8 @@ def repository(fs: FileSystem, settings: Settings = SETTINGS) -> Repository:
     return Repository(settings, fs, ManualClock(NOW_MS))
 
 
-def workspace(fs: FileSystem) -> Workspace:
-    return repository(fs).workspace()
+def workspace(fs: FileSystem, settings: Settings = SETTINGS) -> Workspace:
+    return repository(fs, settings).workspace()
 
 
 def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segment_copied: bool = True) -> None:
@@ -139,9 +142,9 @@ def copied_segment(
     return segment
 
 
-def check_events(fs: FileSystem, promises: Promises) -> None:
+def check_events(fs: FileSystem, promises: Promises, settings: Settings = SETTINGS) -> None:
     """Every acknowledged event once, in order, as it was; nothing else but what was tried."""
-    events = list(repository(fs).events(0, EVERYTHING))
+    events = list(repository(fs, settings).events(0, EVERYTHING))
     ids = [item.event_id for item in events]
     assert all(first < second for first, second in pairwise(ids)), f"ids do not go up: {ids}"
     by_id = dict(zip(ids, events, strict=True))
@@ -155,15 +158,15 @@ def check_events(fs: FileSystem, promises: Promises) -> None:
         assert item == event(number, event_id=item.event_id), f"event {item.event_id} is not what was appended"
 
 
-def check_catalog(fs: FileSystem) -> CatalogState:
+def check_catalog(fs: FileSystem, settings: Settings = SETTINGS) -> CatalogState:
     """The chain is valid from its first kept transaction on, and all that is live is there and whole."""
-    at = workspace(fs)
+    at = workspace(fs, settings)
     state = at.catalog.load()
     revisions = [transaction.revision for transaction in at.catalog.timeline()]
     assert revisions == list(range(state.floor, state.revision + 1))
     for file in state.files.values():
-        assert hashlib.sha256(fs.read(at.paths.home / file.path)).digest() == file.sha256, file.path
-        assert hashlib.sha256(fs.read(at.paths.home / file.toc_path)).digest() == file.toc_sha256, file.toc_path
+        assert hashlib.sha256(fs.read(at.log_path(file.path))).digest() == file.sha256, file.path
+        assert hashlib.sha256(fs.read(at.log_path(file.toc_path))).digest() == file.toc_sha256, file.toc_path
     for shard in state.shards.values():
         opened_shard = OpenShard(fs, SETTINGS.root / shard.container / WRITER / "index" / shard.name)
         assert len(opened_shard.search(Every())) == shard.documents
@@ -205,7 +208,11 @@ def _check_unit(fs: FileSystem, folder: Path) -> None:
 
 
 def _decoder(path: Path) -> Callable[[bytes, Path], object] | None:
-    """Return what reads a file of JSON, or None where nobody knows the file."""
+    """Return what reads a file of JSON or a stripe's mark, or None where nobody knows the file."""
+    if path.name == STRIPE_MARK or path.parent.name == STRIPES:
+        return StripeMark.decode
+    if path.suffix != ".json":
+        return None
     if path.parent == SETTINGS.quarantine:
         return decode_entry
     return decode_report if path.parent.parent == SETTINGS.runs else None
@@ -234,7 +241,7 @@ def _check_whole(path: Path, data: bytes) -> None:
         assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
-    elif path.suffix == ".json" and (decode_json := _decoder(path)) is not None:
+    elif (decode_json := _decoder(path)) is not None:
         decode_json(data, path)
     else:
         assert path.name == "LOCK" or path.suffix == ".raw", f"{path}: a file that nobody knows"

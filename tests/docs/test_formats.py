@@ -14,6 +14,9 @@ import pytest
 from custody.capture import CaptureLimits, Context, Format, read_piece
 from custody.capture.validate import InputPlace, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
+from custody.catalog.state import FEATURES_READ
+from custody.catalog.stripes import PREAMBLE as STRIPE_PREAMBLE
+from custody.catalog.stripes import StripeMark
 from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import (
     LogMetadata,
@@ -68,6 +71,7 @@ PREAMBLES = {
     "writer-state": writer_state.PREAMBLE,
     "incarnation": incarnations.PREAMBLE,
     "staging": UNIT_PREAMBLE,
+    "stripe": STRIPE_PREAMBLE,
     "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
     "replay-plan": replay_plan.PREAMBLE,
@@ -136,6 +140,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("journal", "## Layout", journal.JournalHeader),
         ("writer-state", "## Layout", writer_state.WriterState),
         ("incarnation", "## Layout", incarnations.Claim),
+        ("stripe", "## Layout", StripeMark),
         ("scrub", "## Layout", scrub.ScrubState),
         ("scrub", "## Round", scrub.ScrubRound),
         ("event-log", "## Metadata", LogMetadata),
@@ -178,6 +183,19 @@ def test_the_example_of_a_writer_s_state_is_what_the_code_writes() -> None:
     assert writer_state.encode_state(state) == _example("writer-state", "file")
     assert writer_state.decode_state(_example("writer-state", "file"), Path("STATE")) == state
     assert str(writer_state.RESERVED_IDS) in read("formats/writer-state.md")
+
+
+def test_the_example_of_a_stripe_s_mark_is_one() -> None:
+    shown = examples(read("formats/stripe.md"))["document"].strip().encode()
+    mark = msgspec.json.decode(shown, type=StripeMark)
+    assert mark.encode() == _example("stripe", "head") + shown
+    assert StripeMark.decode(mark.encode(), "STRIPE") == mark
+
+
+def test_the_features_of_a_catalog_are_on_its_page() -> None:
+    assert {
+        row[0] for row in table(read("formats/catalog.md"), "reader feature | since when a catalog has it")
+    } == FEATURES_READ
 
 
 def test_the_example_of_a_claim_is_one() -> None:

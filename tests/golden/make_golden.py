@@ -5,8 +5,8 @@
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
 `plans` a plan of a replay, `numbered` an event log that names its revision, `rows` one with copies of rows, `cut` a
-shard that names the fields whose terms are beginnings. `broken` holds one file, or one shard, a defect. The events and
-all other values come from `expected.json`, which people write.
+shard that names the fields whose terms are beginnings, `striped` a repository with two stripes. `broken` holds one
+file, or one shard, a defect. The events and all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
 of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
@@ -89,6 +89,7 @@ JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
 NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
 ROWS = Path("rows/00000000000000000000.parquet")
+STRIPED = Path("striped")
 PLAN = Path("plans/march-2.plan")
 CUT = Path("cut/1772359100000-0")
 CUT_EVENTS = [
@@ -186,6 +187,26 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     claim.write_bytes(encode_claim(msgspec.structs.replace(said, **there)))
 
 
+def make_striped(root: Path, document: dict[str, object]) -> None:
+    """Write a repository whose two event logs lie on two stripes, with neither shards nor journals."""
+    root.mkdir(parents=True)
+    (root / "custody.toml").write_text('[repository]\nstripes = ["a=disk-a", "b=disk-b"]\n')
+    for name in ("disk-a", "disk-b"):
+        (root / name).mkdir()
+    clock = ManualClock()
+    repository = Repository(load_settings(root), PosixFileSystem(), clock)
+    events = expected_events(document)
+    _group(repository, clock, [events[:4]], 1_772_359_201_000)
+    _steps(repository, clock, "rollover", "compress", "index", "commit", "sweep")
+    _group(repository, clock, [events[4:6]], 1_772_409_601_000)
+    _steps(repository, clock, "rollover", "compress", "index", "commit")
+    repository.workspace().catalog.checkpoint()
+    for folder in ("containers", "store/main/provenance/incarnations"):
+        shutil.rmtree(root / folder)
+    [statistics] = root.glob("store/main/provenance/transactions/*/*.statistics.parquet")
+    statistics.unlink()  # a copy of what the checkpoint says
+
+
 def make_copies(folder: Path) -> None:
     """Write second copies of a tombstone and of a mark, as a store has them that holds nothing else."""
     store = LocalStore(PosixFileSystem(), folder)
@@ -270,6 +291,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
         "ef": good / SWH / "00000.ef",
         "plan": good.parent / PLAN,
+        "stripe": good.parent / STRIPED / "disk-a/main/provenance/STRIPE",
     }
     for suffix, path in small.items():
         for defect, damage in _FRAMED.items():
@@ -325,6 +347,7 @@ def main(folder: Path) -> None:
     make_numbered(folder / NUMBERED)
     make_cut(folder / CUT)
     make_rows(folder / ROWS, expected_events(document))
+    make_striped(folder / STRIPED, document)
     make_broken(folder / "v1", folder / "broken")
     make_flowfiles(folder / "v1/flowfiles")
     make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)

@@ -8,6 +8,7 @@ import pytest
 from whoosh.query import Every
 
 from custody.catalog.codec import decode
+from custody.catalog.stripes import StripeMark
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.eventlog import EventLog, StagedLog, TableOfContents, read_staged
 from custody.flow.content import ClaimFile
@@ -65,6 +66,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".ckpt": lambda path: decode(path.read_bytes(), path),
     ".plan": lambda path: read_plan(FS, path),
     ".ef": lambda path: read_index(FS, path).check(),
+    ".stripe": lambda path: StripeMark.decode(path.read_bytes(), path),
 }
 VERSION = {"future-version", "unknown-feature"}
 FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name != "torn.journal")
@@ -72,7 +74,7 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim", ".ef", ".plan"):
+    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim", ".ef", ".plan", ".stripe"):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 

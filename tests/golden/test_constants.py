@@ -211,7 +211,7 @@ def test_the_guard_of_a_footer_has_forty_bytes() -> None:
 def test_a_catalog_object_has_sixteen_bytes_before_its_message_and_thirty_two_after() -> None:
     assert len(codec.encode(Transaction())) == 48
     assert len(codec.encode(Transaction(revision=1))) == 50
-    assert not state.FEATURES_READ
+    assert {"stripes"} == state.FEATURES_READ
 
 
 def test_the_field_numbers_of_the_catalog_stay() -> None:

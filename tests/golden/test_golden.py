@@ -15,6 +15,7 @@ from custody.catalog.codec import decode, digest
 from custody.catalog.keys import CatalogObjects
 from custody.catalog.second_copies import copied_entry
 from custody.catalog.state import EMPTY
+from custody.catalog.stripes import StripeMark
 from custody.clock import ManualClock
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
@@ -55,6 +56,7 @@ from tests.golden.make_golden import (
     ROWS,
     STONE,
     STORE,
+    STRIPED,
     SUNK,
     SWH,
     TAKEN,
@@ -110,6 +112,27 @@ def test_a_claim_says_to_which_containers_a_name_belongs(golden: Path) -> None:
     assert (claim.writer, claim.number, claim.first_event_id, claim.host) == ("main", 1, 0, "worker-1")
     assert (claim.incarnation, claim.containers) == (INCARNATION, {CONTAINER: "/disk1"})
     assert Repository.open(golden).workspace().foreign_groups() == []
+
+
+def test_logs_on_stripes_are_found_by_the_marks_of_these(golden: Path, tmp_path: Path) -> None:
+    for number, made in enumerate((HERE, golden.parent)):
+        if not (made / STRIPED).exists():
+            continue  # a copy of what is checked in
+        root = tmp_path / str(number)
+        shutil.copytree(made / STRIPED, root)
+        repository = Repository.open(root)
+        assert list(repository.events(count=100)) == EVENTS[:6]
+        assert sorted(repository.workspace().catalog.load().files) == [
+            "stripe-a/data/2026-03-02/events/00000000000000000004.parquet",
+            "stripe-b/data/2026-03-01/events/00000000000000000000.parquet",
+        ]
+        path = root / "disk-a/main/provenance/STRIPE"
+        mark = StripeMark.decode(path.read_bytes(), path)
+        assert (mark.writer, mark.database, mark.stripe) == ("main", "provenance", "a")
+        assert path.read_bytes() == (root / STORE / "stripes/a").read_bytes()
+        (root / "disk-a").rename(root / "disk-c")
+        (root / "disk-b").rename(root / "disk-a")
+        assert [name for name, _ in repository.workspace().catalog.objects.files.missing()] == ["a", "b"]
 
 
 def test_a_lease_says_who_took_it(golden: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from custody.catalog.codec import decode
 from custody.config import SETTINGS_FILE
+from custody.format.names import split_stripe
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import read_scrub
 from custody.recovery import STEPS
@@ -103,6 +104,23 @@ def test_a_job_without_a_repository_ends_with_the_error_s_own_code(tmp_path: Pat
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 12
     assert "custody init" in done.stderr
+
+
+@pytest.mark.spark
+def test_executors_write_event_logs_to_the_stripes_of_the_driver_s_settings(repository: Repository) -> None:
+    root = repository.settings.root
+    for name in ("a", "b"):
+        (root.parent / f"disk-{name}").mkdir()
+    with (root / SETTINGS_FILE).open("a") as file:
+        file.write(f'[repository]\nstripes = ["a={root.parent}/disk-a", "b=../disk-b"]\n')
+    before = list(repository.events(count=10_000))
+    done = submit("all", "--repository", str(root))
+    assert done.returncode == 0, done.stderr
+    again = Repository.open(root)
+    paths = again.workspace().catalog.load().files
+    assert {split_stripe(path)[0] for path in paths} == {"a", "b"}
+    assert len(list(root.parent.glob("disk-*/main/provenance/data/*/events/*.parquet"))) == len(paths)
+    assert list(again.events(count=10_000)) == before
 
 
 @pytest.mark.spark

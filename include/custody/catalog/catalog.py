@@ -35,7 +35,9 @@ from custody.catalog.state import (
     NotApplicableError,
     PrunedError,
     SealedError,
+    features_of,
 )
+from custody.catalog.stripes import Stripes
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Transaction
 from custody.catalog.wellformed import check_action, check_delta, have_ids_in_common
 from custody.clock import Clock
@@ -84,10 +86,13 @@ class Catalog:
         writer: whose it is; one linear timeline for each writer and database.
         database: of what.
         clock: for commit times.
+        stripes: where files lie that are not in the store.
     """
 
-    def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
-        self.objects = CatalogObjects(store, writer, database)
+    def __init__(
+        self, store: ObjectStore, writer: str, database: str, clock: Clock, stripes: Stripes | None = None
+    ) -> None:
+        self.objects = CatalogObjects(store, writer, database, stripes)
         self.chain = Chain(self.objects)
         self.notices: list[str] = []
         """What was passed over while the catalog was read, such as a damaged checkpoint."""
@@ -154,8 +159,8 @@ class Catalog:
             with self._beside_prunes(revision):
                 state = self.chain.at(kept_revision)
         for path in state.files if check_files else ():
-            if self._store.head(self.objects.home + path) is None:
-                where = self._store.locate(self.objects.home + path)
+            if not self.objects.files.exists(path):
+                where = self.objects.files.locate(path)
                 raise CorruptionError(f"{where}: expected a file of revision {revision}, found none.")
         return state
 
@@ -434,6 +439,7 @@ class Catalog:
             next_event_id=max(state.next_event_id, next_event_id),
             naming=Transaction.RANDOM if random else Transaction.DERIVED,
             epoch=self.epoch or 0,
+            reader_features=sorted(features_of(actions) - state.reader_features),
             actions=actions,
         )
 
@@ -558,7 +564,9 @@ def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
 
 def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
     """Return the catalog of a writer's event logs, with second copies of tombstones and marks; raises as `store_of`."""
-    catalog = Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
+    store, database = store_of(settings, fs), settings.repository.database
+    stripes = Stripes(fs, store, writer, database, settings.stripes, settings.repository.stripes_retired)
+    catalog = Catalog(store, writer, database, clock, stripes)
     catalog.copies = SecondCopyStore(catalog.objects)
     return catalog
 

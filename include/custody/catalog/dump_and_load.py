@@ -228,17 +228,17 @@ def _complete(catalog: Catalog, state: CatalogState, file: AddFile, given: Mappi
 
 def _check_file(catalog: Catalog, file: AddFile, *, describe_too: bool) -> None:
     """Compare a new or changed entry with the file that it names."""
-    objects, store = catalog.objects, catalog.objects.store
+    files = catalog.objects.files
     check_action(Action(add_file=file))  # its path has to be a key before the store is asked
-    key = objects.home + file.path
+    where = files.locate(file.path)
     try:
-        data = store.get(key)
+        data = files.get(file.path)
     except NotFoundError as error:
-        raise InvalidInputError(f"{store.locate(key)}: expected the file of this entry, found none") from error
+        raise InvalidInputError(f"{where}: expected the file of this entry, found none") from error
     if len(data) != file.size_bytes:
-        raise CorruptionError(f"{store.locate(key)}: size_bytes: the file has {len(data)}, got {file.size_bytes}.")
+        raise CorruptionError(f"{where}: size_bytes: the file has {len(data)}, got {file.size_bytes}.")
     if file.sha256 and hashlib.sha256(data).digest() != file.sha256:
-        raise CorruptionError(f"{store.locate(key)}: sha256: the file has another one.")
+        raise CorruptionError(f"{where}: sha256: the file has another one.")
     if describe_too:
         describe(file, lambda start, length: data[start:][:length])
 

@@ -19,7 +19,7 @@ from custody.catalog.state import PrunedError
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
 from custody.errors import NotFoundError, StorageError
-from custody.format.names import TIME_DIGITS, parse_event_log
+from custody.format.names import parse_event_log, parse_trash, trash_path
 from custody.store import ObjectInfo
 
 HOUR_MS = 3_600_000
@@ -64,12 +64,13 @@ def collect_garbage(
     Raises:
         CorruptionError: the catalog cannot be read; then nothing is touched.
         PrunedError: others pruned it again and again while it was read; then nothing is touched.
+        StripeMissingError: a stripe is not there; then nothing is touched.
     """
-    objects, now = catalog.objects, clock.now_ms()
+    files, now = catalog.objects.files, clock.now_ms()
     # Data before the catalog: a file that is committed in between is then in the catalog that is loaded second.
-    data = list(objects.store.list(f"{objects.home}data/"))
+    data = list(files.list("data/"))
     # The trash is listed before this run moves anything, so no file is deleted in the run that moved it.
-    trash = list(objects.store.list(f"{objects.home}trash/"))
+    trash = list(files.list("trash/"))
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
     run.empty_trash(trash, now - trash_kept_ms, limit)
     run.move(data, limit)
@@ -148,8 +149,9 @@ class _Run:
     """One run: looks again right before each file goes, and right after, as others commit meanwhile."""
 
     def __init__(self, catalog: Catalog, now_ms: int, older_than_ms: int, *, dry_run: bool) -> None:
-        self._objects = catalog.objects
-        self._store = catalog.objects.store
+        self._files = catalog.objects.files
+        # Object stores give a moved object a new time.
+        self._keeps_times = catalog.objects.store.keeps_times
         self._now = now_ms
         self._older_than_ms = older_than_ms
         self._dry_run = dry_run
@@ -160,28 +162,28 @@ class _Run:
         """Move back what is listed, delete what was moved before a time."""
         report = self.report
         for info in trash:
-            moved, _, path = info.key.removeprefix(f"{self._objects.home}trash/").partition("/")
+            moved, path = parse_trash(info.key) or (0, "")
             # Only names that custody itself gives are touched: anything else may belong to a user.
-            if not moved.isdigit() or parse_event_log(path) is None:
-                report.unknown.append(info.key.removeprefix(self._objects.home))
+            if parse_event_log(path) is None:
+                report.unknown.append(info.key)
             elif self._is_listed(path):
                 # A run that ended between the move and the second look leaves a listed file here. One whose place is
                 # taken again stays until the path is listed no more.
-                if self._store.head(self._objects.home + path) is None:
+                if not self._files.exists(path):
                     report.restored.append(path)
                     self._put_back(info.key, path)
-            elif int(moved) <= before_ms and (limit is None or len(report.deleted) < limit):
+            elif moved <= before_ms and (limit is None or len(report.deleted) < limit):
                 report.deleted.append(path)
                 report.deleted_bytes += info.size_bytes
                 if not self._dry_run:
-                    self._store.delete(info.key)
-                    self._store.drop_folder(info.key.rpartition("/")[0] + "/")
+                    self._files.delete(info.key)
+                    self._files.drop_folder(info.key.rpartition("/")[0] + "/")
 
     def move(self, data: list[ObjectInfo], limit: int | None) -> None:
         """Move what is not listed and old to the trash."""
         report = self.report
         for info in data:
-            path = info.key.removeprefix(self._objects.home)
+            path = info.key
             if self._is_listed(path):
                 continue
             if parse_event_log(path) is None:
@@ -196,7 +198,7 @@ class _Run:
 
     def _moved(self, info: ObjectInfo, path: str) -> bool:
         """Move a file unless it was written anew or listed meanwhile; put it back when it was listed in between."""
-        now = self._store.head(info.key)
+        now = self._files.head(path)
         if now is None:
             return False
         if now.modified_ms > self._now - self._older_than_ms:
@@ -204,28 +206,28 @@ class _Run:
             return False
         if self._is_listed(path):
             return False
-        target = f"{self._objects.home}trash/{self._now:0{TIME_DIGITS}d}/{path}"
+        target = trash_path(path, self._now)
         try:
             # Moved, not deleted: for as long as it lies in the trash, a commit that lists it after all can have it
             # back.
-            self._store.move(info.key, target)
+            self._files.move(path, target)
         except (StorageError, NotFoundError):
-            if self._store.head(info.key) is not None:
+            if self._files.exists(path):
                 raise
             return False  # another run was quicker
         if self._is_listed(path):
             self._put_back(target, path)
             self.report.restored.append(path)
             return False
-        # Object stores give a moved object a new time, so there the check would take every file for young.
-        if self._store.keeps_times and self._was_written_anew(target):
+        # With a new time the check would take every file for young.
+        if self._keeps_times and self._was_written_anew(target):
             self._put_back(target, path)  # written between the look and the move; its commit is yet to come
             self.report.young.append(path)
             return False
         return True
 
     def _was_written_anew(self, key: str) -> bool:
-        moved = self._store.head(key)
+        moved = self._files.head(key)
         return moved is not None and moved.modified_ms > self._now - self._older_than_ms
 
     def _is_listed(self, path: str) -> bool:
@@ -240,13 +242,12 @@ class _Run:
         """Give a file in the trash its place again, unless somebody has just written it anew."""
         if self._dry_run:
             return
-        target = self._objects.home + path
         try:
-            data = self._store.get(key)
+            data = self._files.get(key)
         except NotFoundError:
             return  # another run was quicker
         # Copied, then deleted: a move would overwrite what a writer has just put in the place. A crash in between
         # leaves both, which is harmless.
-        self._store.put_if_absent(target, data)
-        if self._store.head(target) is not None:
-            self._store.delete(key)
+        self._files.put_if_absent(path, data)
+        if self._files.exists(path):
+            self._files.delete(key)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from hashlib import sha1
 from uuid import UUID
 
+from custody.catalog.data_files import DataFiles
+from custody.catalog.stripes import Stripes
 from custody.format.names import check_name, parse_revision, parse_transaction, revision_folder, transaction_file
 from custody.store import ObjectStore
 
@@ -35,12 +37,14 @@ class CatalogObject:
 class CatalogObjects:
     """The keys of one writer's catalog of one database, and listings of them."""
 
-    def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
+    def __init__(self, store: ObjectStore, writer: str, database: str, stripes: Stripes | None = None) -> None:
         self.store = store
         self.writer = check_name("writer", writer)
         self.database = check_name("database", database)
         self.home = f"{writer}/{database}/"
         """Paths in the catalog are relative to this prefix."""
+        self.files = DataFiles(store, self.home, stripes)
+        """The files that the catalog lists."""
         self.prefix = f"{self.home}transactions/"
         self.hint = f"{self.prefix}{HINT}"
         self.first_uuid = derived(_FIRST_NAMESPACE.bytes, f"{writer}/{database}")

@@ -169,11 +169,11 @@ class FooterScan:
 def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> FooterScan:
     """Read the footer of every event log; with `hashes` the whole file, for its digest."""
     scanned, without = FooterScan(), set(leave_out)
-    for info in objects.store.list(f"{objects.home}data/"):
-        path = info.key.removeprefix(objects.home)
+    for info in objects.files.list("data/"):
+        path = info.key
         if "." not in path.rpartition("/")[2]:
             scanned.skipped.append(
-                f"{objects.store.locate(info.key)}: expected a folder, got a link or a file: what lies behind it is "
+                f"{objects.files.locate(path)}: expected a folder, got a link or a file: what lies behind it is "
                 "not looked at. Put the folder itself in its place."
             )
         if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
@@ -227,7 +227,8 @@ def rebuild(
     salvaged = Salvaged() if salvaged is None else salvaged
     # The old objects give up their names first: the new revision 0 has the same fixed name as the old one.
     aside = set_aside(catalog.objects, clock, "replaced")
-    fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
+    objects = catalog.objects
+    fresh = Catalog(objects.store, objects.writer, objects.database, clock, objects.files.stripes)
     fresh.copies = catalog.copies
     lost, gaps = rebuild_losses(scanned, salvaged, containers), _gaps(sorted(set(scanned.transactions.values())))
     # In the order of their revisions where footers tell it, so that the new history resembles the old one.
@@ -378,12 +379,11 @@ class _Footer:
 
 
 def _described(objects: CatalogObjects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, _Footer]:
-    key = objects.home + path
-    store, where = objects.store, objects.store.locate(key)
-    data = store.get(key) if hashes else None
+    files, where = objects.files, objects.files.locate(path)
+    data = files.get(path) if hashes else None
 
     def get_range(start: int, length: int) -> bytes:
-        return store.get_range(key, start, length) if data is None else data[start:][:length]
+        return files.get_range(path, start, length) if data is None else data[start:][:length]
 
     footer = parse_footer(read_footer(get_range, where), where)
     metadata = _metadata(footer, where)
@@ -391,10 +391,10 @@ def _described(objects: CatalogObjects, path: str, size: int, *, hashes: bool) -
     if data is not None:
         file.sha256 = hashlib.sha256(data).digest()
     toc = toc_path(path)
-    if store.head(objects.home + toc) is not None:
-        file.toc_path, file.toc_sha256 = toc, hashlib.sha256(store.get(objects.home + toc)).digest()
+    if files.exists(toc):
+        file.toc_path, file.toc_sha256 = toc, hashlib.sha256(files.get(toc)).digest()
     describe(file, get_range)
-    file.sources.extend(_sources(footer, lambda: store.get(key) if data is None else data))
+    file.sources.extend(_sources(footer, lambda: files.get(path) if data is None else data))
     return file, metadata
 
 

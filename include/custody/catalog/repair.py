@@ -203,7 +203,7 @@ def _repaired(
     for key in plan.checkpoints:
         _set_aside(objects, key, aside_prefix(objects, clock, "damaged") + key.rpartition("/")[2])
     # A new object: the old one may hold a state that was read from what is replaced here.
-    fresh = Catalog(objects.store, objects.writer, objects.database, clock)
+    fresh = Catalog(objects.store, objects.writer, objects.database, clock, objects.files.stripes)
     fresh.copies = catalog.copies
     if plan.newest > plan.good.revision >= 0:
         # An earlier repair may have died before its transaction was durable; this one builds on it.

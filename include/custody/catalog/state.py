@@ -26,6 +26,7 @@ from custody.catalog.transaction_pb2 import (
     Transaction,
 )
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
+from custody.format.names import split_stripe
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,16 @@ class PrunedError(NotFoundError):
         self.earliest = earliest
 
 
-FEATURES_READ: frozenset[str] = frozenset()
+STRIPES_FEATURE = "stripes"
+"""Paths of files may begin with the name of a stripe. Without it a reader would look for them in the store."""
+FEATURES_READ: frozenset[str] = frozenset({STRIPES_FEATURE})
 """Names of the features that this code can read; each one is added with the release that brings it."""
+
+
+def features_of(actions: Iterable[Action]) -> frozenset[str]:
+    """Return the features that a reader needs to make sense of some actions."""
+    is_striped = any(split_stripe(action.add_file.path)[0] for action in actions if action.HasField("add_file"))
+    return frozenset({STRIPES_FEATURE}) if is_striped else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +283,8 @@ class Draft:
 
     def _add_file(self, action: Action) -> None:
         file = action.add_file
+        # Also where a repair lists a file whose own transaction is lost: the checkpoint has to say it.
+        self._reader |= features_of([action])
         self._add("add file", self._files, self._base.files, file.path, file)
 
     def _remove_file(self, action: Action) -> None:

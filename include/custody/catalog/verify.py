@@ -24,11 +24,11 @@ from custody.catalog.statistics import read_statistics, table_key
 from custody.catalog.transaction_pb2 import AddFile, Transaction
 from custody.catalog.wellformed import check_delta, check_full, read_file_entry
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
-from custody.format.names import parse_revision
+from custody.format.names import parse_revision, split_stripe
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
-Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail"]
+Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail", "stripe"]
 """What a defect is about: `object` is one that does not belong here, `tail` the newest transactions, which are gone."""
 # If others prune during every walk the last report counts, though it may name as damage what was pruned.
 _WALKS = 3
@@ -89,10 +89,9 @@ def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = 
 
 def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     """Read a live file and return what is wrong with it: its damaged blocks, or one defect of the whole."""
-    key = objects.home + file.path
-    where = objects.store.locate(key)
+    where = objects.files.locate(file.path)
     try:
-        data = objects.store.get(key)
+        data = objects.files.get(file.path)
     except CustodyError as error:
         return [Defect(where, None, str(error))]
     # A file of another length is named by where it ends: its digest would only say that it differs.
@@ -108,9 +107,9 @@ def verify_toc(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     """Read the table of contents beside a live file, if it has one, and return what is wrong with it."""
     if not file.toc_path:
         return []
-    where = objects.store.locate(objects.home + file.toc_path)
+    where = objects.files.locate(file.toc_path)
     try:
-        data = objects.store.get(objects.home + file.toc_path)
+        data = objects.files.get(file.toc_path)
     except CustodyError as error:
         return [Defect(where, None, str(error), "toc")]
     if file.toc_sha256 and hashlib.sha256(data).digest() != file.toc_sha256:
@@ -122,8 +121,13 @@ def _verify_files(objects: CatalogObjects, state: CatalogState, report: Verifica
     """Read every live file and table of contents and add what is wrong with them to the report."""
     total = sum(state.files[path].size_bytes for path in state.files)
     unknown = 0
+    # One defect for a whole disk that is away: its files are out of reach, not damaged.
+    missing = dict(objects.files.missing())
+    report.defects += [Defect(name, None, f"stripe-missing: {error}", "stripe") for name, error in missing.items()]
     for path in sorted(state.files):
         file = state.files[path]
+        if split_stripe(path)[0] in missing:
+            continue
         report.files += 1
         unknown += not file.sha256
         report.defects += [*verify_file(objects, file), *verify_toc(objects, file)]

@@ -77,6 +77,18 @@ def status(repository: Path, as_json: bool) -> None:
         for disk in state.disks
     ]
     print_table("", ("disk", "state", "free#"), disks)
+    if state.stripes:
+        rows_of_stripes = [
+            (
+                stripe.name,
+                stripe.folder,
+                f"{_STATES.get(stripe.state, stripe.state)}{', retired' if stripe.is_retired else ''}",
+                f"{stripe.logs} ({size_text(stripe.log_bytes)})",
+                "" if stripe.free_bytes is None else size_text(stripe.free_bytes),
+            )
+            for stripe in state.stripes
+        ]
+        print_table("", ("stripe", "folder", "state", "logs#", "free#"), rows_of_stripes)
     if state.queues:
         print_queues(state.queues)
     if state.scrub is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from custody.config.parsing import date_parts, duration_ms
 
@@ -99,6 +99,14 @@ class RepositorySection(Section):
         "file://, or s3://, gs://, az:// with bucket and prefix. On an object store only the commands of the catalog "
         "work so far; writing event logs needs a folder.",
     )
+    stripes: tuple[str, ...] = Field(
+        (),
+        description="Folders on further disks that new event logs are spread over, each as NAME=FOLDER; a relative one "
+        "lies in the repository's folder. None: event logs lie in the store.",
+    )
+    stripes_retired: tuple[str, ...] = Field(
+        (), description="Names of stripes that get no new event logs; what lies on them stays and is read."
+    )
     quarantine_bytes_max: int = Field(
         1 << 30,
         ge=1 << 16,
@@ -110,6 +118,31 @@ class RepositorySection(Section):
     def slots(self) -> tuple[str, ...]:
         """The writer names that processes take, in the order in which they are tried."""
         return (self.writer, *(f"{self.writer}-{number}" for number in range(2, self.writer_slots + 1)))
+
+    @field_validator("stripes")
+    @classmethod
+    def _stripes_have_names_and_folders(cls, stripes: tuple[str, ...]) -> tuple[str, ...]:
+        names = []
+        for stripe in stripes:
+            name, _, folder = stripe.partition("=")
+            if re.fullmatch(NAME_PATTERN, name) is None or not folder:
+                raise ValueError(
+                    f"expected NAME=FOLDER, the name of 1 to 63 characters a-z, 0-9, '_', '-', got {stripe!r}"
+                )
+            names.append(name)
+        folders = [stripe.partition("=")[2] for stripe in stripes]
+        if len(set(names)) < len(names) or len(set(folders)) < len(folders):
+            raise ValueError(f"expected each name and each folder once, got {list(stripes)}")
+        return stripes
+
+    @field_validator("stripes_retired")
+    @classmethod
+    def _retired_stripes_are_known(cls, retired: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        stripes = info.data.get("stripes", ())
+        unknown = set(retired).difference(stripe.partition("=")[0] for stripe in stripes)
+        if unknown:
+            raise ValueError(f"repository.stripes has none of the name {sorted(unknown)[0]!r}")
+        return retired
 
     @field_validator("database")
     @classmethod

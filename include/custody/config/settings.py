@@ -126,6 +126,12 @@ class Settings(BaseSettings):
         return self.root / local_folder(self.repository.store)
 
     @property
+    def stripes(self) -> dict[str, Path]:
+        """The folders of the stripes, absolute, by name."""
+        pairs = (stripe.split("=", 1) for stripe in self.repository.stripes)
+        return {name: self.root / folder for name, folder in pairs}
+
+    @property
     def flowfiles_home(self) -> Path:
         """The folder of the FlowFile repository, on this machine."""
         return self.root / "flowfiles"

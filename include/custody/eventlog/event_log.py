@@ -20,7 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from custody.errors import ClosedError, CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.errors import (
+    ClosedError,
+    CorruptionError,
+    FormatVersionError,
+    NotFoundError,
+    StorageError,
+    StripeMissingError,
+)
 from custody.eventlog.bounded_cache import BoundedCache
 from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
 from custody.eventlog.parquet_footer import MAGIC
@@ -44,11 +51,15 @@ class Damage:
     problem: str
     is_doubt: bool = False
     """Whether nobody can tell if anything was lost: it is told, and stops nobody."""
+    is_away: bool = False
+    """Whether nothing is damaged: the disk of a stripe is not there, and the events are when it is."""
 
     def __str__(self) -> str:
         block = "" if self.block is None else f" block {self.block}"
         place = "" if self.problem.startswith(str(self.path)) else f"{self.path}{block}: "
-        lost = "" if self.first_event_id is None else f"; events {self.first_event_id} to {self.last_event_id} are lost"
+        fate = "out of reach" if self.is_away else "lost"
+        ids = f"{self.first_event_id} to {self.last_event_id}"
+        lost = "" if self.first_event_id is None else f"; events {ids} are {fate}"
         return f"{place}{self.problem.removesuffix('.')}{lost}."
 
 
@@ -61,9 +72,12 @@ def refuse(damage: Damage) -> None:
 
     Raises:
         CorruptionError: unless nobody can tell whether anything was lost.
+        StripeMissingError: it is not damaged, but its disk is away.
     """
     if damage.is_doubt:
         return
+    if damage.is_away:
+        raise StripeMissingError(str(damage))
     raise CorruptionError(str(damage))
 
 

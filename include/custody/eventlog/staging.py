@@ -60,6 +60,8 @@ class StagedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     file_bytes: int
     sources: tuple[StagedSource, ...]
     batches: tuple[StagedBatch, ...]
+    stripe: str = ""
+    """The stripe on which the log belongs; empty for the repository's store."""
     rest_crc32: int | None = None
     """CRC-32 of what lies before the first batch and behind the last one; None in units of older releases."""
 

@@ -22,14 +22,14 @@ import pyarrow as pa
 from custody.capture.nifi_json import event_to_json
 from custody.clock import Clock
 from custody.config import ExportTarget, Settings
-from custody.errors import CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.errors import CustodyError, InvalidInputError, NotFoundError, StorageError, StripeMissingError
 from custody.export.cursors import Cursors, read_cursors, write_cursors
 from custody.export.opening import open_receiver
 from custody.export.receiver import EventBatch, Receiver, RefusedError, UnavailableError
 from custody.lease import Attempt, FencedFileSystem, Heartbeat, take
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.read.reader import get_many, tables_from
-from custody.read.results import Notices
+from custody.read.results import Notices, waiting_for_stripes
 from custody.read.settled import settled_bound
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -223,7 +223,8 @@ class ExportRun:
         Raises:
             UnavailableError: the receiver took nothing for that long; what it took before counts.
             BackpressureError: a refused event finds no room in the quarantine; it stays the next one.
-            StorageError: a container of a writer is missing, or on another machine; the others' events were delivered.
+            StorageError: a container or a stripe of a writer is missing, or on another machine; the others' events were
+                delivered.
             SupersededError: another run took over.
         """
         report = ExportReport(self._export.name)
@@ -240,18 +241,14 @@ class ExportRun:
             except StorageError as error:
                 failures.append(error)
                 continue
-            for batch in self._batches(workspace, bound, notices):
-                delivered, refused = self._hand_over(batch, patience)
-                self._move(batch.writer, batch.last_event_id + 1, delivered, refused)
-                report.delivered += delivered
-                report.refused += refused
-                report.bytes += batch.table.nbytes
-                if patience.stop.is_set():
-                    return report
-            # Ids at the end may be those of events that expired or cannot be read: nobody looks at them again.
-            if bound > self._position(workspace.writer):
-                self._move(workspace.writer, bound, 0, 0)
+            try:
+                self._deliver(workspace, bound, notices, patience, report)
+            # Nor for a stripe. The events behind those that lie there wait, because a cursor never goes back by itself.
+            except StripeMissingError as error:
+                failures.append(error)
             report.notices += [text for text in notices if text not in report.notices]
+            if patience.stop.is_set():
+                return report
         for failure in failures:
             raise failure
         return report
@@ -267,7 +264,7 @@ class ExportRun:
         for entry in list(self._export.refused()):
             writer = entry.node or ""
             workspace = self._workspaces.setdefault(writer, Workspace(self._export.settings, writer, self._fs))
-            events = get_many(workspace, [entry.index or 0], on_damage=Notices(strict=False))
+            events = get_many(workspace, [entry.index or 0], on_damage=waiting_for_stripes(Notices(strict=False)))
             if not events:
                 report.notices.append(f"event {entry.index} of {writer!r} is gone; its copy stays")
                 continue
@@ -290,12 +287,28 @@ class ExportRun:
         target, position = self._export.target, self._position(workspace.writer)
         if bound <= position:
             return
-        for table in tables_from(workspace, position, on_damage=notices):
+        for table in tables_from(workspace, position, on_damage=waiting_for_stripes(notices)):
             settled = table.slice(0, int(np.searchsorted(table.column("event_id").to_numpy(), bound)))
             for piece in _cut(settled, target.batch_events, target.batch_bytes):
                 yield EventBatch(workspace.writer, piece)
             if settled.num_rows < table.num_rows:
                 return
+
+    def _deliver(
+        self, workspace: Workspace, bound: int, notices: Notices, patience: _Patience, report: ExportReport
+    ) -> None:
+        """Deliver a writer's events below a bound, and move its cursor behind them; less when it is to stop."""
+        for batch in self._batches(workspace, bound, notices):
+            delivered, refused = self._hand_over(batch, patience)
+            self._move(batch.writer, batch.last_event_id + 1, delivered, refused)
+            report.delivered += delivered
+            report.refused += refused
+            report.bytes += batch.table.nbytes
+            if patience.stop.is_set():
+                return
+        # Ids at the end may be those of events that expired or cannot be read: nobody looks at them again.
+        if bound > self._position(workspace.writer):
+            self._move(workspace.writer, bound, 0, 0)
 
     def _hand_over(self, batch: EventBatch, patience: _Patience) -> tuple[int, int]:
         """Deliver a batch, refused events to the quarantine; return how many were delivered and refused."""

@@ -23,6 +23,9 @@ BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or th
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
 LEASES = "leases"  # the folder of a writer's leases
 INCARNATIONS = "incarnations"  # the folder of the claims of a writer's name, numbered as epochs are
+STRIPES = "stripes"  # the folder of the records of stripes that were taken into use
+MARKED_SUFFIX = ".marked"  # beside the record of a stripe whose folder has its mark
+STRIPE_MARK = "STRIPE"  # the mark, in the folder of a writer's database on a stripe
 FORGOTTEN = "forgotten"  # the folder of second copies of what is not given out any more
 COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
 RETENTION_LEASE = "retention"  # the lease of who lets old events go
@@ -42,7 +45,11 @@ _SHARD = re.compile(r"(\d{13})-(\d{20})(?:\.[0-9a-f]{16})?")
 _WRITTEN_ANEW = re.compile(r"(?:\d{13}-)?\d{20}\.[0-9a-f]{16}(?:\.\w+)*")
 _EPOCH = re.compile(r"\d{10}")
 _REVISION = re.compile(r"\d{20}")
-_LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})(?:\.[0-9a-f]{16})?\.(?:parquet|toc)")
+_STRIPED = re.compile(r"stripe-([a-z0-9][a-z0-9_-]{0,62})/(.*)", re.DOTALL)
+_TRASH = re.compile(r"((?:stripe-[a-z0-9][a-z0-9_-]{0,62}/)?)trash/(\d+)/(.+)", re.DOTALL)
+_LOG_PATH = re.compile(
+    r"(?:stripe-[a-z0-9][a-z0-9_-]{0,62}/)?data/\d{4}-\d{2}-\d{2}/events/(\d{20})(?:\.[0-9a-f]{16})?\.(?:parquet|toc)"
+)
 _CLAIM = re.compile(r"\d{13}-\d{1,20}")
 _SECTION = re.compile(r"\d{4}")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
@@ -250,9 +257,9 @@ def event_log_folder() -> str:
     return "events"
 
 
-def event_log_path(first_event_id: int, day: str, suffix: str = "") -> str:
+def event_log_path(first_event_id: int, day: str, suffix: str = "", stripe: str = "") -> str:
     """Return the path of an event log, relative to its database's folder; `day` is YYYY-MM-DD, UTC."""
-    return f"data/{day}/events/{first_event_id:0{ID_DIGITS}d}{suffix}.parquet"
+    return f"{stripe_prefix(stripe)}data/{day}/events/{first_event_id:0{ID_DIGITS}d}{suffix}.parquet"
 
 
 def toc_path(log_path: str) -> str:
@@ -274,6 +281,29 @@ def shard_container(first_event_id: int, containers: int) -> int:
     Not by the id alone: the first ids of logs of one size have a factor in common, and would share one disk.
     """
     return zlib.crc32(str(first_event_id).encode()) % containers
+
+
+def stripe_prefix(name: str) -> str:
+    """Return what the paths of the files on a stripe begin with in the catalog; nothing for those in the store."""
+    return f"stripe-{name}/" if name else ""
+
+
+def split_stripe(path: str) -> tuple[str, str]:
+    """Return the stripe that a path in the catalog names, empty for a file in the store, and the path below it."""
+    match = _STRIPED.fullmatch(path)
+    return (match[1], match[2]) if match else ("", path)
+
+
+def trash_path(path: str, moved_ms: int) -> str:
+    """Return the path, on the same stripe, of a file in the trash."""
+    name, rest = split_stripe(path)
+    return f"{stripe_prefix(name)}trash/{moved_ms:0{TIME_DIGITS}d}/{rest}"
+
+
+def parse_trash(path: str) -> tuple[int, str] | None:
+    """Return when a file in the trash was moved there, ms, and its path before; None for any other path."""
+    match = _TRASH.fullmatch(path)
+    return (int(match[2]), match[1] + match[3]) if match else None
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:

@@ -246,7 +246,7 @@ class StoredKeys:
         table = self._log_keys.get(name)
         if table is None:
             try:
-                table = EventLog(view.workspace.fs, view.workspace.paths.home / file.path).read(_COLUMNS)
+                table = EventLog(view.workspace.fs, view.workspace.log_path(file.path)).read(_COLUMNS)
             except NotFoundError:
                 require_expired(view.workspace, file)
                 table = _NO_KEYS  # expired meanwhile: nothing of it is stored any more

@@ -86,7 +86,7 @@ def references_in_kept_logs(workspace: Workspace) -> ClaimReferences:
     # All kept revisions, not the newest alone: a query for an earlier one may still ask for the content.
     paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
     return references_of(
-        table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.paths.home / path))
+        table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.log_path(path)))
     )
 
 
@@ -106,7 +106,7 @@ def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa
     for relative in sorted(_listed(workspace)):
         if relative.endswith(".parquet"):
             try:
-                log = EventLog(workspace.fs, workspace.paths.home / relative)
+                log = EventLog(workspace.fs, workspace.log_path(relative))
                 yield from log.tables(range(len(log.toc.blocks)), columns, lambda damage: None)
             except (CustodyError, OSError):
                 continue

@@ -31,7 +31,7 @@ from custody.catalog import (
     is_remnant,
     merged_remnant,
 )
-from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
+from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StripeMissingError
 from custody.eventlog import OnDamage, refuse
 from custody.maintenance.rewriting import (
     RewriteSurvey,
@@ -273,5 +273,5 @@ def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int],
     means = [file for file in state.files.values() if stone in tombstones_for(state, file)]
     try:
         return not any(count_forgotten(workspace, file, [stone]) for file in means)
-    except (CorruptionError, NotFoundError):
-        return False  # nobody knows what the damaged part holds
+    except (CorruptionError, NotFoundError, StripeMissingError):
+        return False  # nobody knows what the damaged part holds, or the stripe that is away

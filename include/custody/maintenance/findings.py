@@ -49,6 +49,10 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
         "damage", "they are brought in under another writer name: custody recover --adopt"
     ),
     "container-missing": FindingKind("damage", "mount it; if it is lost for good: custody containers drop"),
+    "stripe-missing": FindingKind(
+        "damage", "mount it, or set repository.stripes to where it is; if it is lost for good, see docs/retention.md"
+    ),
+    "stripe-damaged": FindingKind("damage", "copy the STRIPE of the disk over the record and over the sign"),
     "container-elsewhere": FindingKind("notice", "what waits there is seen on that machine only"),
     "incarnation-damaged": FindingKind(
         "damage", "move the file away: the next start of the writer claims its name anew"

@@ -42,7 +42,7 @@ from custody.catalog import (
     stored_footer,
     visible,
 )
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.eventlog import EventLog, LogMetadata, OnDamage, StagedSource, refuse, source_bounds, write_log
 from custody.format.names import BUILDING_PREFIX, REMOVING_PREFIX, ContainerPaths, attempt_suffix, parse_shard
 from custody.index import build_shard
@@ -132,7 +132,7 @@ def tombstones_for(state: CatalogState, file: AddFile) -> list[AddTombstone]:
 
 def open_event_log(workspace: Workspace, file: AddFile) -> EventLog:
     """Return a live log."""
-    path = workspace.paths.home / file.path
+    path = workspace.log_path(file.path)
     return EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 
@@ -168,7 +168,10 @@ def _candidate(
     workspace: Workspace, state: CatalogState, file: AddFile, target: int, holds: Mapping[str, Condition]
 ) -> _Candidate:
     try:
+        workspace.catalog.objects.files.require(file.path)
         forgotten = count_forgotten(workspace, file, tombstones_for(state, file), holds_for(holds, file))
+    except StripeMissingError:
+        return _Candidate(file, math.inf, 0)  # it stays as it is until its disk is back
     except (CorruptionError, NotFoundError):
         return _Candidate(file, math.inf, 1)  # the attempt to rewrite it reports the damage
     # A log of a newer custody is not joined: the columns that this one does not know would be lost.
@@ -463,7 +466,8 @@ def rewrite_logs(
     # Columns that this custody does not know would be lost.
     for file in files:
         require_keeping(file.schema_version, file.path)
-    new_files = workspace.files(metadata, attempt_suffix(metadata.transaction))
+    stripe = workspace.choose_stripe(metadata.first_event_id, sum(file.size_bytes for file in files))
+    new_files = workspace.files(metadata, attempt_suffix(metadata.transaction), stripe)
 
     def events() -> Iterator[pa.Table]:
         return (

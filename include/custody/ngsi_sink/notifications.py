@@ -145,7 +145,7 @@ class LiveNotifications:
     def bounds(self, cursors: Mapping[str, int] | None = None) -> dict[str, int]:
         """Return by writer the event id up to which nothing can come any more, or change.
 
-        A writer with a missing container has no bound: events that lie there may become live before others. `cursors`
+        A writer with a missing container or stripe has no bound: events that lie there come before others. `cursors`
         are ids below which nothing is asked for; journals with nothing else are not read.
         """
         # Not the sink's own writer, which has SEND events only.
@@ -154,7 +154,7 @@ class LiveNotifications:
         bounds = (
             (item.writer, self._bound(item, known.get(item.writer, 0)))
             for item in writers
-            if all(missing.host for missing in item.missing())
+            if all(missing.host for missing in item.missing()) and not item.catalog.objects.files.missing()
         )
         return {writer: bound for writer, bound in bounds if bound}
 
@@ -197,6 +197,8 @@ class LiveNotifications:
     def _damaged(self, damage: Damage) -> None:
         if isinstance(damage, Absence | NewerColumns):
             return  # it lies behind the bound, so the sink does not read it
+        if damage.is_away:
+            refuse(damage)  # the disk went away since the bound was found: its events wait, and those behind them
         self.passed_over.append(str(damage))
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.catalog import AddFile, CatalogState
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.eventlog import BoundedCache, Damage, EventLog, OnDamage
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
@@ -225,7 +225,7 @@ class Caches:
             return logs  # somebody looks at the past: what is live today stays open
         self._states[home] = state, logs
         # Logs that are live no more are closed: their disk space is only freed then, once retention has deleted them.
-        listed = {(home / file.path, file.sha256) for file in logs.files}
+        listed = {(workspace.log_place(file.path), file.sha256) for file in logs.files}
         for key in self.logs:
             if key[0].is_relative_to(home) and key not in listed:
                 self.logs.drop(key)
@@ -237,12 +237,18 @@ class Caches:
         Raises:
             NotFoundError, CorruptionError, FormatVersionError: as EventLog; then it is not kept.
         """
-        path = workspace.paths.home / file.path
+        path = workspace.log_place(file.path)
         key = path, file.sha256
         log = self.logs.get(key)
         if log is None:
             # By path and digest: a log that was written anew under its name is another one.
-            log = EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256, cache=self.decoded)
+            log = EventLog(
+                workspace.fs,
+                workspace.log_path(file.path),
+                sha256=file.sha256,
+                toc_sha256=file.toc_sha256,
+                cache=self.decoded,
+            )
             # Loaded before it is kept, so that a log that is damaged or gone is tried anew the next time.
             log.load()
             self.logs.put(key, log, 1)
@@ -267,6 +273,7 @@ def caches_of(workspace: Workspace) -> Caches:
 
 def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
     """Return a live log, open; None when it expired meanwhile, or is damaged and was reported."""
+    is_away = False
     try:
         log = caches_of(workspace).log(workspace, file)
     except NotFoundError:
@@ -274,24 +281,30 @@ def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventL
         # when the newest state of the catalog still lists it.
         try:
             require_expired(workspace, file)
-        except CorruptionError as error:
-            problem = str(error)
+        except (CorruptionError, StripeMissingError) as error:
+            problem, is_away = str(error), isinstance(error, StripeMissingError)
         else:
             return None
-    except CorruptionError as error:
-        problem = str(error)
+    except (CorruptionError, StripeMissingError) as error:
+        problem, is_away = str(error), isinstance(error, StripeMissingError)
     else:
         if log.unknown_columns:
             on_damage(NewerColumns.of(log.path, log.metadata.schema_version, log.unknown_columns))
         return log
-    on_damage(Damage(workspace.paths.home / file.path, None, file.first_event_id, file.last_event_id, problem))
+    where, ids = workspace.log_place(file.path), (file.first_event_id, file.last_event_id)
+    on_damage(Damage(where, None, *ids, problem, is_away=is_away))
     return None
 
 
 def require_expired(workspace: Workspace, file: AddFile) -> None:
-    """Raise CorruptionError when the newest state of the catalog still lists a log that is gone."""
+    """Raise CorruptionError when the newest state of the catalog still lists a log that is gone.
+
+    Raises:
+        StripeMissingError: the log is not gone: its stripe is not there.
+    """
+    workspace.catalog.objects.files.require(file.path)
     if file.path in workspace.state().files:
-        path = workspace.paths.home / file.path
+        path = workspace.log_place(file.path)
         raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")
 
 

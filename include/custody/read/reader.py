@@ -166,12 +166,11 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
 
     A log that is open can be read although its name is gone.
     """
-    home = workspace.paths.home
     # Folders are listed once each: asking for every log by its name would cost a call of the system for each.
     opened = set(caches_of(workspace).logs)
     listed: dict[Path, set[str]] = {}
     for file in state.files.values():
-        path = home / file.path
+        path = workspace.log_place(file.path)
         if file.first_event_time_ms > bounds[1] or file.last_event_time_ms < bounds[0]:
             continue
         if path.parent not in listed:

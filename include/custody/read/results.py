@@ -82,6 +82,21 @@ class Notices:
         return iter(list(self._texts))
 
 
+def waiting_for_stripes(on_damage: OnDamage) -> OnDamage:
+    """Return what passes damage on, but raises where a disk is away: for readers that never come back to an event.
+
+    Raises:
+        StripeMissingError: by what is returned, when a stripe is not there.
+    """
+
+    def pass_on(damage: Damage) -> None:
+        if damage.is_away:
+            refuse(damage)
+        on_damage(damage)
+
+    return pass_on
+
+
 class LossTracker:
     """Passes damage of one writer's logs on, and remembers the ids that were lost to it."""
 

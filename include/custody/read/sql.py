@@ -25,7 +25,7 @@ from custody.catalog.codec import decode
 from custody.catalog.pruning import PrunedReads, Restriction
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError
+from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage
 from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
@@ -328,13 +328,13 @@ class SqlSources:
 
     def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
         """Whether a log still has its name: it may be open here, but the engine opens it anew."""
-        path = workspace.paths.home / file.path
-        if workspace.fs.exists(path):
-            return True
         try:
+            if workspace.catalog.objects.files.exists(file.path):
+                return True
             require_expired(workspace, file)
-        except CorruptionError as error:
-            self.notices(Damage(path, None, file.first_event_id, file.last_event_id, str(error)))
+        except (CorruptionError, StripeMissingError) as error:
+            where, ids = workspace.log_place(file.path), (file.first_event_id, file.last_event_id)
+            self.notices(Damage(where, None, *ids, str(error), is_away=isinstance(error, StripeMissingError)))
         return False
 
     def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
@@ -484,7 +484,7 @@ def _with_writer(table: pa.Table, writer: str) -> pa.Table:
 def _log_row(workspace: Workspace, file: AddFile) -> dict[str, object]:
     return {
         "writer": workspace.writer,
-        "path": str(workspace.paths.home / file.path),
+        "path": str(workspace.log_place(file.path)),
         "partition": file.partition,
         "rows": file.rows,
         "size_bytes": file.size_bytes,

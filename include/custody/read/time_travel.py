@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import filterfalse
 
-from custody.catalog import AddTombstone, CatalogState, is_remnant
+from custody.catalog import AddFile, AddTombstone, CatalogState, is_remnant
 from custody.catalog.persistent_map import REMOVED, PersistentMap
-from custody.errors import NotFoundError
+from custody.errors import NotFoundError, StripeMissingError
 from custody.eventlog import Damage, OnDamage
 from custody.model import EVENT_SCHEMA
 from custody.read.reader import Snapshot
@@ -68,10 +68,16 @@ def _later_tombstones(workspace: Workspace, revision: int, newest: int) -> dict[
 
 def _without_lost_logs(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> CatalogState:
     """Leave out the logs that are gone since, and report them: they expired, or were compacted and collected."""
-    home = workspace.paths.home
+    files = workspace.catalog.objects.files
     # Retention and compaction delete files that only earlier revisions list.
-    lost = [file for path, file in state.files.items() if not workspace.fs.exists(home / path)]
-    for file in lost:
+    lost: list[AddFile] = []
+    for path, file in state.files.items():
+        try:
+            if files.exists(path):
+                continue
+        except StripeMissingError:
+            continue  # not gone: whoever reads it reports its stripe
+        lost.append(file)
         problem = f"expected a log of revision {state.revision}, found no file: it expired since, or was compacted"
-        on_damage(Damage(home / file.path, None, file.first_event_id, file.last_event_id, problem))
+        on_damage(Damage(workspace.log_place(file.path), None, file.first_event_id, file.last_event_id, problem))
     return replace(state, files=state.files.changed({file.path: REMOVED for file in lost}))

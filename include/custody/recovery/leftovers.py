@@ -255,11 +255,11 @@ class LeftoverScan:
                 )
 
     def _logs(self) -> Iterator[Leftover]:
-        data = self.workspace.paths.home / "data"
-        for day in self.fs.list(data):
-            folder = data / day / event_log_folder()
-            for name in self.fs.list(folder):
-                yield from self._log(folder / name, f"data/{day}/{event_log_folder()}/")
+        for part, home in self.workspace.catalog.objects.files.parts():
+            for day in self.fs.list(home / "data"):
+                folder = home / "data" / day / event_log_folder()
+                for name in self.fs.list(folder):
+                    yield from self._log(folder / name, f"{part}data/{day}/{event_log_folder()}/")
 
     def _log(self, path: Path, prefix: str) -> Iterator[Leftover]:
         if path.suffix == TEMPORARY_SUFFIX:

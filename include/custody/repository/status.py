@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from custody.catalog import AddFile
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError, CustodyError
 from custody.flowfile_repository import QueueStatus
-from custody.format.names import ContainerPaths
+from custody.format.names import ContainerPaths, split_stripe
 from custody.ingest.slots import taken_slots
 from custody.journal import ROOM_BYTES_MIN, count_pending
 from custody.maintenance.findings import damages
@@ -73,6 +74,21 @@ class DiskStatus(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int | None
 
 
+class StripeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One stripe; sizes in bytes, those of the disk None where they are unknown."""
+
+    name: str
+    folder: str
+    """Empty where the settings do not name it."""
+    state: str
+    """As of a disk; `missing` also where another disk is in its place, `new` until the first log is put there."""
+    is_retired: bool
+    logs: int
+    log_bytes: int
+    total_bytes: int | None
+    free_bytes: int | None
+
+
 class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The room that everything takes; `waiting_bytes` of it are not live any more and will be deleted."""
 
@@ -96,6 +112,8 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     writers: tuple[WriterStatus, ...]
     scrub: ScrubStatus | None = None
     """None when the scrub never ran, or its file is damaged."""
+    stripes: tuple[StripeStatus, ...] = ()
+    """The stripes of the settings, and those that have live logs."""
     queues: tuple[QueueStatus, ...] = ()
     """The queues of FlowFiles, where there are some."""
     notices: tuple[str, ...] = ()
@@ -120,8 +138,9 @@ def repository_status(
         disks=tuple(disk_status(fs, folder, is_used=folder in used) for folder in folders),
         writers=writers,
         scrub=_scrub_status(settings, fs, clock),
+        stripes=tuple(_stripes(settings, fs, workspaces)),
         queues=queues,
-        notices=(*_notices(workspaces), *unread),
+        notices=(*_notices(workspaces), *_missing_stripes(workspaces), *unread),
     )
 
 
@@ -137,6 +156,38 @@ def _queues(settings: Settings, fs: FileSystem, clock: Clock) -> tuple[tuple[Que
     # The rest of the status is worth showing all the same.
     except CustodyError as error:
         return (), [f"the queues of FlowFiles cannot be read: {error}"]
+
+
+def _stripes(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace]) -> Iterator[StripeStatus]:
+    files: dict[str, list[AddFile]] = {name: [] for name in settings.stripes}
+    missing: set[str] = set()
+    used: set[str] = set()
+    for workspace in workspaces:
+        data_files, state = workspace.catalog.objects.files, workspace.catalog.load()
+        missing.update(name for name, _ in data_files.missing())
+        used.update([] if data_files.stripes is None else data_files.stripes.in_use())
+        for path in state.files:
+            name = split_stripe(path)[0]
+            if name:
+                files.setdefault(name, []).append(state.files[path])
+    for name in sorted({*files, *used}):
+        folder = settings.stripes.get(name)
+        disk = None if folder is None or name in missing else disk_status(fs, folder, is_used=True)
+        yield StripeStatus(
+            name=name,
+            folder="" if folder is None else str(folder),
+            state="missing" if disk is None else disk.state if name in used or disk.state == "missing" else "new",
+            is_retired=name in settings.repository.stripes_retired,
+            logs=len(files.get(name, ())),
+            log_bytes=sum(file.size_bytes for file in files.get(name, ())),
+            total_bytes=None if disk is None else disk.total_bytes,
+            free_bytes=None if disk is None else disk.free_bytes,
+        )
+
+
+def _missing_stripes(workspaces: Sequence[Workspace]) -> Iterator[str]:
+    for workspace in workspaces:
+        yield from (str(error) for _, error in workspace.catalog.objects.files.missing())
 
 
 def _notices(workspaces: Sequence[Workspace]) -> Notices:

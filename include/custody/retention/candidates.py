@@ -24,7 +24,7 @@ from custody.catalog import (
     matching_rows,
     may_match,
 )
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.format.names import toc_path
 from custody.maintenance import groups_on_disk, open_event_log
 from custody.retention.disk_usage import allocated_file_bytes, allocated_folder_bytes
@@ -90,8 +90,18 @@ class ExpiryCandidates:
     def room(self, file: AddFile, shards: Sequence[AddShard]) -> int:
         """Return the bytes on disk of a log, its table of contents, and shards."""
         fs, workspace = self.workspace.fs, self.workspace
-        own = sum(allocated_file_bytes(fs, workspace.paths.home / path) for path in log_files(file))
+        own = 0
+        if self.is_in_reach(file):
+            own = sum(allocated_file_bytes(fs, workspace.log_path(path)) for path in log_files(file))
         return own + sum(allocated_folder_bytes(fs, workspace.shard_path(shard)) for shard in shards)
+
+    def is_in_reach(self, file: AddFile) -> bool:
+        """Whether a log does not lie on a stripe that is away, where its deletion frees nothing for now."""
+        try:
+            self.workspace.catalog.objects.files.require(file.path)
+        except StripeMissingError:
+            return False
+        return True
 
     def held_log(self, file: AddFile) -> HeldLog:
         """Return a log that its holds keep."""
@@ -138,14 +148,14 @@ class ExpiryCandidates:
             return False
         try:
             return any(pc.any(matching_rows([part], table)).as_py() for table in self._tables(file, [part]))
-        except (CorruptionError, NotFoundError):
-            return True  # nobody knows what the damaged part holds
+        except (CorruptionError, NotFoundError, StripeMissingError):
+            return True  # nobody knows what the damaged part holds, or the stripe that is away
 
     def _all_meant(self, file: AddFile, stones: Sequence[AddTombstone]) -> bool:
         try:
             # Damage keeps a log: nobody knows whether the unreadable events are too old.
             return all(pc.all(matching_rows(stones, table)).as_py() for table in self._tables(file, stones))
-        except (CorruptionError, NotFoundError):
+        except (CorruptionError, NotFoundError, StripeMissingError):
             return False
 
     def _tables(self, file: AddFile, parts: Sequence[AddTombstone | Condition]) -> Iterator[pa.Table]:

@@ -22,7 +22,8 @@ from custody.catalog import (
     raise_floor,
     readable_checkpoints,
 )
-from custody.format.names import ContainerPaths
+from custody.errors import StripeMissingError
+from custody.format.names import ContainerPaths, parse_trash
 from custody.maintenance import remove_folder
 from custody.retention.disk_usage import allocated_bytes, allocated_folder_bytes
 from custody.workspace import Workspace
@@ -56,14 +57,16 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     keep_from(catalog, _revision_of(catalog, marks))
     # Invariant: a live file is never deleted, whatever a mark says.
     live = {path for file in catalog.load().files.values() for path in (file.path, file.toc_path)}
-    objects, marked = catalog.objects, {path for mark in marks for path in mark.paths} - live
-    files = [info for info in objects.store.list(f"{objects.home}data/") if info.key[len(objects.home) :] in marked]
-    trash = f"{objects.home}trash/"  # the garbage collection may have been faster
-    files += [info for info in objects.store.list(trash) if info.key.removeprefix(trash).partition("/")[2] in marked]
+    store, marked = catalog.objects.files, {path for mark in marks for path in mark.paths} - live
+    # What lies on a stripe that is away waits: its mark is settled when the files are gone.
+    files = [info for info in store.list("data/", present_only=True) if info.key in marked]
+    for info in store.list("trash/", present_only=True):  # the garbage collection may have been faster
+        trashed = parse_trash(info.key)
+        files += [info] if trashed is not None and trashed[1] in marked else []
     for info in files:
-        objects.store.delete(info.key)
+        store.delete(info.key)
     for folder in sorted({info.key.rpartition("/")[0] for info in files}):
-        objects.store.drop_folder(f"{folder}/")
+        store.drop_folder(f"{folder}/")
     return len(files), sum(allocated_bytes(info.size_bytes) for info in files)
 
 
@@ -146,7 +149,7 @@ def _revision_of(catalog: Catalog, marks: Iterable[AddMark]) -> int:
 
 def _settled(workspace: Workspace) -> list[AddMark]:
     """Return the marks whose files are all gone, and that can be shortened or dropped."""
-    state, objects = workspace.catalog.load(), workspace.catalog.objects
+    state, files = workspace.catalog.load(), workspace.catalog.objects.files
     due = {mark.id for mark in due_marks(workspace)}
     settled = []
     for _, mark in sorted(state.marks.items()):
@@ -156,7 +159,10 @@ def _settled(workspace: Workspace) -> list[AddMark]:
         if not is_short and mark.id not in due:
             continue
         # Looked for on disk, as the process that deleted them may have died halfway.
-        is_left = any(objects.store.head(objects.home + path) is not None for path in mark.paths)
+        try:
+            is_left = any(files.exists(path) for path in mark.paths)
+        except StripeMissingError:
+            is_left = True  # out of reach, not gone
         if not is_left and not any(workspace.fs.exists(folder) for folder in _folders(workspace, mark)):
             settled.append(mark)
     return settled
@@ -164,7 +170,7 @@ def _settled(workspace: Workspace) -> list[AddMark]:
 
 def _settle_deletion(workspace: Workspace, mark: AddMark) -> None:
     """Make the deletion of a mark's files durable: the process that deleted them may have died before it was."""
-    folders = {(workspace.paths.home / path).parent for path in mark.paths}
+    folders = {workspace.log_path(path).parent for path in mark.paths}
     folders |= {folder.parent for folder in _folders(workspace, mark)}
     for folder in sorted(folders):
         # A day without logs has no folder: then it is the removal of the folder's name that has to be durable.

@@ -1,4 +1,4 @@
-"""Disk usage of a repository: every file and folder of containers and store, counted as `du` does."""
+"""Disk usage of a repository: every file and folder of containers, store and stripes, counted as `du` does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def allocated_bytes(size: int) -> int:
 
 
 def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
-    """Measure every file of containers and store; one that vanishes meanwhile counts nothing."""
+    """Measure every file of containers, store and the stripes that are there; one that vanishes counts nothing."""
     kinds: Counter[str] = Counter()
     roots = {*settings.containers, settings.store}
     for root in sorted(roots):
@@ -56,18 +56,23 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
         # Every file and not only listed ones: the limit is a promise about the disk.
         for path, size in _walk(fs, root):
             kinds[_kind(path.relative_to(root).parts, is_store=root == settings.store)] += size
+    for workspace in Workspace.all(settings, fs) if settings.stripes else ():
+        for prefix, home in workspace.catalog.objects.files.parts():
+            # Only what has the mark of this repository: another disk in the place of a stripe must cost no event.
+            if prefix and not any(home.is_relative_to(root) for root in roots):
+                for path, size in _walk(fs, home):
+                    kinds[_DATABASE_KINDS.get(next(iter(path.relative_to(home).parts), ""), "other")] += size
     return DiskUse.of(kinds)
 
 
 def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
     """Return the bytes of a writer's files that are live no longer and will be deleted: marked, trash, or garbage."""
-    state, objects = workspace.catalog.load(), workspace.catalog.objects
+    state, files = workspace.catalog.load(), workspace.catalog.objects.files
     live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
     marked = {path for mark in state.marks.values() for path in mark.paths}
-    size = sum(allocated_bytes(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
-    for info in objects.store.list(f"{objects.home}data/"):
-        path = info.key.removeprefix(objects.home)
-        if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
+    size = sum(allocated_bytes(info.size_bytes) for info in files.list("trash/", present_only=True))
+    for info in files.list("data/", present_only=True):
+        if info.key in marked or (info.key not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
             size += allocated_bytes(info.size_bytes)
     for mark in state.marks.values():
         for shard in mark.shards:

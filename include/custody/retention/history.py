@@ -35,7 +35,7 @@ from custody.catalog import (
 )
 from custody.catalog.attest import Attestation, read_attestation
 from custody.catalog.prune import PrunePlan
-from custody.errors import NotFoundError
+from custody.errors import NotFoundError, StripeMissingError
 from custody.format.names import parse_revision
 from custody.maintenance import hold_conditions, open_event_log
 from custody.workspace import Workspace
@@ -223,10 +223,14 @@ def _holds_of_lost_events(
     """Yield the holds on events of removed logs that the logs added in their place lack."""
     successors = [action.add_file for action in transaction.actions if action.HasField("add_file")]
     for name, condition in holds.items():
-        held = [_held_ids(workspace, condition, file) for file in removed]
-        lost = np.concatenate([np.empty(0, np.int64), *held])
-        for file in successors if len(lost) else ():
-            lost = np.setdiff1d(lost, _held_ids(workspace, condition, file))
+        try:
+            held = [_held_ids(workspace, condition, file) for file in removed]
+            lost = np.concatenate([np.empty(0, np.int64), *held])
+            for file in successors if len(lost) else ():
+                lost = np.setdiff1d(lost, _held_ids(workspace, condition, file))
+        except StripeMissingError:
+            yield name  # nobody knows what the stripe holds: the revision stays until it is back
+            continue
         if len(lost):
             yield name
 
@@ -234,7 +238,7 @@ def _holds_of_lost_events(
 def _held_ids(workspace: Workspace, condition: Condition, file: AddFile) -> npt.NDArray[np.int64]:
     """Return the ids of the events of a log that a hold covers; those of a log that is gone are none."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-    if not may_match(condition, *bounds) or not workspace.fs.exists(workspace.paths.home / file.path):
+    if not may_match(condition, *bounds) or not workspace.catalog.objects.files.exists(file.path):
         return np.empty(0, np.int64)
     log = open_event_log(workspace, file)
     columns = sorted({"event_id", *columns_needed([condition])})

@@ -169,7 +169,7 @@ class _Chooser:
         for file in writer.candidates:
             # Old history that was brought in late does not go before newer events that were stored earlier.
             time = max(time, file.first_event_time_ms)
-            if file.path not in self.gone[writer.workspace.writer]:
+            if file.path not in self.gone[writer.workspace.writer] and writer.is_in_reach(file):
                 yield time, number, file.first_event_id, file
 
     def _try(self, writer: ExpiryCandidates, file: AddFile, why: str) -> None:

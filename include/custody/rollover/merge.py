@@ -27,7 +27,7 @@ from custody.catalog import stored_footer
 from custody.errors import StorageError
 from custody.eventlog import StagedLog, StagingWriter, row_bytes, rows_that_fit, transaction_of_groups
 from custody.eventlog.log_writer import METADATA_KEY
-from custody.format.names import BUILDING_PREFIX, UNIT_MANIFEST, staged_log
+from custody.format.names import BUILDING_PREFIX, UNIT_MANIFEST, split_stripe, staged_log
 from custody.journal import Group, JournalDamage, MergeReader
 from custody.quarantine import keep_evidence
 from custody.vfs import FileSystem
@@ -146,7 +146,7 @@ def _manifest(
         # Derived from the groups, so that the catalog recognises the commit of a repeated merge.
         transaction=transaction_of_groups(workspace.writer, workspace.database, firsts),
         groups=firsts,
-        logs=tuple(logs),
+        logs=_placed(workspace, firsts, logs),
         # That of all groups: units are planned within one incarnation.
         incarnation=workspace.incarnation_of_group(groups[0]),
         revision=_aimed_revision(workspace, firsts, ahead),
@@ -173,6 +173,31 @@ def _aimed_revision(workspace: Workspace, groups: Sequence[int], ahead: int | No
     # By the names of the units: their manifests need not be read.
     waiting = [first for first in workspace.staged() if not workspace.is_committed(state, first)]
     return state.revision + 1 + sum(first < groups[0] for first in waiting)
+
+
+def _placed(workspace: Workspace, groups: Sequence[int], logs: Sequence[StagedLog]) -> tuple[StagedLog, ...]:
+    """Return the logs of a unit with the stripe of each: the manifest fixes the choice for all later steps.
+
+    Of groups that are live already, whose log is lost, it is the one that the log had.
+    """
+    state = workspace.catalog.load()
+    former: dict[int, str] = {}
+    if any(workspace.is_committed(state, group) for group in groups):
+        wanted = set(groups)
+        former = {
+            file.first_event_id: split_stripe(path)[0]
+            for path, file in state.files.items()
+            if wanted.intersection(file.groups)
+        }
+    return tuple(
+        msgspec.structs.replace(
+            log,
+            stripe=former[log.first_event_id]
+            if log.first_event_id in former
+            else workspace.choose_stripe(log.first_event_id, log.file_bytes),
+        )
+        for log in logs
+    )
 
 
 class _Numbered(msgspec.Struct):

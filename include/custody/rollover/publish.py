@@ -40,6 +40,10 @@ class StagedEvents:
         """The metadata that the log will have."""
         return self.manifest.metadata(self.log)
 
+    def files(self, workspace: Workspace) -> LogFiles:
+        """Return where the files of the log belong."""
+        return workspace.files(self.metadata, stripe=self.log.stripe)
+
     def path(self, workspace: Workspace) -> Path:
         """Return where the events lie."""
         return staged_path(workspace.paths.staged_unit(self.manifest.first_group), self.log)
@@ -86,7 +90,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
     """
     staged = find_staged(workspace, first_event_id)
     metadata, source = staged.metadata, staged.path(workspace)
-    files = workspace.files(metadata)
+    files = staged.files(workspace)
     # Before anything is removed or written: a log without the newer columns would lose them for good.
     require_keeping(metadata.schema_version, source)
     _clear(workspace, files, is_listed=is_listed)
@@ -106,6 +110,8 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
 
 def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
     """Remove a log and its table of contents. One that a kept revision lists goes only if it is known to be lost."""
+    # Written at a place where no disk is mounted, the log would lie below the place of the disk.
+    workspace.catalog.objects.files.require(files.relative_log)
     # The catalog is asked only where something is in the way, which is rare.
     there = [path for path in (files.toc, files.log) if workspace.fs.exists(path)]
     lost = {loss.path for loss in workspace.catalog.load().losses.values()} if there else set()
@@ -210,7 +216,7 @@ def old_shards(workspace: Workspace) -> Iterator[int]:
 
 
 def _tables_of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
-    logs = (EventLog(workspace.fs, workspace.paths.home / path) for path in shard.log_paths)
+    logs = (EventLog(workspace.fs, workspace.log_path(path)) for path in shard.log_paths)
     return chain.from_iterable(log.tables(range(len(log.toc.blocks))) for log in logs)
 
 
@@ -233,7 +239,7 @@ def _shard_input(workspace: Workspace, first_event_id: int) -> tuple[Path, Itera
     staged = find_staged(workspace, first_event_id)
     version = staged.manifest.schema_version
     events = read_staged(workspace.fs, staged.path(workspace), staged.log, schema_version=version)
-    return workspace.files(staged.metadata).shard, events, staged.log.rows
+    return staged.files(workspace).shard, events, staged.log.rows
 
 
 def commit_actions(workspace: Workspace, manifest: UnitManifest) -> tuple[list[Action], int]:
@@ -247,7 +253,7 @@ def commit_actions(workspace: Workspace, manifest: UnitManifest) -> tuple[list[A
     size = 0
     for log in manifest.logs:
         metadata = manifest.metadata(log)
-        files = workspace.files(metadata)
+        files = workspace.files(metadata, stripe=log.stripe)
         file = add_file(workspace, files, metadata, log.sources, bytes.fromhex(manifest.incarnation))
         shard = add_shard(workspace, files, metadata)
         actions += [Action(add_file=file), Action(add_shard=shard)]
@@ -269,6 +275,7 @@ def add_file(
     Raises:
         CorruptionError: it is another one.
     """
+    workspace.catalog.objects.files.require(files.relative_log)
     # The name proves nothing: an earlier attempt with other settings may have left another log under it.
     EventLog(workspace.fs, files.log).check(metadata)
     action = AddFile(

@@ -24,7 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
-from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.errors import (
+    ConflictError,
+    CorruptionError,
+    FormatVersionError,
+    NotFoundError,
+    StorageError,
+    StripeMissingError,
+)
 from custody.eventlog import EventLog
 from custody.format.names import parse_written_anew
 from custody.journal import Group, JournalFile
@@ -193,7 +200,7 @@ def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
                 return Proof.OTHER
             is_held = count == sum(record.count for record in journal.records)
     # A log that cannot be read proves nothing: the journal stays until one can be read.
-    except (CorruptionError, FormatVersionError, NotFoundError):
+    except (CorruptionError, FormatVersionError, NotFoundError, StripeMissingError):
         return Proof.UNKNOWN
     # What a compaction left out was erased on purpose.
     is_rewritten = any(parse_written_anew(PurePosixPath(file.path).name) for file in files)
@@ -222,7 +229,7 @@ def _compare(workspace: Workspace, files: Sequence[AddFile], journal: JournalFil
 
 
 def _log(workspace: Workspace, file: AddFile) -> EventLog:
-    return EventLog(workspace.fs, workspace.paths.home / file.path, sha256=file.sha256, toc_sha256=file.toc_sha256)
+    return EventLog(workspace.fs, workspace.log_path(file.path), sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 
 def _removable(workspace: Workspace, state: CatalogState, group: Group, *, is_empty: bool) -> Iterator[Path]:

@@ -288,10 +288,26 @@ class Workspace:
         """Return the folder of a live shard."""
         return ContainerPaths(self.settings.root / shard.container, self.writer).index / shard.name
 
-    def files(self, metadata: LogMetadata, suffix: str = "") -> LogFiles:
-        """Return where the files of a log belong; `suffix` is that of the compaction that writes it."""
-        relative = event_log_path(metadata.first_event_id, metadata.partition, suffix)
-        log = self.paths.home / relative
+    def log_place(self, path: str) -> Path:
+        """Return where a file of the catalog lies, or should lie, by its path in it; nothing is looked at."""
+        return self.catalog.objects.files.where(path)
+
+    def log_path(self, path: str) -> Path:
+        """Return the path of a file of the catalog that is about to be read or written; raises as `DataFiles.path`."""
+        return self.catalog.objects.files.path(path)
+
+    def choose_stripe(self, first_event_id: int, size: int) -> str:
+        """Return the stripe on which a new log of about so many bytes belongs; raises as `Stripes.choose`."""
+        stripes = self.catalog.objects.files.stripes
+        return "" if stripes is None else stripes.choose(first_event_id, size, self.clock.now_ms())
+
+    def files(self, metadata: LogMetadata, suffix: str = "", stripe: str = "") -> LogFiles:
+        """Return where the files of a log belong, on a stripe that is not looked at or in the store.
+
+        `suffix` is that of the compaction that writes it.
+        """
+        relative = event_log_path(metadata.first_event_id, metadata.partition, suffix, stripe)
+        log = self.log_place(relative)
         number = shard_container(metadata.first_event_id, len(self.settings.containers))
         name = shard_name(metadata.first_event_time_ms, metadata.first_event_id, suffix)
         return LogFiles(

@@ -23,6 +23,13 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "database", ["a", "x" * 63], ["", "A", "..", "x" * 64, "content", "flowfiles"]),
     ("repository", "containers", [["a"], ["/a", "b"]], [[], "a", [1]]),
     ("repository", "store", ["s", "/s", "file:///s", "s3://bucket/prefix"], [1, [], ""]),
+    (
+        "repository",
+        "stripes",
+        [["a=disk", "b-2=/mnt/b=c"], []],
+        [["a"], ["=x"], ["a="], ["A=x"], ["../a=x"], ["a=x", "a=y"], ["a=x", "b=x"], "a=x", [1]],
+    ),
+    ("repository", "stripes_retired", [[]], [["a"], "a", [1]]),
     ("repository", "quarantine_bytes_max", [1 << 16, 1 << 40], [0, (1 << 16) - 1, "much"]),
     ("capture", "file_bytes_max", [1024, 1 << 40], [1023, 0, -1, "x", 1.5]),
     ("capture", "event_bytes_max", [4096, 1 << 30], [4095, 0]),

@@ -17,7 +17,7 @@ import msgspec
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import CustodyError
+from custody.errors import CustodyError, StripeMissingError
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.repair import repair_catalog, repair_contents, repair_journals, repair_logs, repair_records
 from custody.maintenance.repair.actions import RepairAction
@@ -197,13 +197,17 @@ def _log_actions(findings: list[Finding], workspace: Workspace) -> Iterator[Repa
         if path not in state.files:
             continue
         file = state.files[path]
+        try:
+            workspace.catalog.objects.files.require(path)
+        except StripeMissingError:
+            continue  # out of reach, whatever was found before: nothing is given up, and nothing written in its place
         source = source_of(workspace, state, file)
         lost = sum(item.events for item in items)
         # From the best to the last resort: a whole copy, the whole blocks, and only on request giving the log up.
         if source is not None:
             yield _action("restore-log", items[0], path, detail=f" A copy is there: {source}.")
         elif (
-            not workspace.fs.exists(workspace.paths.home / path)
+            not workspace.catalog.objects.files.exists(path)
             or items[0].kind == "log-foreign"
             or damaged_blocks(workspace, file)[0] is None
         ):

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 
 from custody.catalog import Action as CatalogAction
 from custody.catalog import AddFile, CatalogState, RemoveFile, RemoveShard
 from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
-from custody.format.names import TIME_DIGITS
+from custody.format.names import trash_path
 from custody.journal import Group
 from custody.maintenance.compaction import replace_logs, shards_covering
 from custody.maintenance.repair.actions import loss_action, quarantine_bytes
@@ -41,7 +40,7 @@ def source_of(workspace: Workspace, state: CatalogState, file: AddFile) -> str |
     """Return the source of a whole copy of a log: `elsewhere <path>`, `staged`, `journals`; None if there is none."""
     elsewhere = next(_copies(workspace, file), None)
     if elsewhere is not None:
-        return f"elsewhere {elsewhere.relative_to(workspace.paths.home)}"
+        return f"elsewhere {elsewhere}"
     if file.path == _path_of_staged(workspace, file):
         return "staged"
     return "journals" if _journals(workspace, state, file) else None
@@ -59,12 +58,11 @@ def restore(workspace: Workspace, path: str) -> str:
     state, file = live_file(workspace, path)
     source = source_of(workspace, state, file)
     if source is None:
-        raise NotFoundError(f"{workspace.paths.home / path}: no copy, staged unit or journals are left.")
-    objects = workspace.catalog.objects
+        raise NotFoundError(f"{workspace.log_place(path)}: no copy, staged unit or journals are left.")
     if source.startswith("elsewhere "):
         # Another log's bytes in its place go to the trash under that log's name: a crash in between loses neither.
         _make_room(workspace, state, file)
-        objects.store.move(objects.home + source.removeprefix("elsewhere "), objects.home + path)
+        workspace.catalog.objects.files.move(source.removeprefix("elsewhere "), path)
         return source
     # The same events and settings give the same bytes; with other settings the next round lists the log anew.
     if source == "journals":
@@ -123,11 +121,11 @@ def rewrite_toc(workspace: Workspace, path: str) -> str:
         CorruptionError: the log's own table is another one than the catalog lists.
     """
     _, file = live_file(workspace, path)
-    log = EventLog(workspace.fs, workspace.paths.home / path, sha256=file.sha256, toc_sha256=file.toc_sha256)
+    log = EventLog(workspace.fs, workspace.log_path(path), sha256=file.sha256, toc_sha256=file.toc_sha256)
     data = log.toc.encode()
     if hashlib.sha256(data).digest() != file.toc_sha256:
         raise CorruptionError(f"{log.path}: expected the table of contents that the catalog lists, got another one.")
-    workspace.fs.write_durably(workspace.paths.home / file.toc_path, data)
+    workspace.fs.write_durably(workspace.log_path(file.toc_path), data)
     return f"{len(data)} bytes written"
 
 
@@ -160,7 +158,7 @@ def _keep_block(workspace: Workspace, file: AddFile, log: EventLog, damage: Dama
     block = log.toc.blocks[damage.block]
     start = int(block["offset"])
     data = bytes(log.data[start : start + int(block["length"])])
-    where = str(workspace.paths.home / file.path)
+    where = str(workspace.log_place(file.path))
     quarantine_bytes(workspace, data, code="log-damage", message=str(damage), path=where, offset=start)
     return int(block["rows"])
 
@@ -171,38 +169,28 @@ def _expect(damage: Damage, damage_by_block: dict[int | None, Damage]) -> None:
         raise CorruptionError(f"{damage} It was whole a moment ago: look at the disk.")
 
 
-def _copies(workspace: Workspace, file: AddFile) -> Iterator[Path]:
-    """Yield other files of the database's folder that hold a log's bytes: in the trash, or under another log's name."""
-    fs, home = workspace.fs, workspace.paths.home
-    for folder in (home / "trash", home / "data"):
-        for path in _files(workspace, folder):
+def _copies(workspace: Workspace, file: AddFile) -> Iterator[str]:
+    """Yield other files of the database that hold a log's bytes: in the trash, or under another log's name."""
+    for folder in ("trash/", "data/"):
+        for info in workspace.catalog.objects.files.list(folder, present_only=True):
             # The size first: hashing every log of a large repository would take too long.
-            if path == home / file.path or path.suffix != ".parquet" or fs.size(path) != file.size_bytes:
+            if info.key == file.path or not info.key.endswith(".parquet") or info.size_bytes != file.size_bytes:
                 continue
-            if sha256_of(workspace, str(path.relative_to(home))) == file.sha256:
-                yield path
-
-
-def _files(workspace: Workspace, folder: Path) -> Iterator[Path]:
-    for name in workspace.fs.list(folder):
-        path = folder / name
-        if workspace.fs.is_directory(path):
-            yield from _files(workspace, path)
-        else:
-            yield path
+            if sha256_of(workspace, info.key) == file.sha256:
+                yield info.key
 
 
 def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None:
     """Move what lies in a log's place: another log's bytes to the trash, anything else to the quarantine."""
-    objects, path = workspace.catalog.objects, workspace.paths.home / file.path
-    if not workspace.fs.exists(path):
+    files = workspace.catalog.objects.files
+    if not files.exists(file.path):
         return
+    path = workspace.log_path(file.path)
     digest = sha256_of(workspace, file.path)
     # By digest: two live logs never have equal bytes, as their ids differ.
     other = next((item.path for item in state.files.values() if item.sha256 == digest), None)
     if other is not None and other != file.path:
-        now = f"{workspace.clock.now_ms():0{TIME_DIGITS}d}"
-        objects.store.move(objects.home + file.path, f"{objects.home}trash/{now}/{other}")
+        files.move(file.path, trash_path(other, workspace.clock.now_ms()))
         return
     text = f"{path}: other bytes in the place of a live log."
     quarantine_bytes(workspace, workspace.fs.read(path), code="log-damage", message=text, path=str(path), offset=0)
@@ -210,7 +198,7 @@ def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None
 
 def _path_of_staged(workspace: Workspace, file: AddFile) -> str | None:
     try:
-        return workspace.files(find_staged(workspace, file.first_event_id).metadata).relative_log
+        return find_staged(workspace, file.first_event_id).files(workspace).relative_log
     except CustodyError:
         return None
 

@@ -52,7 +52,7 @@ def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
 def _known_loss(workspace: Workspace, loss: AddLoss) -> Finding:
     return Finding.of(
         "known-loss",
-        workspace.paths.home / loss.path if loss.path else workspace.catalog.objects,
+        workspace.log_place(loss.path) if loss.path else workspace.catalog.objects,
         f"{loss.events} events are known to be lost: {loss.reason}",
         writer=workspace.writer,
         events=loss.events,
@@ -154,16 +154,16 @@ def _check(catalog: Catalog, kind: str, level: Level, writer: str | None = None)
     state = walk.state
     for path in sorted(state.files) if state is not None and level is not Level.QUICK else ():
         for text in _wrong(catalog, state.files[path] if state is not None else AddFile()):
-            where = catalog.objects.store.locate(catalog.objects.home + path)
+            where = catalog.objects.files.locate(path)
             yield Finding.of(kind, where, text, writer=writer)
 
 
 def _wrong(catalog: Catalog, file: AddFile) -> Iterator[str]:
-    objects = catalog.objects
+    files = catalog.objects.files
     for path, sha256 in ((file.path, file.sha256), (file.toc_path, file.toc_sha256)):
-        where = objects.store.locate(objects.home + path)
+        where = files.locate(path)
         try:
-            if path and hashlib.sha256(objects.store.get(objects.home + path)).digest() != sha256:
+            if path and hashlib.sha256(files.get(path)).digest() != sha256:
                 yield f"{where}: expected other bytes (SHA-256)."
         except CustodyError as error:
             yield str(error)

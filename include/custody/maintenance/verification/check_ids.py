@@ -57,7 +57,7 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
         noted = sum(_overlap(loss, (file.first_event_id, file.last_event_id)) for loss in lost_ranges(state))
         # A compaction erases ids on purpose: gaps count only in logs straight from a rollover.
         if inside > noted and parse_event_log(path) is not None and not _is_rewritten(path):
-            text = f"{workspace.paths.home / path}: {inside} ids within it belong to no event: never told, or lost."
+            text = f"{workspace.log_place(path)}: {inside} ids within it belong to no event: never told, or lost."
             ids = file.first_event_id, file.last_event_id
             yield Finding.of("ids-missing", path, text, writer=writer, events=inside, ids=ids)
 
@@ -135,7 +135,7 @@ def _doubled(workspace: Workspace, held: _Held) -> Iterator[Finding]:
     # Compared with the greatest end of all before it: a long range may reach over several neighbours.
     for number in (np.flatnonzero(held.first[1:] <= ends[:-1]) + 1).tolist():
         last = int(min(held.last[number], ends[number - 1]))
-        path = str(workspace.paths.home / held.paths[number])
+        path = str(workspace.log_place(held.paths[number]))
         first = int(held.first[number])
         text = f"{path}: the ids {first} to {last} are in {held.paths[number - 1]}, or another file, too."
         ids, events = (first, last), last - first + 1

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from whoosh.query import Every
 
 from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
-from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.errors import CorruptionError, CustodyError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, EventLog
 from custody.format.framing import misplaced_parts
+from custody.format.names import split_stripe
 from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard
 from custody.index.manifest import NAME as MANIFEST
 from custody.index.manifest import PREAMBLE
@@ -34,14 +35,18 @@ _READ_BYTES = 8 << 20
 def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with a live log and with the table of contents beside it."""
     file = state.files[path]
-    where = workspace.paths.home / path
-    if not workspace.fs.exists(where):
+    files = workspace.catalog.objects.files
+    try:
+        files.require(path)
+    except StripeMissingError:
+        return  # one finding names the whole stripe
+    if not files.exists(path):
         yield _whole(workspace, file, "log-missing", verify_file(workspace.catalog.objects, file)[0])
         return
-    toc_is_there = workspace.fs.exists(workspace.paths.home / file.toc_path)
+    toc_is_there = files.exists(file.toc_path)
     if level is Level.QUICK:
         # Only a log whose size is wrong is read at this level.
-        if workspace.fs.size(where) != file.size_bytes:
+        if workspace.fs.size(files.path(path)) != file.size_bytes:
             yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
         # Its bytes are not read at this level: it is enough that it is there.
         tocs = [] if toc_is_there else verify_toc(workspace.catalog.objects, file)
@@ -52,6 +57,18 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
         yield Finding.of("toc-damaged", defect.file, defect, writer=workspace.writer, name=file.path)
     if level is Level.DEEP:
         yield from _decoded(workspace, file)
+
+
+def check_stripes(workspace: Workspace, state: CatalogState | None) -> Iterator[Finding]:
+    """Yield the stripes that are not there, each with the events out of reach, and records that are damaged."""
+    stripes = workspace.catalog.objects.files.stripes
+    for where, text in stripes.damage() if stripes is not None else ():
+        yield Finding.of("stripe-damaged", where, text, writer=workspace.writer, offset=0)
+    for name, error in workspace.catalog.objects.files.missing():
+        paths = [] if state is None else [path for path in state.files if split_stripe(path)[0] == name]
+        events = sum(state.files[path].rows for path in paths) if state is not None else 0
+        text = f"{error} {len(paths)} live logs lie on it."
+        yield Finding.of("stripe-missing", f"stripe {name}", text, writer=workspace.writer, events=events, name=name)
 
 
 def check_versions(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
@@ -65,7 +82,7 @@ def check_versions(workspace: Workspace, state: CatalogState) -> Iterator[Findin
             f"{len(files)} logs were written by a newer custody, with schema version {version}; "
             "columns that it added are not looked at, and the logs are not written anew."
         )
-        yield Finding.of("log-newer", workspace.paths.home / files[0].path, text, writer=workspace.writer)
+        yield Finding.of("log-newer", workspace.log_place(files[0].path), text, writer=workspace.writer)
 
 
 def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None, list[Damage]]:
@@ -83,7 +100,7 @@ def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None
 def sha256_of(workspace: Workspace, path: str) -> bytes:
     """Return the digest of a file of the database's folder; it is read in pieces."""
     whole = hashlib.sha256()
-    view = workspace.fs.view(workspace.paths.home / path)
+    view = workspace.fs.view(workspace.log_path(path))
     for start in range(0, len(view), _READ_BYTES):
         whole.update(view[start : start + _READ_BYTES])
     return whole.digest()
@@ -112,7 +129,7 @@ def _explained(workspace: Workspace, state: CatalogState, file: AddFile, defects
 def _block(workspace: Workspace, file: AddFile, log: EventLog, damage: Damage) -> Finding:
     block = log.toc.blocks[damage.block]
     text = f"block {damage.block} is damaged: {damage.problem}"
-    where, offset = workspace.paths.home / file.path, int(block["offset"])
+    where, offset = workspace.log_place(file.path), int(block["offset"])
     return Finding.of(
         "log-damaged",
         where,

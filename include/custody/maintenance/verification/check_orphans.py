@@ -23,6 +23,8 @@ from custody.format.names import (
     LEASES,
     REMOVING_PREFIX,
     SOFTWARE,
+    STRIPE_MARK,
+    STRIPES,
     UNIT_MANIFEST,
     ContainerPaths,
     ContentPaths,
@@ -88,10 +90,10 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         if name not in (home.name, CONTENT, SOFTWARE):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
     yield from _content(workspace)
-    for name in sorted({*fs.list(home)} - {FORGOTTEN, INCARNATIONS, LEASES}):
-        if name == "data":
-            yield from _data(workspace, state, expected)
-        elif name == "staging":
+    yield from _data(workspace, state, expected)
+    yield from _stripes(workspace)
+    for name in sorted({*fs.list(home)} - {"data", FORGOTTEN, INCARNATIONS, LEASES, STRIPES}):
+        if name == "staging":
             yield from _staging(workspace)
         elif name == "transactions":
             yield from _transactions(workspace)
@@ -103,7 +105,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _root(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
-    places = (*settings.containers, settings.store)
+    places = (*settings.containers, settings.store, *settings.stripes.values())
     for name in fs.list(settings.root):
         path = settings.root / name
         if name not in _OURS and not any(place.is_relative_to(path) for place in places):
@@ -168,11 +170,10 @@ def _in_shard(workspace: Workspace, folder: Path) -> Iterator[Finding]:
 def _data(workspace: Workspace, state: CatalogState | None, expected: set[str]) -> Iterator[Finding]:
     if state is None:
         return  # nobody knows what is live
-    fs, home = workspace.fs, workspace.paths.home
+    fs = workspace.fs
     # Files that a rollover is about to list are no orphans.
     coming = {path for files in _staged_files(workspace) for path in (files.relative_log, files.relative_toc)}
-    for path in _files(fs, home / "data"):
-        relative = str(path.relative_to(home))
+    for relative, path in _data_files(workspace):
         if relative in expected or relative in coming:
             continue
         first = parse_event_log(relative)
@@ -182,6 +183,23 @@ def _data(workspace: Workspace, state: CatalogState | None, expected: set[str]) 
             yield _lost_tail(workspace, path, relative)
         elif not (relative.endswith(".toc") and first >= state.next_event_id and _has_tail_log(workspace, path)):
             yield _orphan(fs, path, "unlisted-log", workspace.writer)
+
+
+def _stripes(workspace: Workspace) -> Iterator[Finding]:
+    fs = workspace.fs
+    for prefix, home in workspace.catalog.objects.files.parts():
+        for name in sorted({*fs.list(home)} - {"data", STRIPE_MARK}) if prefix else ():
+            if name == "trash":
+                yield from (_orphan(fs, path, "trash", workspace.writer) for path in _files(fs, home / name))
+            else:
+                yield _orphan(fs, home / name, _kind_of(name), workspace.writer)
+
+
+def _data_files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
+    """Yield everything below the folders of event logs, with its path in the catalog."""
+    for prefix, home in workspace.catalog.objects.files.parts():
+        for path in _files(workspace.fs, home / "data"):
+            yield f"{prefix}{path.relative_to(home)}", path
 
 
 def _was_live(workspace: Workspace, path: Path) -> bool:
@@ -252,7 +270,7 @@ def _manifests(workspace: Workspace) -> Iterator[UnitManifest]:
 
 def _staged_files(workspace: Workspace) -> Iterator[LogFiles]:
     for manifest in _manifests(workspace):
-        yield from (workspace.files(manifest.metadata(log)) for log in manifest.logs)
+        yield from (workspace.files(manifest.metadata(log), stripe=log.stripe) for log in manifest.logs)
 
 
 def _files(fs: FileSystem, folder: Path) -> Iterator[Path]:

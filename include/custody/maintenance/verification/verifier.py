@@ -27,7 +27,7 @@ from custody.maintenance.verification.check_journals import (
     check_staged_unit,
     check_states,
 )
-from custody.maintenance.verification.check_logs import check_log, check_shard, check_versions
+from custody.maintenance.verification.check_logs import check_log, check_shard, check_stripes, check_versions
 from custody.maintenance.verification.check_orphans import orphans
 from custody.maintenance.verification.check_records import check_builds, check_leases, check_quarantine, check_records
 from custody.maintenance.verification.check_units import (
@@ -147,6 +147,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
 def _states(workspace: Workspace) -> Iterator[Finding]:
     yield from check_states(workspace)
     yield from check_missing_containers(workspace)
+    yield from check_stripes(workspace, _state(workspace))
     yield from check_incarnations(workspace, _state(workspace))
 
 

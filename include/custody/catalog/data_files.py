@@ -1,0 +1,178 @@
+"""The files that a catalog lists, by their paths in it: event logs, tables of contents, and what lies in the trash.
+
+This is the only place that knows where such a file lies: in the repository's store, or on a stripe, whose name its path
+begins with. `place` gives a store and a key in it; whoever needs a file of the local disk takes `path`.
+
+Invariant: a file of a stripe that is not there is never taken for absent. Every look checks the stripe's mark before,
+and checks it again before it believes that a file is gone.
+"""
+
+from __future__ import annotations
+
+from builtins import list as list_of
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from custody.catalog.stripes import Stripe, Stripes
+from custody.errors import NotFoundError, StorageError, StripeMissingError
+from custody.format.names import split_stripe, stripe_prefix
+from custody.store import ObjectInfo, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file of a catalog lies: an object of a store, and the stripe whose store that is."""
+
+    store: ObjectStore
+    key: str
+    stripe: Stripe | None = None
+
+    def __str__(self) -> str:
+        return self.store.locate(self.key)
+
+    def check(self) -> None:
+        """Raise StripeMissingError if the file lies on a stripe that is not there."""
+        if self.stripe is not None:
+            self.stripe.check()
+
+
+class DataFiles:
+    """The files below one database's folder and on its stripes, by their paths relative to it.
+
+    Every method but `locate` and `where` raises StripeMissingError when the stripe that a path names is not there,
+    StorageError when a store refuses, and NotFoundError as an `ObjectStore` does.
+    """
+
+    def __init__(self, store: ObjectStore, home: str, stripes: Stripes | None = None) -> None:
+        self._store = store
+        self._home = home
+        self.stripes = stripes
+        """None for a catalog whose files all lie in the store."""
+
+    def place(self, path: str) -> Place:
+        """Return where a file lies; whether its stripe is there is not looked at."""
+        name, rest = split_stripe(path)
+        if not name:
+            return Place(self._store, self._home + path)
+        if self.stripes is None:
+            raise StripeMissingError(f"{path}: lies on a stripe, and this catalog was opened without any.")
+        stripe = self.stripes.get(name)
+        return Place(stripe.files, self._home + rest, stripe)
+
+    def locate(self, path: str) -> str:
+        """Return where a file lies, or should lie, for messages; nothing is looked at."""
+        try:
+            return str(self.place(path))
+        except StripeMissingError:
+            return self._store.locate(self._home + path)  # nobody knows the folder, but the name of the stripe is in it
+
+    def where(self, path: str) -> Path:
+        """Return the path under which a file lies, or should lie; nothing is looked at."""
+        return Path(self.locate(path))
+
+    def path(self, path: str) -> Path:
+        """Return the path of a file that is about to be read or written on this machine.
+
+        Raises:
+            StripeMissingError: its stripe is not there.
+            StorageError: it lies in an object store.
+        """
+        place = self._checked(path)
+        if place.store.is_remote:
+            raise StorageError(f"{place}: event logs can only be read and written in a folder so far.")
+        return Path(str(place))
+
+    def require(self, path: str) -> None:
+        """Raise StripeMissingError if a file lies on a stripe that is not there."""
+        self.place(path).check()
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        return self.head(path) is not None
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """Return size and time of a file, under its path in the catalog; None when there is none."""
+        place = self._checked(path)
+        info = place.store.head(place.key)
+        if info is None:
+            place.check()
+            return None
+        return replace(info, key=path)
+
+    def get(self, path: str) -> bytes:
+        """Return the whole content."""
+        place = self._checked(path)
+        try:
+            return place.store.get(place.key)
+        except NotFoundError:
+            place.check()
+            raise
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of the content, as `ObjectStore.get_range` does."""
+        place = self._checked(path)
+        try:
+            return place.store.get_range(place.key, start, length)
+        except NotFoundError:
+            place.check()
+            raise
+
+    def list(self, folder: str, *, present_only: bool = False) -> Iterator[ObjectInfo]:
+        """Yield the files below a folder such as `data/`, in the store and on all stripes, with their paths as keys.
+
+        With `present_only` stripes that are not there are passed over.
+        """
+        for prefix, place in self._parts(folder, present_only=present_only):
+            for info in place.store.list(place.key):
+                yield replace(info, key=prefix + info.key.removeprefix(self._home))
+            if not present_only:
+                place.check()  # a listing during which the disk went away is not whole
+
+    def parts(self) -> list_of[tuple[str, Path]]:
+        """Return the folders of the store and of the stripes that are there, each behind what its paths begin with."""
+        return [(prefix, Path(str(place).rstrip("/"))) for prefix, place in self._parts("", present_only=True)]
+
+    def missing(self) -> list_of[tuple[str, StripeMissingError]]:
+        """Return the stripes that may have files and are not there, by name, and why."""
+        checked = [] if self.stripes is None else self.stripes.checked()
+        return [(name, state) for name, state in checked if isinstance(state, StripeMissingError)]
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a file only if its path is free; return whether it was. Durability: as `ObjectStore.put_if_absent`."""
+        place = self._checked(path)
+        return place.store.put_if_absent(place.key, data)
+
+    def move(self, source: str, target: str) -> None:
+        """Give a file another path, replacing one that has it. A crash may leave it under both."""
+        old, new = self._checked(source), self._checked(target)
+        if old.store is new.store:
+            old.store.move(old.key, new.key)
+        else:
+            new.store.put(new.key, self.get(source))
+            old.store.delete(old.key)
+
+    def delete(self, path: str) -> None:
+        """Remove a file, durably; an absent one is fine."""
+        place = self._checked(path)
+        place.store.delete(place.key)
+        # What went away with its disk was not deleted.
+        place.check()
+
+    def drop_folder(self, folder: str) -> None:
+        """Remove an empty folder, where a store has folders."""
+        place = self._checked(folder)
+        place.store.drop_folder(place.key)
+
+    def _checked(self, path: str) -> Place:
+        place = self.place(path)
+        place.check()
+        return place
+
+    def _parts(self, folder: str, *, present_only: bool) -> Iterator[tuple[str, Place]]:
+        yield "", Place(self._store, self._home + folder)
+        for name, state in () if self.stripes is None else self.stripes.checked():
+            if isinstance(state, Stripe):
+                yield stripe_prefix(name), Place(state.files, self._home + folder, state)
+            elif not present_only:
+                raise state
