@@ -42,7 +42,7 @@ def main(jar: str, store: str, location: str, metadata: str) -> None:
 
     frame = session.read.format("iceberg").load(location)
     answer: dict[str, Any] = {
-        "snapshots": {each["summary"]["custody.revision"]: ids(snapshot_id=each["snapshot-id"]) for each in snapshots},
+        "snapshots": {each["summary"]["custody.revision"]: ids(versionAsOf=each["snapshot-id"]) for each in snapshots},
         "rows": [list(row) for row in frame.selectExpr(*COLUMNS).orderBy("event_id").collect()],
         "at the third": count(f"timestamp as of timestamp_millis({snapshots[2]['timestamp-ms']})"),
         "some": count("where event_id between 40 and 60"),
