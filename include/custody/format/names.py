@@ -23,6 +23,7 @@ BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or th
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
 LEASES = "leases"  # the folder of a writer's leases
 INCARNATIONS = "incarnations"  # the folder of the claims of a writer's name, numbered as epochs are
+ICEBERG = "iceberg"  # the folder of the published table
 FORGOTTEN = "forgotten"  # the folder of second copies of what is not given out any more
 COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
 RETENTION_LEASE = "retention"  # the lease of who lets old events go

@@ -69,13 +69,14 @@ class ManifestFolder:
         """Named as the snapshot that added what a snapshot did not add itself."""
         self._schema, self._spec = table_schema(), partition_spec()
         self._sizes: dict[str, int] = {}
-        self._is_new = False
 
     def existing(self, logs: Sequence[ListedLog]) -> Iterator[ManifestFile]:
         """Yield the manifests of logs that were there before, which are in the order of their ids."""
         for chunk in _cut(logs):
-            entries = (self._log_entry(log, ManifestEntryStatus.EXISTING, self._earlier) for log in chunk)
-            yield self._manifest("logs", [log.identity for log in chunk], entries, self._earlier)
+            status = ManifestEntryStatus.EXISTING
+            entries = (self._log_entry(log, status, self._earlier) for log in chunk)
+            identities, rows = [log.identity for log in chunk], sum(log.file.rows for log in chunk)
+            yield self._manifest("logs", identities, entries, self._earlier, status, rows)
 
     def changed(
         self, logs: Sequence[ListedLog], snapshot: int, sequence: int, *, is_added: bool
@@ -85,14 +86,16 @@ class ManifestFolder:
             status = ManifestEntryStatus.ADDED if is_added else ManifestEntryStatus.DELETED
             kind = f"{'added' if is_added else 'removed'}-{snapshot}-{sequence}"
             entries = (self._log_entry(log, status, snapshot) for log in logs)
-            yield self._manifest(kind, [log.identity for log in logs], entries, snapshot, sequence=sequence)
+            identities, rows = [log.identity for log in logs], sum(log.file.rows for log in logs)
+            yield self._manifest(kind, identities, entries, snapshot, status, rows, sequence=sequence)
 
     def hiding(self, hidden: Sequence[HiddenRows]) -> Iterator[ManifestFile]:
         """Yield the manifest of files of deletes; none without any."""
         if hidden:
             entries = (self._delete_entry(each) for each in hidden)
             identities = [each.key.encode() + b"\0" + each.log.encode() for each in hidden]
-            yield self._manifest("deletes", identities, entries, self._earlier, is_deletes=True)
+            status, rows = ManifestEntryStatus.EXISTING, sum(each.rows for each in hidden)
+            yield self._manifest("deletes", identities, entries, self._earlier, status, rows, is_deletes=True)
 
     def listed(self, snapshot: int, sequence: int, revision: int, manifests: Sequence[ManifestFile]) -> str:
         """Return where the list of a snapshot's manifests lies, which is written where needed."""
@@ -116,26 +119,24 @@ class ManifestFolder:
         identities: Sequence[bytes],
         entries: Iterator[ManifestEntry],
         snapshot: int,
+        status: ManifestEntryStatus,
+        rows: int,
         *,
         sequence: int = _SEQUENCE,
         is_deletes: bool = False,
     ) -> ManifestFile:
+        """Return a manifest whose entries are all of one status; they are made only if it has to be written."""
         key = f"{self._folder.metadata}{_name(kind, [self._writer.encode(), *identities])}.avro"
-        listed = list(entries)
         writer = _DeletesWriter if is_deletes else ManifestWriterV2
         if self._size(key) is None:
             output = _Output(self._folder.locate(key))
             with writer(self._spec, self._schema, output, snapshot, _CODEC) as manifest:
-                for entry in listed:
+                for entry in entries:
                     manifest.add_entry(entry)
             self._put(key, output)
-        counts = {status: [0, 0] for status in ManifestEntryStatus}
-        for entry in listed:
-            counts[entry.status][0] += 1
-            counts[entry.status][1] += entry.data_file.record_count
         added, existing, deleted = (
-            counts[status]
-            for status in (ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED)
+            (len(identities), rows) if status == each else (0, 0)
+            for each in (ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED)
         )
         return ManifestFile.from_args(
             manifest_path=self._folder.locate(key),

@@ -13,9 +13,10 @@ from typing import Any
 from custody.catalog.catalog import put_object
 from custody.catalog.keys import CatalogObjects
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, NotFoundError
+from custody.format.names import ICEBERG
 from custody.store import ObjectStore
 
-TABLE = "iceberg/events"
+TABLE = f"{ICEBERG}/events"
 """The table's folder in that of the database; part of the format."""
 FORMAT = "1"
 FORMAT_PROPERTY, REVISION_PROPERTY = "custody.format", "custody.revision"

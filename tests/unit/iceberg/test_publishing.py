@@ -132,6 +132,13 @@ def test_a_publication_that_is_done_again_changes_no_byte_and_a_later_one_goes_o
     assert shown(fresh.workspace(), newest(fresh.workspace())) == expected(fresh.workspace())
 
 
+def test_verification_knows_the_table(repository: Repository) -> None:
+    published(repository)
+    done = CliRunner().invoke(cli, ["-r", str(repository.settings.root), "verify", "--json"])
+    assert done.exit_code == 0
+    assert "foreign" not in done.output
+
+
 def test_only_what_adds_events_alone_is_an_append(repository: Repository) -> None:
     repository.forget(EventSelection(event_ids=(1,)), "asked for")
     commit(repository, 3)

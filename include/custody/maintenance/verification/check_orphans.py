@@ -19,6 +19,7 @@ from custody.format.names import (
     BUILDING_PREFIX,
     CONTENT,
     FORGOTTEN,
+    ICEBERG,
     INCARNATIONS,
     LEASES,
     REMOVING_PREFIX,
@@ -76,7 +77,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         if name not in (home.name, CONTENT, SOFTWARE):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
     yield from _content(workspace)
-    for name in sorted({*fs.list(home)} - {FORGOTTEN, INCARNATIONS, LEASES}):
+    for name in sorted({*fs.list(home)} - {FORGOTTEN, ICEBERG, INCARNATIONS, LEASES}):
         if name == "data":
             yield from _data(workspace, state, expected)
         elif name == "staging":
