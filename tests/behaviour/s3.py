@@ -7,11 +7,9 @@ server that runs already, with its keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCE
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -23,27 +21,11 @@ from uuid import uuid4
 from obstore.store import S3Store
 
 from custody.store.remote import RemoteStore
+from tests.own_environment import python_of
 
-ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("s3-requirements.txt")
-ENVIRONMENT = ROOT / ".local" / "s3"
 BUCKET = "custody"
 _START_SECONDS = 60
-
-
-def _environment() -> Path:
-    """Return the Python of the server's environment; make the environment when its requirements changed."""
-    ENVIRONMENT.parent.mkdir(parents=True, exist_ok=True)
-    stamp, interpreter = ENVIRONMENT / "made-from", ENVIRONMENT / "bin" / "python"
-    with (ENVIRONMENT.parent / "s3.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (stamp.exists() and stamp.read_bytes() == REQUIREMENTS.read_bytes()):
-            uv = [str(ROOT / ".ci" / "uv")]
-            subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, ENVIRONMENT], check=True)
-            install = ["pip", "install", "--quiet", "--python", str(interpreter), "--require-hashes", "-r"]
-            subprocess.run([*uv, *install, REQUIREMENTS], check=True)
-            stamp.write_bytes(REQUIREMENTS.read_bytes())
-    return interpreter
 
 
 def _free_port() -> int:
@@ -61,7 +43,7 @@ def s3_server() -> Iterator[str]:
         return
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [str(_environment()), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [str(python_of("s3", REQUIREMENTS)), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _await(url, server)

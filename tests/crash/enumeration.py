@@ -35,6 +35,7 @@ AREAS = frozenset(
         "flowfiles",
         "forgotten",
         "hdfs",
+        "iceberg",
         "incarnations",
         "index",
         "journals",

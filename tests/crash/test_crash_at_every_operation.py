@@ -53,6 +53,7 @@ from tests.crash.flowfile_scenarios import (
 from tests.crash.forget_scenarios import Forgetting
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
+from tests.crash.iceberg_scenarios import PublishingTable, RetainingPublished
 from tests.crash.ingest_scenarios import Ingesting
 from tests.crash.memory_repository import Promises, workspace
 from tests.crash.repair_scenarios import (
@@ -254,6 +255,27 @@ def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_th
     outcome = enumerate_crashes(Retaining(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
+
+
+@pytest.mark.parametrize(
+    "modes",
+    [(CrashMode.SYNCED_ONLY,), pytest.param(tuple(CrashMode), marks=pytest.mark.slow)],
+    ids=["what is synced", "all modes"],
+)
+def test_a_crash_while_a_table_is_published_leaves_versions_that_are_whole_and_the_next_is_right(
+    modes: tuple[CrashMode, ...], part: Part
+) -> None:
+    outcome = enumerate_crashes(PublishingTable(), modes=modes, seeds=1, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100
+
+
+@pytest.mark.slow
+def test_a_crash_while_logs_of_a_published_table_go_leaves_no_table_that_names_one(part: Part) -> None:
+    modes = CrashMode.ALL_KEPT, CrashMode.SYNCED_ONLY
+    outcome = enumerate_crashes(RetainingPublished(), modes=modes, seeds=1, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 150
 
 
 @pytest.mark.in_parts

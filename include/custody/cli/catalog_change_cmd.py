@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from custody import iceberg
 from custody.catalog import (
     Catalog,
     collect_garbage,
@@ -24,13 +25,13 @@ from custody.catalog import (
     wipe,
 )
 from custody.catalog.dump_and_load import load, plan_load
-from custody.cli.catalog_cmd import catalog, load_catalog, revision_of
+from custody.cli.catalog_cmd import catalog, load_catalog, load_catalogs, revision_of
 from custody.cli.consent import Consent, asks_first
 from custody.cli.options import DURATION, Command, json_option, writer_option
 from custody.cli.output import print_json, print_table, size_text, stderr, working
 from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
-from custody.config import Settings
+from custody.config import Settings, load_settings
 from custody.config.parsing import is_local
 from custody.errors import CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import COMPACT_LEASE, RETENTION_LEASE
@@ -178,9 +179,14 @@ def gc(
       custody -r demo catalog gc --dry-run
       custody -r demo catalog gc --yes
     """
-    _, writer_catalog = load_catalog(repository, writer)
+    settings, writer_catalog = load_catalog(repository, writer)
 
     def show(*, done: bool) -> bool:
+        if done and iceberg.has_table(writer_catalog.objects):
+            # First: no snapshot of the table may name a file that goes.
+            workspace = Workspace(settings, writer_catalog.objects.writer)
+            iceberg.republish(workspace)
+            iceberg.collect_former(workspace)
         garbage = collect_garbage(
             writer_catalog,
             SystemClock(),
@@ -203,6 +209,37 @@ def gc(
 
     if consent.yes or (show(done=False) and consent.ask("Move and delete these files?")):
         show(done=True)
+
+
+@catalog.command("publish-iceberg")
+@click.option("--writer", "-w", help="Only the events of this writer; default: of all writers.")
+@json_option
+@click.pass_obj
+def publish_iceberg(repository: Path, writer: str | None, as_json: bool) -> None:
+    """Publish the live events as Apache Iceberg tables, one for each writer, for engines that know nothing of custody.
+
+    Event logs are listed, not copied. Each kept revision of the catalog, up to iceberg.snapshots_max of the newest,
+    is a snapshot. With the setting iceberg.publish each commit does the same. A table that is there is brought up to
+    date; done again, nothing changes. Needs the extra iceberg: pip install 'custody[iceberg]'.
+
+    \b
+    Example:
+      custody -r demo catalog publish-iceberg
+    """
+    settings = load_settings(repository)
+    rows = []
+    for each in load_catalogs(repository, writer):
+        with working(f"publishing {each.objects.writer}"):
+            rows.append(iceberg.publish(Workspace(settings, each.objects.writer)))
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("writer", "table", "version#", "revision#", "snapshots#", "from revision#", "written")
+    cells = [
+        (row.writer, row.location, row.version, row.revision, row.snapshots, row.earliest_revision, row.written)
+        for row in rows
+    ]
+    print_table("", columns, cells, "no writer has committed anything yet")
 
 
 @catalog.command("repair")

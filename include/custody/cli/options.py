@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 _PLAIN_NUMBER = re.compile(r"\d{1,9}(\.\d+)?")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -70,30 +68,13 @@ def as_of_option(command: Command) -> Command:
     """Give a command the option --as-of, a revision or a moment."""
 
     def parse(_: click.Context, __: click.Parameter, text: str | None) -> int | datetime | None:
+        # Imported here, as help does not need it.
+        from custody.read.time_travel import parse_as_of
+
         return None if text is None else parse_as_of(text)
 
     text = "Among the events that were live then, not those of today."
     return click.option("--as-of", metavar="TIME|REVISION", callback=parse, help=text)(command)
-
-
-def parse_as_of(text: str) -> int | datetime:
-    """Return a revision, or the end of the time that a text means.
-
-    Raises:
-        InvalidInputError: it is neither.
-    """
-    # Imported here, as help does not need it.
-    from custody.clock import SystemClock
-    from custody.errors import InvalidInputError
-    from custody.query.times import time_span
-
-    if text.isdigit() and len(text) <= _REVISION_DIGITS_MAX:
-        return int(text)
-    last = time_span(text, SystemClock().now_ms())[1]
-    try:
-        return _EPOCH + timedelta(milliseconds=last)
-    except OverflowError as error:
-        raise InvalidInputError(f"--as-of: expected a time in the years 1 to 9999, got {text!r}.") from error
 
 
 def whole_option(command: Command) -> Command:

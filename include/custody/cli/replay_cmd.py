@@ -12,9 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from custody.cli.consent import Consent, asks_first
 from custody.cli.groups import CommandGroup
-from custody.cli.options import json_option, parse_as_of
+from custody.cli.options import json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr, time_text, working
 from custody.errors import BackpressureError
+from custody.read.time_travel import parse_as_of
 from custody.replay import Refusal, ReplayCheck, ReplayPlan, ReplayReport, read_plan, save_plan
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem

@@ -469,6 +469,23 @@ class CatalogSection(Section):
         return None if self.history_age_max is None else duration_ms(self.history_age_max)
 
 
+class IcebergSection(Section):
+    """The live events as an Apache Iceberg table for other engines."""
+
+    publish: bool = Field(
+        False,
+        description="Publish the table with each commit; needs the extra iceberg. A table that was published once is "
+        "kept free of what is forgotten or deleted in any case.",
+    )
+    snapshots_max: int = Field(
+        100,
+        ge=1,
+        le=10_000,
+        description="Most snapshots of the table, one a revision of the catalog: the newest ones. "
+        "Earlier revisions stay readable by custody itself.",
+    )
+
+
 class MaintenanceSection(Section):
     """Maintenance: how fast everything is read again to find damage."""
 

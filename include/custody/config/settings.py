@@ -32,6 +32,7 @@ from custody.config.sections import (
     ContentSection,
     EventLogSection,
     FlowFilesSection,
+    IcebergSection,
     IndexSection,
     JournalSection,
     LandingSection,
@@ -76,6 +77,7 @@ class Settings(BaseSettings):
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)
+    iceberg: IcebergSection = Field(default_factory=IcebergSection)
     maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
     receiver: ReceiverSection = Field(default_factory=ReceiverSection)

@@ -12,9 +12,11 @@ from itertools import filterfalse
 
 from custody.catalog import AddFile, AddTombstone, CatalogState, is_remnant
 from custody.catalog.persistent_map import REMOVED, PersistentMap
-from custody.errors import NotFoundError, StripeMissingError
+from custody.clock import SystemClock
+from custody.errors import InvalidInputError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, OnDamage
 from custody.model import EVENT_SCHEMA
+from custody.query.times import time_span
 from custody.read.reader import Snapshot
 from custody.workspace import Workspace
 
@@ -22,6 +24,22 @@ AsOf = int | datetime
 """A revision of a writer's catalog, or a time: the last revision until then. A time without a zone is UTC."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
+
+
+def parse_as_of(text: str) -> AsOf:
+    """Return a revision, or the end of the time that a text means.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if text.isdigit() and len(text) <= _REVISION_DIGITS_MAX:
+        return int(text)
+    last = time_span(text, SystemClock().now_ms())[1]
+    try:
+        return _EPOCH + timedelta(milliseconds=last)
+    except OverflowError as error:
+        raise InvalidInputError(f"as of: expected a time in the years 1 to 9999, got {text!r}.") from error
 
 
 def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snapshot | None:

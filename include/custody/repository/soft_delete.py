@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pyarrow.compute as pc
 
+from custody import iceberg
 from custody.catalog import Action, AddTombstone, Attribute, Condition, visible
 from custody.eventlog import OnDamage
 from custody.model import require_text
@@ -84,7 +85,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forget(workspace: Workspace, selection: EventSelection, reason: str) -> ForgetResult:
-    """Hide events of one writer, also those that are not live yet.
+    """Hide events of one writer, also those that are not live yet; a published Iceberg table follows.
 
     Durability: on return the tombstone survives power loss.
 
@@ -95,8 +96,11 @@ def forget(workspace: Workspace, selection: EventSelection, reason: str) -> Forg
     """
     # A tombstone ends at the greatest id that is known, so that it never hides events of the future.
     workspace.require_containers()
+    iceberg.check_ready(workspace)
     stone = selection.tombstone(reason, workspace.clock.now_ms(), reader.next_event_id(workspace))
     state = workspace.catalog.commit([Action(add_tombstone=stone)])
+    # At once, so that other engines show them no longer than custody does.
+    iceberg.republish(workspace)
     return ForgetResult(writer=workspace.writer, tombstone=stone.id.hex(), revision=state.revision)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from custody import iceberg
 from custody.catalog import (
     Action,
     AddMark,
@@ -55,6 +56,8 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     catalog.settle()  # the mark may come from a process that died before it was durable
     # The floor first: no revision that can still be asked for may list a file that is gone.
     keep_from(catalog, _revision_of(catalog, marks))
+    # Then the published table: no snapshot of it may name a file that is gone.
+    iceberg.republish(workspace)
     # Invariant: a live file is never deleted, whatever a mark says.
     live = {path for file in catalog.load().files.values() for path in (file.path, file.toc_path)}
     store, marked = catalog.objects.files, {path for mark in marks for path in mark.paths} - live

@@ -24,6 +24,7 @@ _DATABASE_KINDS = {
     "transactions": "catalog",
     "trash": "trash",
     "builds": "software",
+    "iceberg": "catalog",
 }
 _WRITER_KINDS = {"content": "content", "flowfiles": "content"}
 _DATABASE_DEPTH = 3  # <store>/<writer>/<database>/<what>

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import msgspec
 
+from custody import iceberg
 from custody.catalog import collect_garbage, left_below_floor
 from custody.catalog.garbage import TRASH_KEPT_MS
 from custody.config import Settings
@@ -96,6 +97,9 @@ class Mark(_WholeRepository):
         """Plan and carry it out; the report is the plan that was carried out."""
         choice = self.choose(workspace)
         mark_expired(choice)
+        for writer in Workspace.all(workspace.settings, workspace.fs, workspace.clock):
+            # What a rule hides from now on, no engine shows either.
+            iceberg.republish(writer)
         return _planned(unit, choice.plan)
 
 
@@ -214,6 +218,8 @@ class CollectGarbage(RetentionStep):
 
     def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
         kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS
+        if not dry_run and iceberg.republish(workspace) is not None:
+            iceberg.collect_former(workspace)
         garbage = collect_garbage(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
         return len(garbage.moved) + len(garbage.deleted) + len(garbage.restored), garbage.deleted_bytes
 

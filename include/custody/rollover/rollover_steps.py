@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby, islice
 
+from custody import iceberg
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
 from custody.journal import Group
 from custody.rollover.merge import merge_unit, plan_units
@@ -115,8 +116,8 @@ class Commit(Step):
     name = "commit"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Writers with staged units that are not live."""
-        if any(waiting_units(workspace)):
+        """Writers with staged units that are not live, or whose Iceberg table is to be published and is behind."""
+        if any(waiting_units(workspace)) or iceberg.is_behind(workspace):
             yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
@@ -124,7 +125,9 @@ class Commit(Step):
 
         Raises:
             NotFoundError, CorruptionError, StorageError: a unit could not be committed; the others are.
-            ConflictError: the ids of a unit are those of other events that are live; its journals stay.
+            ConflictError: the ids of a unit are those of other events that are live; its journals stay. Or another
+                program wrote into the writer's Iceberg table.
+            ConfigurationError: the table is to be published, and pyiceberg is not installed.
         """
         events = size = 0
         revisions: list[int] = []
@@ -155,10 +158,13 @@ class Commit(Step):
             revisions.append(state.revision)
             events += sum(log.rows for log in manifest.logs)
             size += unit_bytes
+        # What is live is live, whatever becomes of the table: the next pass finds that it is behind.
+        published = iceberg.publish(workspace) if iceberg.is_behind(workspace) else None
         if failure is not None:
             raise failure
         if not revisions:
-            return UnitReport(unit=str(unit), note="committed already")
+            note = "committed already" if published is None else f"Iceberg table of revision {published.revision}"
+            return UnitReport(unit=str(unit), note=note)
         return UnitReport(
             unit=str(unit),
             events=events,

@@ -70,6 +70,8 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("catalog", "history_revisions_max", [1, 1_000_000, ""], [0, -1, "many"]),
     ("catalog", "history_bytes_max", [1 << 16, 1 << 50, ""], [(1 << 16) - 1, -1]),
     ("catalog", "attestations", ["attested", "/mnt/audit", ""], [1, []]),
+    ("iceberg", "publish", [True, False], ["maybe", 2, []]),
+    ("iceberg", "snapshots_max", [1, 10_000], [0, 10_001, "many"]),
     ("maintenance", "scrub_days", [0.5, 7, 365], [0, -1, float("nan"), float("inf"), "week"]),
     ("maintenance", "scrub_bytes_per_run", [1, 1 << 50], [0, -1]),
     ("retention", "age_max", ["30 days", "1 hour", ""], ["30", "days", "-1 days", 30]),

@@ -19,6 +19,7 @@ from custody.format.names import (
     BUILDING_PREFIX,
     CONTENT,
     FORGOTTEN,
+    ICEBERG,
     INCARNATIONS,
     LEASES,
     REMOVING_PREFIX,
@@ -92,7 +93,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
     yield from _content(workspace)
     yield from _data(workspace, state, expected)
     yield from _stripes(workspace)
-    for name in sorted({*fs.list(home)} - {"data", FORGOTTEN, INCARNATIONS, LEASES, STRIPES}):
+    for name in sorted({*fs.list(home)} - {"data", FORGOTTEN, ICEBERG, INCARNATIONS, LEASES, STRIPES}):
         if name == "staging":
             yield from _staging(workspace)
         elif name == "transactions":

@@ -1,0 +1,78 @@
+"""A published table, read by its own files alone: which event ids each snapshot shows, whatever disk it lies on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus, read_manifest_list
+
+from custody.eventlog import EventLog, refuse
+from custody.iceberg.store_io import StoreIO
+from custody.iceberg.table_folder import TableFolder
+from custody.read.time_travel import snapshot_at
+from custody.read.tombstone_filter import visible_events
+from custody.workspace import Workspace
+
+
+def newest(workspace: Workspace) -> dict[str, Any]:
+    """The newest version of the metadata."""
+    folder = TableFolder(workspace.catalog.objects)
+    return folder.read(folder.versions()[-1])
+
+
+def shown(workspace: Workspace, metadata: dict[str, Any]) -> dict[int, list[int]]:
+    """The ids of the events of each snapshot, by the revision that it is of."""
+    return {
+        int(snapshot["summary"]["custody.revision"]): ids_of(workspace, snapshot["manifest-list"])
+        for snapshot in metadata["snapshots"]
+    }
+
+
+def ids_of(workspace: Workspace, manifest_list: str) -> list[int]:
+    folder = TableFolder(workspace.catalog.objects)
+    reader = StoreIO(folder)
+    logs: dict[str, Any] = {}
+    hidden: dict[str, set[int]] = {}
+    for manifest in read_manifest_list(reader.new_input(manifest_list)):
+        assert manifest.manifest_length == len(reader.new_input(manifest.manifest_path))
+        for entry in manifest.fetch_manifest_entry(reader):
+            data_file = entry.data_file
+            assert entry.status != ManifestEntryStatus.DELETED
+            if manifest.content == ManifestContent.DATA:
+                assert data_file.file_path not in logs, "a log is listed twice"
+                logs[data_file.file_path] = data_file
+                continue
+            assert data_file.content == DataFileContent.POSITION_DELETES
+            deletes = pq.read_table(pa.BufferReader(folder.store.get(folder.key_of(data_file.file_path))))
+            assert deletes.num_rows == data_file.record_count
+            for path, place in zip(*deletes.to_pydict().values(), strict=True):
+                hidden.setdefault(path, set()).add(place)
+    assert set(hidden) <= set(logs)
+    ids: list[int] = []
+    for path, data_file in logs.items():
+        held = EventLog(workspace.fs, Path(path)).read(["event_id"]).column("event_id").to_pylist()
+        assert len(held) == data_file.record_count
+        assert len(workspace.fs.read(Path(path))) == data_file.file_size_in_bytes
+        ids += [each for place, each in enumerate(held) if place not in hidden.get(path, ())]
+    return sorted(ids)
+
+
+def expected(workspace: Workspace) -> dict[int, list[int]]:
+    """The ids that custody itself gives out of each kept revision, as far back as the table may go."""
+    state = workspace.catalog.load()
+    first = max(state.floor, state.revision - workspace.settings.iceberg.snapshots_max + 1)
+    return {revision: live_ids(workspace, revision) for revision in range(first, state.revision + 1)}
+
+
+def live_ids(workspace: Workspace, revision: int) -> list[int]:
+    view = snapshot_at(workspace, revision, refuse)
+    assert view is not None
+    ids: list[int] = []
+    for file in view.state.files.values():
+        table = EventLog(workspace.fs, workspace.paths.home / file.path).read()
+        ids += np.asarray(visible_events(view.state, table).column("event_id")).tolist()
+    return sorted(ids)
