@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-from custody.catalog import AddShard, CatalogState, live_groups, open_catalog
+from custody.catalog import AddShard, CatalogState, FederatedState, live_groups, open_catalog
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError, StorageError
@@ -345,6 +345,14 @@ class Workspace:
             return "" if state is None else state.incarnation
         named = (claim.incarnation for claim in claims if not claim.containers.keys().isdisjoint(state.containers))
         return next(named, "")
+
+
+def not_absorbed(workspaces: Iterable[Workspace]) -> list[Workspace]:
+    """Return the writers whose events no archive stands for, in the order given; all catalogs are read."""
+    listed = list(workspaces)
+    states = {item.writer: item.state() for item in listed}
+    absorbed = FederatedState(listed[0].database, states).absorbed if listed else {}
+    return [item for item in listed if item.writer not in absorbed]
 
 
 def _split(group: Group, theirs: Collection[Path]) -> tuple[Group, Group]:
