@@ -8,10 +8,12 @@ over the old ones at once, and a retired writer's catalog does not change any mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from custody.catalog import AddTombstone, CatalogState, FederatedState
 from custody.catalog.persistent_map import FileMap, PersistentMap
+from custody.eventlog import Damage
 from custody.read.reader import Snapshot, snapshot
 from custody.read.results import Notices
 from custody.read.time_travel import AsOf, snapshot_at, tombstones_since
@@ -30,11 +32,7 @@ def open_views(
         NotFoundError, PrunedError, CorruptionError: as `snapshot_at` and `snapshot`.
     """
     listed = list(workspaces)
-    views: list[tuple[Workspace, Snapshot]] = []
-    for workspace in listed:
-        view = snapshot(workspace, notices) if as_of is None else snapshot_at(workspace, as_of, notices)
-        if view is not None:
-            views.append((workspace, view))
+    views = list(_views(listed, notices, as_of))
     if not views:
         return
     database = views[0][0].database
@@ -49,6 +47,26 @@ def open_views(
             yield workspace, replace(view, state=replace(view.state, tombstones=PersistentMap(stones)))
         else:
             yield workspace, view
+
+
+def _views(workspaces: list[Workspace], notices: Notices, as_of: AsOf | None) -> Iterator[tuple[Workspace, Snapshot]]:
+    """Yield the views of writers in their order; those of many are made side by side, as each waits for the store."""
+
+    def view_of(workspace: Workspace) -> tuple[Snapshot | None, list[Damage]]:
+        damages: list[Damage] = []
+        take = damages.append
+        return snapshot(workspace, take) if as_of is None else snapshot_at(workspace, as_of, take), damages
+
+    with ThreadPoolExecutor(_PARALLEL) as threads:
+        is_many = len(workspaces) >= _PARALLEL
+        for workspace, (view, damages) in zip(
+            workspaces, threads.map(view_of, workspaces) if is_many else map(view_of, workspaces), strict=True
+        ):
+            # In the order of the writers, whichever was ready first.
+            for damage in damages:
+                notices(damage)
+            if view is not None:
+                yield workspace, view
 
 
 def _without_files(state: CatalogState) -> CatalogState:
@@ -94,4 +112,6 @@ def _moved_back(stone: AddTombstone, base: int) -> AddTombstone | None:
     return moved
 
 
+# Each thread waits for the store most of the time; fewer writers are read one after the other.
+_PARALLEL = 16
 _NO_EVENT = (1 << 63) - 1

@@ -29,7 +29,7 @@ from custody.model import Acknowledged, ContentClaim, Event, require_valid, requ
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import Workspace, leased, not_absorbed, rollover_lease
+from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names
 
 if TYPE_CHECKING:
     from whoosh import query
@@ -136,7 +136,7 @@ class Repository:
 
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
-        return [self.workspace(item.writer) for item in Workspace.all(self.settings, self._fs)]
+        return [self.workspace(name) for name in writer_names(self.settings, self._fs)]
 
     @contextmanager
     def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
