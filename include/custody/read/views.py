@@ -50,7 +50,7 @@ def open_views(
 
 
 def _views(workspaces: list[Workspace], notices: Notices, as_of: AsOf | None) -> Iterator[tuple[Workspace, Snapshot]]:
-    """Yield the views of writers in their order; those of many are made side by side, as each waits for the store."""
+    """Yield the views of writers in their order; those of many are made side by side where each waits for a store."""
 
     def view_of(workspace: Workspace) -> tuple[Snapshot | None, list[Damage]]:
         damages: list[Damage] = []
@@ -58,7 +58,8 @@ def _views(workspaces: list[Workspace], notices: Notices, as_of: AsOf | None) ->
         return snapshot(workspace, take) if as_of is None else snapshot_at(workspace, as_of, take), damages
 
     with ThreadPoolExecutor(_PARALLEL) as threads:
-        is_many = len(workspaces) >= _PARALLEL
+        # On a local disk nothing waits, and threads would only take turns.
+        is_many = len(workspaces) >= _PARALLEL and workspaces[0].catalog.objects.store.is_remote
         for workspace, (view, damages) in zip(
             workspaces, threads.map(view_of, workspaces) if is_many else map(view_of, workspaces), strict=True
         ):
@@ -112,6 +113,6 @@ def _moved_back(stone: AddTombstone, base: int) -> AddTombstone | None:
     return moved
 
 
-# Each thread waits for the store most of the time; fewer writers are read one after the other.
+# Each thread waits for the store most of the time; of fewer writers each is read after the other.
 _PARALLEL = 16
 _NO_EVENT = (1 << 63) - 1
