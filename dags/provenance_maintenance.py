@@ -1,12 +1,14 @@
 """
 ### Provenance maintenance
 
-Looks after what is live, every hour: forgotten events leave the disk, small logs become one, shards of other settings
-are built anew, and a part of everything is read and compared with its checksums, so that damage is found before it is
-needed. One run is one pass; a run after a crash goes on where the last one stopped.
+Looks after what is live, every hour: retired writers move into the archive, if there is one, forgotten events leave the
+disk, small logs become one, shards of other settings are built anew, and a part of everything is read and compared with
+its checksums, so that damage is found before it is needed. One run is one pass; a run after a crash goes on where the
+last one stopped.
 
 | task | what it does |
 |---|---|
+| `absorb` | lets the archive take up the writers that were retired |
 | `compact` | writes live logs anew without forgotten events, and small neighbours as one log |
 | `rebuild` | builds index shards anew that are gone or were built with other settings |
 | `scrub` | reads what is due, so that everything is read once in `maintenance.scrub_days` |
@@ -26,7 +28,7 @@ from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_default
 from custody_airflow.environment import maintenance_schedule
 from custody_airflow.operators import SparkStepOperator
 
-STEPS = ("compact", "rebuild", "scrub")
+STEPS = ("absorb", "compact", "rebuild", "scrub")
 
 with DAG(
     dag_id="provenance_maintenance",

@@ -1,4 +1,4 @@
-"""Spark job: one step of the maintenance, named by the first argument: compact, rebuild or scrub."""
+"""Spark job: one step of the maintenance, named by the first argument: absorb, compact, rebuild or scrub."""
 
 import sys
 

@@ -413,3 +413,14 @@ def test_what_stays_is_the_first_of_each_content(
         assert sum(report.repeated for report in reports) == len(drawn) - len(left)
     else:
         assert left == list(range(len(drawn))), "a log alone is not written anew"
+
+
+def test_small_logs_that_a_checkpoint_lists_are_joined(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "r")
+    for number in range(3):
+        repository.append([event(number)])
+        assert not any(report.failed for report in repository.roll_over())
+    repository.workspace().catalog.checkpoint()
+    # Another process begins at the checkpoint, which has no footers.
+    [report] = Repository.open(tmp_path / "r").compact()
+    assert (report.logs_before, report.logs_after) == (3, 1)

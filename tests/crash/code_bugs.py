@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
 import msgspec
 
-from custody.catalog import AddLoss
-from custody.journal import journal_writer
+from custody.catalog import AddLoss, Catalog, CatalogState, FederatedState, federation
+from custody.catalog.transaction_pb2 import Absorb, Action, Seal
+from custody.journal import RETIRED, journal_writer, purpose_of
 from custody.journal.journal_file import JournalEnd, end_record
-from custody.maintenance import compaction
+from custody.maintenance import absorption, compaction, retirement
 from custody.read.reader import Snapshot
 from custody.recovery import STEPS
 from custody.repository import retention_api
@@ -100,3 +102,52 @@ def loss_noted_later() -> AbstractContextManager[object]:
 
 def nothing_is_noted() -> AbstractContextManager[object]:
     return patch("custody.maintenance.repair.repair_journals.loss_action", lambda *_: AddLoss(id=bytes(16)))
+
+
+def absorbed_without_a_seal() -> AbstractContextManager[object]:
+    """The claim alone retires a writer: who claims the name back goes on behind the archive's back."""
+
+    def absorb_unsealed(into: Catalog, sealed: Catalog, actions: Any, **options: Any) -> CatalogState:
+        state = sealed.load()
+        entry = Absorb(
+            writer=sealed.objects.writer,
+            database=sealed.objects.database,
+            catalog_id=state.catalog_id.bytes,
+            revision=state.revision,
+            digest=state.digest,
+            first_event_id=options["first_event_id"],
+        )
+        return into.commit([*actions, Action(absorb=entry)], next_event_id=options["next_event_id"])
+
+    plan = absorption.plan_absorptions
+    state_of = Workspace.state
+
+    def as_if_sealed(workspace: Workspace) -> CatalogState:
+        state = state_of(workspace)
+        is_retired = purpose_of(workspace.incarnations.claims()) == RETIRED
+        return replace(state, seal=Seal(reason="as if")) if is_retired else state
+
+    def plan_unsealed(archive: Workspace, workspaces: Any) -> Any:
+        with patch.object(Workspace, "state", as_if_sealed):
+            return plan(archive, workspaces)
+
+    stack = ExitStack()
+    stack.enter_context(patch.object(retirement, "seal", lambda catalog, _: catalog.load()))
+    stack.enter_context(patch.object(absorption, "plan_absorptions", plan_unsealed))
+    stack.enter_context(patch.object(absorption, "absorb", absorb_unsealed))
+    return stack
+
+
+def readers_that_do_not_honour_absorption() -> AbstractContextManager[object]:
+    return patch.object(FederatedState, "absorbed", {})
+
+
+def absorbed_log_by_log() -> AbstractContextManager[object]:
+    right = federation.absorb
+
+    def wrong(into: Catalog, sealed: Catalog, actions: Any, **options: Any) -> CatalogState:
+        for action in actions:
+            into.commit([action])
+        return right(into, sealed, [], **options)
+
+    return patch.object(absorption, "absorb", wrong)

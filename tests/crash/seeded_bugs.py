@@ -21,7 +21,10 @@ from custody.vfs.memory import CrashMode
 from custody.workspace import Workspace
 from tests.crash import flowfile_bugs as flows
 from tests.crash import replay_bugs as replays
+from tests.crash.archive_scenarios import Archiving
 from tests.crash.code_bugs import (
+    absorbed_log_by_log,
+    absorbed_without_a_seal,
     commit_log_by_log,
     delete_before_commit,
     expire_before_the_mark,
@@ -31,6 +34,7 @@ from tests.crash.code_bugs import (
     marks_forgotten_first,
     no_checksum,
     nothing_is_noted,
+    readers_that_do_not_honour_absorption,
 )
 from tests.crash.commit_scenarios import Racing
 from tests.crash.disk_bugs import below, called, left_out, named
@@ -310,6 +314,9 @@ BUGS = [
         is_slow=True,
     ),
     Bug("contents of a replay are looked at once", Losing, ALL, seeded=replays.contents_looked_at_once),
+    Bug("a writer is absorbed without a seal", Archiving, ALL, seeded=absorbed_without_a_seal),
+    Bug("readers do not honour an absorption", Archiving, ALL, seeded=readers_that_do_not_honour_absorption),
+    Bug("a writer is absorbed log by log", Archiving, ALL, seeded=absorbed_log_by_log),
     Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), left_out(no_sync=named("scrub"))),
 ]
 

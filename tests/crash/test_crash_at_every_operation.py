@@ -15,6 +15,7 @@ import pytest
 
 from custody.catalog import SecondCopyStore
 from custody.vfs.memory import CrashMode, MemoryFileSystem
+from tests.crash.archive_scenarios import Archiving
 from tests.crash.backfill_scenarios import BackFilling
 from tests.crash.catalog_upkeep_scenarios import Collecting, Kept, Pruning, Repairing
 from tests.crash.chain_scenarios import WholeChain
@@ -128,6 +129,15 @@ def test_a_crash_while_contents_are_stored_loses_none_that_was_acknowledged(part
     outcome = enumerate_crashes(Storing(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
+
+
+@pytest.mark.in_parts
+def test_a_crash_while_a_writer_is_retired_and_absorbed_loses_no_event_and_gives_none_out_twice(part: Part) -> None:
+    _, _, error = run_to(Archiving())
+    assert error is None
+    outcome = enumerate_crashes(Archiving(), seeds=1, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 150
 
 
 @in_some_ways

@@ -13,6 +13,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import annotated_types
@@ -73,6 +74,20 @@ def help_block(name: str) -> str:
     if result.exit_code != 0:
         raise RuntimeError(f"{name} --help ended with {result.exit_code}: {result.output}")
     return f"```text\n{result.output.rstrip()}\n```"
+
+
+def plan_block(line: str) -> str:
+    """Return a command line of `custody plan` with settings in the environment before it, and what it prints."""
+    words = line.split()
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    arguments = [word for word in words if "=" not in word]
+    with TemporaryDirectory() as folder:
+        result = CliRunner().invoke(cli, ["-r", folder, *arguments[1:]], prog_name="custody", env=named)
+    if result.exit_code != 0:
+        raise RuntimeError(f"{line} ended with {result.exit_code}: {result.output}")
+    shown = "\n".join(text.rstrip() for text in result.output.rstrip().splitlines())
+    settings = "".join(f"{name}={value} \\\n  " for name, value in named.items())
+    return f"```console\n$ {settings}{' '.join(arguments)}\n{shown}\n```"
 
 
 def errors_block() -> str:
@@ -199,7 +214,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 def block(name: str) -> str:
     """Return the current text of a generated block."""
-    return help_block(name.removeprefix("help ")) if name.startswith("help ") else BLOCKS[name]()
+    if name.startswith("help "):
+        return help_block(name.removeprefix("help "))
+    return plan_block(name.removeprefix("run ")) if name.startswith("run ") else BLOCKS[name]()
 
 
 def updated(text: str) -> str:

@@ -4,7 +4,7 @@ from custody.catalog.catalog import Catalog, Difference, open_catalog, store_of
 from custody.catalog.chain import last_commit_ms
 from custody.catalog.erased_tombstones import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
-from custody.catalog.footers import describe, stored_footer
+from custody.catalog.footers import describe, footer_of, stored_footer
 from custody.catalog.garbage import collect_garbage, kept_files
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
 from custody.catalog.rebuild import Salvaged, rebuild, rebuild_losses, salvage, scan_footers, set_aside, shard_of, wipe
@@ -102,6 +102,7 @@ __all__ = [
     "describe",
     "drop_revisions",
     "erased_among",
+    "footer_of",
     "ids_added_by",
     "is_remnant",
     "kept_files",

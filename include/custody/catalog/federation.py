@@ -9,7 +9,7 @@ seen twice or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -91,8 +91,18 @@ def seal(catalog: Catalog, reason: str) -> CatalogState:
     return catalog.commit([Action(seal=Seal(reason=reason))])
 
 
-def absorb(into: Catalog, sealed: Catalog, actions: Sequence[Action], *, next_event_id: int = 0) -> CatalogState:
+def absorb(
+    into: Catalog,
+    sealed: Catalog,
+    actions: Sequence[Action],
+    *,
+    next_event_id: int = 0,
+    first_event_id: int = 0,
+    check: Callable[[CatalogState], None] = lambda _: None,
+) -> CatalogState:
     """Commit files that hold the events of a sealed catalog, and record that they replace its files.
+
+    Event N of the sealed catalog is event `first_event_id` + N of these files. `check` as in `Catalog.commit`.
 
     Raises:
         ConflictError: the other catalog is not sealed, or was absorbed already.
@@ -107,5 +117,6 @@ def absorb(into: Catalog, sealed: Catalog, actions: Sequence[Action], *, next_ev
         catalog_id=state.catalog_id.bytes,
         revision=state.revision,
         digest=state.digest,
+        first_event_id=first_event_id,
     )
-    return into.commit([*actions, Action(absorb=entry)], next_event_id=next_event_id)
+    return into.commit([*actions, Action(absorb=entry)], next_event_id=next_event_id, check=check)

@@ -18,7 +18,7 @@ FOOTER_BYTES_MAX = 64 << 10
 _FOOTER_BYTES_READ_MAX = 1 << 30
 """No footer of so few compressed bytes is longer; what says so is damaged."""
 # Every reader of the catalog loads these; what is larger stays in the file.
-_BLOOM_BYTES_MAX = 64 << 10
+BLOOM_BYTES_MAX = 64 << 10
 _BOUND_BYTES_MAX = 256
 _INTEGER_MAX = (1 << 63) - 1
 _UNORDERED = frozenset({"DECIMAL", "FLOAT16"})
@@ -85,6 +85,18 @@ def stored_footer(file: AddFile) -> pq.FileMetaData | None:
     except (OSError, pa.ArrowException, ValueError) as error:
         raise CorruptionError(f"{file.path}: footer: expected a compressed footer, got {error}.") from error
     return parse_footer(footer, file.path)
+
+
+def footer_of(file: AddFile, get_range: GetRange) -> pq.FileMetaData:
+    """Return a file's metadata: as its entry carries it, else from the file itself; `get_range` reads that.
+
+    A checkpoint leaves footers out, and so does an entry whose footer is large.
+
+    Raises:
+        CorruptionError: the entry's footer, or the file's, is none.
+    """
+    stored = stored_footer(file)
+    return parse_footer(read_footer(get_range, file.path), file.path) if stored is None else stored
 
 
 def fingerprint(schema: pa.Schema) -> bytes:
@@ -185,6 +197,6 @@ def _blooms(chunks: list[pq.ColumnChunkMetaData], get_range: GetRange) -> list[b
     places = [(chunk.bloom_filter_offset, chunk.bloom_filter_length) for chunk in chunks]
     if not places or any(offset is None or length is None for offset, length in places):
         return []
-    if sum(length for _, length in places) > _BLOOM_BYTES_MAX:
+    if sum(length for _, length in places) > BLOOM_BYTES_MAX:
         return []
     return [get_range(offset, length) for offset, length in places]

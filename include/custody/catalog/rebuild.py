@@ -48,25 +48,28 @@ REPLACED_PREFIX = "transactions-replaced-"
 # Each takes a commit of about a millisecond; numbers beyond are not worth the wait.
 _FILLED_MAX = 100_000
 KINDS = ("tombstones", "holds", "marks", "losses")
+_ALL_KINDS = (*KINDS, "absorptions")
 
 
 @dataclass
 class Salvaged:
-    """Tombstones, holds, marks and losses of the old catalog, as the actions that add them again."""
+    """Tombstones, holds, marks, losses and absorptions of the old catalog, as the actions that add them again."""
 
-    actions: dict[str, dict[str, Action]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    actions: dict[str, dict[str, Action]] = field(default_factory=lambda: {kind: {} for kind in _ALL_KINDS})
     read: int = 0
     """Objects that could be read."""
     unread: list[str] = field(default_factory=list)
     """Objects that could not be read and that no later checkpoint makes up for."""
     _of: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """The id of the catalog that stated an entry last, by kind and name."""
+    seal: Action | None = None
+    """What retired the writer; no later transaction can take it back."""
     copies: SecondCopies = field(default_factory=SecondCopies)
     """The second copies of tombstones and marks."""
 
     def all(self) -> list[Action]:
         """Return the actions, in a fixed order."""
-        return [of_kind[name] for kind in KINDS for of_kind in [self.actions[kind]] for name in sorted(of_kind)]
+        return [of_kind[name] for kind in _ALL_KINDS for of_kind in [self.actions[kind]] for name in sorted(of_kind)]
 
     def counts(self) -> dict[str, int]:
         """Return how many there are of each kind."""
@@ -105,12 +108,13 @@ class Salvaged:
         self.read += 1
         of = message.catalog_id
         if message.encoding == Transaction.FULL:
-            for kind in KINDS:
+            for kind in _ALL_KINDS:
                 for name in [name for name in self.actions[kind] if self._of.get((kind, name)) == of]:
                     del self.actions[kind][name]
             # A later checkpoint spells out the whole state, so what an unreadable object before it said is in it.
             self.unread.clear()
         for action in message.actions:
+            self.seal = action if action.HasField("seal") else self.seal
             entry = _said(action)
             if entry is None:
                 continue
@@ -253,6 +257,9 @@ def rebuild(
         extra = []
     if extra:
         state = fresh.commit(extra)
+    # Last of all, as nothing is committed behind it: a writer that was retired stays retired.
+    if salvaged.seal is not None and fresh.load().seal is None:
+        state = fresh.commit([salvaged.seal])
     # A new catalog begins with a checkpoint, so that the next damage to its first transactions costs nothing.
     fresh.write_checkpoint()
     return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
@@ -267,7 +274,8 @@ def rebuild_losses(scanned: FooterScan, salvaged: Salvaged, containers: Sequence
         lost.append(f"{len(gaps)} revisions between {revisions[0]} and {revisions[-1]} added no file that is left")
     lost.append("removals: a file that was removed and is still there is live again, unless a mark names it")
     lost += [] if salvaged.lost is None else [salvaged.lost]
-    lost.append("catalogs that were absorbed, and whether the writer was retired")
+    if salvaged.unread or not salvaged.read:
+        lost.append("catalogs that were absorbed, and whether the writer was retired")
     lost += [] if containers else ["index shards"]
     if scanned.numbers:
         lost.append("numbers of revisions that others committed while a file was written: it was a later one then")
@@ -357,6 +365,8 @@ def _said(action: Action) -> tuple[str, str, bool] | None:
         return "holds", action.add_hold.name, True
     if kind == "remove_hold":
         return "holds", action.remove_hold.name, False
+    if kind == "absorb":
+        return "absorptions", f"{action.absorb.writer}/{action.absorb.database}", True
     by_id = {
         "add_tombstone": ("tombstones", action.add_tombstone.id, True),
         "remove_tombstone": ("tombstones", action.remove_tombstone.id, False),

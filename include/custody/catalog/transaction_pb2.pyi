@@ -407,18 +407,20 @@ class Seal(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Absorb(_message.Message):
-    __slots__ = ("writer", "database", "catalog_id", "revision", "digest")
+    __slots__ = ("writer", "database", "catalog_id", "revision", "digest", "first_event_id")
     WRITER_FIELD_NUMBER: _ClassVar[int]
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     CATALOG_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     writer: str
     database: str
     catalog_id: bytes
     revision: int
     digest: bytes
-    def __init__(self, writer: _Optional[str] = ..., database: _Optional[str] = ..., catalog_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    first_event_id: int
+    def __init__(self, writer: _Optional[str] = ..., database: _Optional[str] = ..., catalog_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., digest: _Optional[bytes] = ..., first_event_id: _Optional[int] = ...) -> None: ...
 
 class Note(_message.Message):
     __slots__ = ("kind", "text", "lost_revisions")

@@ -209,6 +209,8 @@ def _check_absorb(absorb: Absorb) -> None:
     for name in ("writer", "database"):
         _need(is_name(getattr(absorb, name)), "absorb", name, "the name of one", repr(getattr(absorb, name)[:200]))
     _need(len(absorb.catalog_id) == _UUID_BYTES, "absorb", "catalog_id", "16 bytes", len(absorb.catalog_id))
+    first = absorb.first_event_id
+    _need(first <= _NUMBER_MAX, "absorb", "first_event_id", f"at most {_NUMBER_MAX}", first)
 
 
 _CHECKS: dict[str, Callable[..., object]] = {

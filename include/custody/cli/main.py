@@ -60,6 +60,9 @@ _PLACES = {
         "Print the lineage of WHAT: a FlowFile's uuid, an alternate identifier of it, or the id of an event of it.",
     ),
     "ngsi": _place("ngsi_cmd:ngsi", "Take notifications of context brokers to HDFS and Hive."),
+    "plan": _place(
+        "plan_cmd:plan", "Say what a repository becomes with so many events a day, what breaks first, and what helps."
+    ),
     "quarantine": _place("quarantine_cmd:quarantine", "Look at rejected input and try it again."),
     "queue": _place(
         "queue_cmd:queue", "Look at the queues in which FlowFiles wait, make them, change their bounds, empty them."
@@ -108,6 +111,9 @@ _PLACES = {
     "verify": _place(
         "verify_cmd:verify_all",
         "Look at everything on containers and store, and name each defect, what it costs and what mends it.",
+    ),
+    "writers": _place(
+        "writers_cmd:writers", "List the writers, retire one that is done, take up the retired in an archive."
     ),
 }
 

@@ -103,7 +103,7 @@ class Export:
         stored = read_cursors(self._fs, self.folder, self.name)
         cursors = stored or Cursors(export=self.name)
         waiting = 0
-        for workspace in Workspace.all(self.settings, self._fs, self._clock):
+        for workspace in self.workspaces():
             bound = settled_bound(workspace, Notices(strict=False))
             waiting += max(0, bound - cursors.next_event_ids.get(workspace.writer, 0))
         return ExportStatus(
@@ -160,8 +160,11 @@ class Export:
         return refused_entries(self._quarantine, self.name)
 
     def workspaces(self) -> list[Workspace]:
-        """Return the files of every writer, by name."""
-        return Workspace.all(self.settings, self._fs, self._clock)
+        """Return the files of every writer but the archive, by name.
+
+        The archive's events are delivered under the names of the writers that it took up, as before.
+        """
+        return [item for item in Workspace.all(self.settings, self._fs, self._clock) if not item.state().absorbed]
 
     def _first_positions(self) -> dict[str, int]:
         if self.target.begin == "oldest":

@@ -10,7 +10,6 @@ import hashlib
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -109,7 +108,7 @@ def hidden_places(
     is_hidden = np.ones(file.rows, np.bool_)
     damages: list[Damage] = []
     try:
-        path = workspace.paths.home / Path(file.path)
+        path = workspace.log_path(file.path)
         log = EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256)
         counts = log.toc.blocks["rows"].astype(np.int64)
         columns = sorted({"event_id", *columns_needed(stones)})

@@ -346,10 +346,10 @@ class _Table:
 
     def _logs(self, state: CatalogState) -> dict[str, ListedLog]:
         """Return the live event logs of a state by path, in the order of their ids."""
-        home = self._folder.locate(self._workspace.catalog.objects.home.rstrip("/"))
         files = [file for path, file in state.files.items() if parse_event_log(path) is not None]
         files.sort(key=lambda file: (file.first_event_id, file.path))
-        return {file.path: ListedLog(file, f"{home}/{file.path}") for file in files}
+        place = self._workspace.catalog.objects.files.locate
+        return {file.path: ListedLog(file, place(file.path)) for file in files}
 
     def _hiding(
         self, live: dict[str, ListedLog], state: CatalogState, later: Sequence[AddTombstone]

@@ -2,7 +2,7 @@
 
 from custody.journal.container_health import ROOM_BYTES_MIN
 from custody.journal.groups import Group, groups, writers
-from custody.journal.incarnations import Claim, Incarnations, holds_group
+from custody.journal.incarnations import ARCHIVE, RETIRED, Claim, Incarnations, holds_group, purpose_of
 from custody.journal.journal_file import JournalDamage, JournalFile, read_header
 from custody.journal.journal_writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.merge import MergeReader
@@ -29,6 +29,8 @@ from custody.journal.writer_state import (
 )
 
 __all__ = [
+    "ARCHIVE",
+    "RETIRED",
     "ROOM_BYTES_MIN",
     "Claim",
     "Group",
@@ -54,6 +56,7 @@ __all__ = [
     "holds_group",
     "lock_path",
     "missing_containers",
+    "purpose_of",
     "read_end",
     "read_header",
     "seal_abandoned",

@@ -46,7 +46,14 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     """Name of the machine."""
     claimed_ms: int
+    purpose: str | msgspec.UnsetType = msgspec.UNSET
+    """Why no containers may have the name: RETIRED or ARCHIVE; absent in the claim of a process that appends."""
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    """What a person said of it."""
 
+
+RETIRED, ARCHIVE = "retired", "archive"
+"""Purposes of a claim: the writer was retired; the name is that of the archive, which takes up retired writers."""
 
 _FORMAT = DocumentFormat(
     PREAMBLE,
@@ -183,6 +190,33 @@ class Incarnations:
                 return new_claim
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
+    def claim_for_nobody(self, purpose: str, reason: str, first_event_id: int, clock: Clock) -> Claim:
+        """Claim the name so that no containers have it, from an event id on; a claim of this purpose stays as it is.
+
+        A process that starts under the name is refused, one that goes on is refused its next group.
+
+        Durability: as of `claim`.
+        """
+        for _ in range(_ATTEMPTS):
+            claims = self.claims()
+            if claims and claims[-1].purpose == purpose:
+                return claims[-1]
+            claim = Claim(
+                writer=self._writer,
+                database=self._database,
+                number=max((claim.number for claim in claims), default=0) + 1,
+                incarnation=uuid.uuid4().hex,
+                first_event_id=first_event_id,
+                containers={},
+                host=socket.gethostname(),
+                claimed_ms=clock.now_ms(),
+                purpose=purpose,
+                reason=reason,
+            )
+            if self._put_claim(claim):
+                return claim
+        raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
+
     def still_holds(self, incarnation: str) -> bool:
         """Whether a name that was claimed is still its own."""
         # Unreadable claims stop no live writer: `verify` reports them, and the next start refuses.
@@ -200,17 +234,21 @@ class Incarnations:
             host=socket.gethostname(),
             claimed_ms=clock.now_ms(),
         )
-        key = f"{self._prefix}{epoch_file(number)}"
+        return claim if self._put_claim(claim) else None
+
+    def _put_claim(self, claim: Claim) -> bool:
+        """Put a claim under its number; return whether it is there afterwards."""
+        key = f"{self._prefix}{epoch_file(claim.number)}"
         data = encode_claim(claim)
         # The response of a put can be lost or wrong: the object that can be read afterwards decides.
         self._store.put_if_absent(key, data)
         try:
             stored = self._store.get(key)
         except NotFoundError:
-            return None
+            return False
         # Durable before an event relies on it, also when the put that won was another process's.
         self._store.settle(key)
-        return claim if stored == data else None
+        return stored == data
 
     def _claim(self, key: str) -> Claim:
         if key not in self._read:
@@ -218,6 +256,8 @@ class Incarnations:
         return self._read[key]
 
     def _refusal(self, claim: Claim) -> ConfigurationError:
+        if claim.purpose is not msgspec.UNSET:
+            return self._refusal_for_nobody(claim)
         places = ", ".join(f"{path} ({identity})" for identity, path in sorted(claim.containers.items()))
         return ConfigurationError(
             f"writer {self._writer!r}: the name was claimed in {self._store.locate(self._prefix)} by another "
@@ -227,6 +267,26 @@ class Incarnations:
             "its own (repository.writer). If they are gone for good, or were replaced by hand: "
             f"custody containers claim {self._writer}"
         )
+
+    def _refusal_for_nobody(self, claim: Claim) -> ConfigurationError:
+        where = self._store.locate(self._prefix)
+        if claim.purpose == ARCHIVE:
+            return ConfigurationError(
+                f"writer {self._writer!r}: the name is that of the archive, which takes up the events of retired "
+                f"writers ({where}); no process appends under it. Choose another name (repository.writer)."
+            )
+        return ConfigurationError(
+            f"writer {self._writer!r}: was retired on the machine {claim.host!r}, at {claim.claimed_ms} ms since the "
+            f"epoch, as {where} says: {claim.reason or 'no reason given'}. Nothing is appended. Give this machine a "
+            "writer name of its own (repository.writer). What its journals hold and the catalog does not is still "
+            "there: custody recover --adopt gives these journals a writer of their own, and the next pass makes "
+            "them live."
+        )
+
+
+def purpose_of(claims: Sequence[Claim]) -> str:
+    """Return why no containers may have a name by its claims, empty where some may."""
+    return "" if not claims or claims[-1].purpose is msgspec.UNSET else claims[-1].purpose
 
 
 def holds_group(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:

@@ -476,7 +476,10 @@ class JournalWriter:
             _LOGGER.warning("writer %s: whether its name is still its own is not known: %s", self._writer, error)
             return
         if not holds_group:
-            self._broken = "lost its name: other containers claimed it (custody containers claim)"
+            self._broken = (
+                "lost its name: other containers claimed it (custody containers claim), or it was retired "
+                "(custody writers list). What was acknowledged stays in its journals: custody recover --adopt"
+            )
             self._refuse_if_broken()
 
     def _refuse_without_container(self) -> None:

@@ -2,6 +2,7 @@
 
 | step | unit | reads | writes |
 |---|---|---|---|
+| absorb | log of a retired writer | the log, tombstones, holds | log, shard of the archive; then one transaction |
 | compact | live logs, or a writer | logs, tombstones | logs, shards, one transaction; old shards go |
 | rebuild | shard | logs | the shard, with the settings of today |
 | scrub | check unit | all that is due | nothing; the driver saves the position and the findings |
@@ -15,9 +16,9 @@ import msgspec
 
 from custody.clock import SystemClock
 from custody.config import Settings
-from custody.errors import NotFoundError
+from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import COMPACT_LEASE
-from custody.maintenance import compaction
+from custody.maintenance import absorption, compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scrub_unit
 from custody.maintenance.verification import CheckUnit
@@ -43,6 +44,79 @@ class MaintenanceReport(UnitReport, frozen=True, kw_only=True):
     """The outcome of a unit, with the findings on the way."""
 
     findings: tuple[Finding, ...] = ()
+
+
+class Absorb(Step):
+    """The archive, where there is one, takes up the writers that were retired."""
+
+    name = "absorb"
+    unit_type = MaintenanceUnit
+    lease = COMPACT_LEASE
+
+    def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
+        """Return the live logs of each retired writer, and behind them the writer itself."""
+        workspaces = Workspace.all(settings, fs)
+        archive = absorption.archive_of(workspaces)
+        return [] if archive is None else _units_of_the_archive(archive, workspaces)
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Yield the units of the archive; other writers have none."""
+        units = self.units(workspace.settings, workspace.fs)
+        yield from (unit for unit in units if unit.writer == workspace.writer)
+
+    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
+        """Write one log anew; the unit of a whole writer is done at the end."""
+        writer, *paths = _names(unit)
+        if not paths:
+            return UnitReport(unit=str(unit))
+        planned = _absorption_of(workspace, writer)
+        if planned is None or paths[0] not in planned.state.files:
+            return UnitReport(unit=str(unit), note="absorbed already")
+        file = planned.state.files[paths[0]]
+        # Others may have given out ids since the units were listed: then the files would have other names.
+        if planned.base != unit.first_event_id:
+            raise ConflictError(f"archive {workspace.writer!r}: its ids went on since. Run the step again.")
+        metadata = absorption.absorb_log(workspace, planned, paths[0])
+        rows = 0 if metadata is None else metadata.rows
+        return UnitReport(unit=str(unit), events=rows, bytes_in=file.size_bytes, note=f"{rows} of {file.rows} events")
+
+    def finish(
+        self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
+    ) -> list[UnitReport]:
+        """Commit each writer whose logs are all written; an error is in the report of the writer's unit."""
+        failed = {_names(unit)[0] for unit, report in zip(units, reports, strict=True) if report.error is not None}
+        done = []
+        for unit, report in zip(units, reports, strict=True):
+            writer, *paths = _names(unit)
+            done.append(report if paths or writer in failed else _committed(settings, unit, report, fs))
+        return done
+
+
+def _units_of_the_archive(archive: Workspace, workspaces: Sequence[Workspace]) -> list[Unit]:
+    units: list[Unit] = []
+    for item in absorption.plan_absorptions(archive, workspaces):
+        names = [(item.retired.writer, path) for path in sorted(item.state.files)]
+        units += [MaintenanceUnit(archive.writer, item.base, names=each) for each in (*names, (item.retired.writer,))]
+    return units
+
+
+def _absorption_of(archive: Workspace, writer: str) -> absorption.Absorption | None:
+    workspaces = Workspace.all(archive.settings, archive.fs, archive.clock)
+    planned = absorption.plan_absorptions(archive, workspaces)
+    return next((item for item in planned if item.retired.writer == writer), None)
+
+
+def _committed(settings: Settings, unit: Unit, report: UnitReport, fs: FileSystem | None) -> UnitReport:
+    archive, writer = Workspace(settings, unit.writer, fs), _names(unit)[0]
+    try:
+        planned = _absorption_of(archive, writer)
+        if planned is None:
+            return msgspec.structs.replace(report, note="absorbed already")
+        taken = absorption.commit_absorption(archive, planned)
+    except CustodyError as error:
+        return msgspec.structs.replace(report, error=f"{type(error).__name__}: {error}", error_kind=error.kind)
+    note = f"{taken.events} events in {taken.logs} logs, from id {taken.first_event_id} on, revision {taken.revision}"
+    return msgspec.structs.replace(report, note=note)
 
 
 class Compact(Step):
@@ -141,7 +215,7 @@ class ScrubStep(Step):
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 
 
-MAINTENANCE_STEPS: Mapping[str, Step] = {step.name: step for step in (Compact(), Rebuild(), ScrubStep())}
+MAINTENANCE_STEPS: Mapping[str, Step] = {step.name: step for step in (Absorb(), Compact(), Rebuild(), ScrubStep())}
 """The steps of a maintenance run by name, in their order."""
 
 

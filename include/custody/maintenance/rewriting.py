@@ -35,19 +35,19 @@ from custody.catalog import (
     Condition,
     SourceKeys,
     columns_needed,
+    footer_of,
     live_groups,
     matching_rows,
     may_match,
     source_keys,
-    stored_footer,
     visible,
 )
-from custody.errors import CorruptionError, NotFoundError, StripeMissingError
+from custody.errors import CorruptionError, NotFoundError, StorageError, StripeMissingError
 from custody.eventlog import EventLog, LogMetadata, OnDamage, StagedSource, refuse, source_bounds, write_log
 from custody.format.names import BUILDING_PREFIX, REMOVING_PREFIX, ContainerPaths, attempt_suffix, parse_shard
 from custody.index import build_shard
 from custody.model import UNASSIGNED, Event, is_newer, require_keeping, to_events
-from custody.workspace import LogFiles, Workspace
+from custody.workspace import LogFiles, Workspace, not_absorbed
 
 UNLISTED_SHARD_AGE_MS = 24 * 3_600_000
 """A younger shard that was never listed may belong to a job that goes on."""
@@ -65,7 +65,8 @@ def hold_conditions(workspace: Workspace, others: Iterable[Workspace] | None = N
     repository, if the caller has them at hand.
     """
     conditions: dict[str, Condition] = {}
-    for other in Workspace.all(workspace.settings, workspace.fs) if others is None else others:
+    # What a writer held that the archive took up, the archive holds: there it can be released.
+    for other in not_absorbed(Workspace.all(workspace.settings, workspace.fs) if others is None else others):
         for name, hold in other.catalog.load().holds.items():
             # Ids are each writer's own: a hold that names ids means the events of its writer only.
             if other.writer != workspace.writer and not hold.condition.event_ids:
@@ -176,15 +177,22 @@ def _candidate(
         return _Candidate(file, math.inf, 1)  # the attempt to rewrite it reports the damage
     # A log of a newer custody is not joined: the columns that this one does not know would be lost.
     is_joined = file.size_bytes <= target and not is_newer(file.schema_version)
-    size = _plain_bytes(file) if is_joined else math.inf
+    size = _plain_bytes(workspace, file) if is_joined else math.inf
     # At most half of the target is small: so an event is rewritten a bounded number of times.
     return _Candidate(file, size if size <= target / 2 else math.inf, forgotten)
 
 
-def _plain_bytes(file: AddFile) -> float:
-    """Return the uncompressed size in the footer; a log whose footer is too large for the catalog counts as large."""
-    footer = stored_footer(file)
-    if footer is None:
+def _plain_bytes(workspace: Workspace, file: AddFile) -> float:
+    """Return the uncompressed size of a log in its footer; one that cannot be read counts as large."""
+
+    def get_range(start: int, length: int) -> bytes:
+        view = workspace.fs.view(workspace.log_path(file.path))
+        return bytes(view[start:][:length])
+
+    try:
+        # Of a log that the newest checkpoint lists, only the file has the footer.
+        footer = footer_of(file, get_range)
+    except (CorruptionError, StorageError):
         return math.inf
     return float(sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)))
 

@@ -148,8 +148,10 @@ class LiveNotifications:
         A writer with a missing container or stripe has no bound: events that lie there come before others. `cursors`
         are ids below which nothing is asked for; journals with nothing else are not read.
         """
-        # Not the sink's own writer, which has SEND events only.
-        writers = [item for item in self._repository.workspaces() if item.writer != WRITER]
+        # Not the sink's own writer, which has SEND events only. Of the archive all was notified under the names
+        # of the writers that it took up, which are still there.
+        listed = (item for item in self._repository.workspaces() if item.writer != WRITER)
+        writers = [item for item in listed if not item.state().absorbed]
         known = cursors or {}
         bounds = (
             (item.writer, self._bound(item, known.get(item.writer, 0)))

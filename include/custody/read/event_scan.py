@@ -158,7 +158,7 @@ def parts_of_logs(
         first, last = np.searchsorted(hidden, [file.first_event_id, file.last_event_id + 1])
         yield ScanPart(
             writer=workspace.writer,
-            path=str(workspace.paths.home / file.path),
+            path=str(workspace.log_path(file.path)),
             sha256=file.sha256,
             toc_sha256=file.toc_sha256,
             blocks=None if blocks is None else tuple(blocks),

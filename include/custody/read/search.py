@@ -42,8 +42,9 @@ from custody.query import (
 from custody.read import reader
 from custody.read.cache import EventIds
 from custody.read.results import LossTracker, Notices
-from custody.read.time_travel import AsOf, snapshot_at
+from custody.read.time_travel import AsOf
 from custody.read.tombstone_filter import hidden_ids
+from custody.read.views import open_views
 from custody.workspace import Workspace
 
 # A damaged repository may have millions: an answer names so many, and counts all.
@@ -178,11 +179,9 @@ def open_sources(
     Raises:
         NotFoundError, PrunedError, CorruptionError: as `snapshot_at` and `reader.snapshot`.
     """
-    for workspace in workspaces:
-        view = reader.snapshot(workspace, notices) if as_of is None else snapshot_at(workspace, as_of, notices)
-        if view is not None:
-            reader.name_absent(workspace, view.state, times, notices)
-            yield SearchSource(workspace, view, attributes, notices)
+    for workspace, view in open_views(workspaces, notices, as_of):
+        reader.name_absent(workspace, view.state, times, notices)
+        yield SearchSource(workspace, view, attributes, notices)
 
 
 def search(

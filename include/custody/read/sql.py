@@ -29,11 +29,11 @@ from custody.errors import ConflictError, CorruptionError, InvalidInputError, No
 from custody.eventlog import Damage
 from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
-from custody.read import reader
 from custody.read.cache import caches_of, open_log, require_expired
 from custody.read.results import Notices
-from custody.read.time_travel import AsOf, snapshot_at
+from custody.read.time_travel import AsOf
 from custody.read.tombstone_filter import hidden_ids
+from custody.read.views import open_views
 from custody.sql import (
     AskedOfColumn,
     EngineFailedError,
@@ -262,11 +262,7 @@ class SqlSources:
         self.parts: list[LogPart] = []
         self._files: list[tuple[Workspace, AddFile]] = []
         tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
-        for workspace in workspaces:
-            view = snapshot_at(workspace, as_of, self.notices) if as_of is not None else None
-            if as_of is not None and view is None:
-                continue  # nothing was committed until then
-            view = view or reader.snapshot(workspace, self.notices)
+        for workspace, view in open_views(workspaces, self.notices, as_of):
             self._revisions.append((workspace, view.state.revision))
             # Logs and tail of one snapshot: an event is in one of them.
             for file in caches_of(workspace).live(workspace, view.state).files:

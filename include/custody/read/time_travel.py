@@ -61,6 +61,11 @@ def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snaps
     return Snapshot(_without_lost_logs(workspace, state, on_damage), EVENT_SCHEMA.empty_table())
 
 
+def tombstones_since(workspace: Workspace, state: CatalogState) -> dict[str, AddTombstone]:
+    """Return a writer's tombstones, and those that were taken back, as far as history is kept."""
+    return {**state.tombstones, **_later_tombstones(workspace, state.floor - 1, state.revision)}
+
+
 def _revision_at(workspace: Workspace, newest: CatalogState, moment: datetime) -> int | None:
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     time_ms = (aware - _EPOCH) // timedelta(milliseconds=1)

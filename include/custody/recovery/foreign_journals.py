@@ -40,9 +40,18 @@ class AdoptedJournal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
-    """Yield the journals of other incarnations, and those of live groups whose events no live log has."""
+    """Yield the journals that cannot become live under the name.
+
+    Those are the journals of other incarnations, those of live groups whose events no live log has, and, of a writer
+    that was retired, those that came back later.
+    """
     yield from (path for group in workspace.foreign_groups() for path in (*group.sealed, *group.open))
-    yield from stray_journals(workspace, state, workspace.groups())
+    groups = workspace.groups()
+    yield from stray_journals(workspace, state, groups)
+    if state.seal is not None:
+        live = workspace.live_groups(state)
+        late = (group for group in groups if group.first_event_id not in live)
+        yield from (path for group in late for path in (*group.sealed, *group.open))
 
 
 def adopt(workspace: Workspace) -> list[AdoptedJournal]:

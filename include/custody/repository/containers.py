@@ -11,12 +11,14 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.format.names import ContainerPaths
 from custody.journal import (
+    ARCHIVE,
     Claim,
     WriterContainers,
     check_containers,
     drop_container,
     groups,
     lock_path,
+    purpose_of,
     writer_states,
     writers,
 )
@@ -111,6 +113,8 @@ def claim_writer_name(
 
     Raises:
         LockedError: the writer lives.
+        SealedError: the writer was retired.
+        ConfigurationError: the name is that of the archive.
         StorageError: a container that these know is missing.
     """
     fs, clock = fs or PosixFileSystem(), clock or SystemClock()
@@ -128,6 +132,8 @@ def claim_writer_name(
             return workspace.incarnations.claim(members, ContainerEvidence(tuple(states.values())), clock)
         except ConfigurationError:
             pass  # the name is another's: taken over below
+        if purpose_of(workspace.incarnations.claims()) == ARCHIVE:
+            raise ConfigurationError(f"writer {writer!r}: is the archive, whose ids no process gives out.")
         # First the epoch, which refuses the other machine's commits: only then the greatest id is final.
         if workspace.catalog.load().revision >= 0:
             workspace.catalog.begin_epoch()

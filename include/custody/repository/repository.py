@@ -29,7 +29,7 @@ from custody.model import Acknowledged, ContentClaim, Event, require_valid, requ
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import Workspace, leased, rollover_lease
+from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names
 
 if TYPE_CHECKING:
     from whoosh import query
@@ -136,7 +136,7 @@ class Repository:
 
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
-        return [self.workspace(item.writer) for item in Workspace.all(self.settings, self._fs)]
+        return [self.workspace(name) for name in writer_names(self.settings, self._fs)]
 
     @contextmanager
     def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
@@ -1005,23 +1005,41 @@ class Repository:
     def _writers(self) -> list[str]:
         """Return the writers that have events; the one of the settings when none has."""
         # A slot that was only tried has a folder and nothing in it.
-        names = [item.writer for item in self.workspaces() if item.catalog.load().revision >= 0 or item.has_anything()]
+        known = not_absorbed(self.workspaces())
+        names = [item.writer for item in known if item.state().revision >= 0 or item.has_anything()]
         return names or [self.settings.repository.writer]
 
     def _chosen(self, writer: str | None) -> list[Workspace]:
         """Return the files of a writer, or of all that have events."""
-        names = self._writers() if writer is None else [writer]
-        return [self.workspace(name) for name in names]
+        return [self.workspace(name) for name in self._writers()] if writer is None else [self._named(writer)]
 
     def _searched(self, writer: str | None, as_of: AsOf | None) -> list[Workspace]:
         """Return the files of a writer, or of all; a revision needs its writer."""
         if isinstance(as_of, int):
             writer = self._one_writer(writer)
-        return self.workspaces() if writer is None else [self.workspace(writer)]
+        return self.workspaces() if writer is None else [self._named(writer)]
+
+    def _named(self, writer: str) -> Workspace:
+        """Return the files of a writer that somebody named.
+
+        Raises:
+            NotFoundError: the archive took it up; the message says which ids its events have there.
+        """
+        workspace = self.workspace(writer)
+        # Only a retired writer is ever taken up: of any other one catalog is enough.
+        if workspace.state().seal is not None:
+            for other in self.workspaces():
+                for entry in other.state().absorbed.values():
+                    if (entry.writer, entry.database) == (writer, workspace.database):
+                        raise NotFoundError(
+                            f"writer {writer!r}: the archive {other.writer!r} took it up; its event N is event "
+                            f"{entry.first_event_id} + N there. Name the writer {other.writer!r}."
+                        )
+        return workspace
 
     def _one_writer(self, writer: str | None) -> str:
         """Return the named writer, else the only one: event ids say nothing without it."""
-        names = [writer] if writer is not None else self._writers()
+        names = [self._named(writer).writer] if writer is not None else self._writers()
         if len(names) > 1:
             raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {_NAME_THE_WRITER}")
         return names[0]

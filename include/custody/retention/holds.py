@@ -12,7 +12,7 @@ import msgspec
 from custody.catalog import Action, AddHold, Condition, RemoveHold
 from custody.errors import ConflictError, NotFoundError
 from custody.model import require_text
-from custody.workspace import Workspace
+from custody.workspace import Workspace, not_absorbed
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def release_hold(workspaces: Sequence[Workspace], name: str, reason: str, who: s
 def standing_holds(workspaces: Iterable[Workspace]) -> list[Hold]:
     """Return the holds of some catalogs, by name; equal holds of several catalogs are one."""
     by_meaning: dict[tuple[str, bytes], tuple[AddHold, list[str]]] = {}
-    for workspace in workspaces:
+    for workspace in not_absorbed(workspaces):
         for name, hold in workspace.catalog.load().holds.items():
             # By bytes, as messages are not hashable; deterministic, so that equal conditions have equal bytes.
             key = name, hold.condition.SerializeToString(deterministic=True)

@@ -31,7 +31,7 @@ QUICK_START_FLAGS = (QUICK_COMPILER, "-XX:+UseSerialGC", "-Xshare:auto")
 # PySpark says this once a job, at import, where pandas 3 is installed; custody does not use pandas.
 _QUIET = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 # By name, for Airflow parses DAGs often and must not load the library to know a file's name.
-_MAINTENANCE = ("compact", "rebuild", "scrub")
+_MAINTENANCE = ("absorb", "compact", "rebuild", "scrub")
 _PREFIXES = ("retention", "swh", "export")
 
 

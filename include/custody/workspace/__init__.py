@@ -14,7 +14,7 @@ from custody.workspace.step_lease import (
 )
 from custody.workspace.step_run import UnitRunner, exit_code, run_pass, run_step, run_unit
 from custody.workspace.unit_manifest import UnitManifest, staged_path
-from custody.workspace.workspace import ROLLOVER_LEASE, LogFiles, Workspace
+from custody.workspace.workspace import ROLLOVER_LEASE, LogFiles, Workspace, not_absorbed, writer_names
 
 __all__ = [
     "ROLLOVER_LEASE",
@@ -35,6 +35,7 @@ __all__ = [
     "look",
     "look_undisturbed",
     "name_before_removal",
+    "not_absorbed",
     "put_back",
     "read_at_one_moment",
     "read_report",
@@ -50,4 +51,5 @@ __all__ = [
     "take_rollover",
     "take_step_lease",
     "write_report",
+    "writer_names",
 ]

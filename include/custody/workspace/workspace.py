@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-from custody.catalog import AddShard, CatalogState, live_groups, open_catalog
+from custody.catalog import AddShard, CatalogState, FederatedState, live_groups, open_catalog
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError, StorageError
@@ -110,11 +110,7 @@ class Workspace:
     def all(cls, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> list[Workspace]:
         """Return a workspace for each writer that has anything in this repository."""
         fs = fs or PosixFileSystem()
-        database = settings.repository.database
-        stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
-        # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
-        names = {*writers(fs, settings.containers), *stored}
-        return [cls(settings, name, fs, clock) for name in sorted(filter(is_name, names))]
+        return [cls(settings, name, fs, clock) for name in writer_names(settings, fs)]
 
     @cached_property
     def log_options(self) -> LogOptions:
@@ -363,6 +359,22 @@ class Workspace:
             return "" if state is None else state.incarnation
         named = (claim.incarnation for claim in claims if not claim.containers.keys().isdisjoint(state.containers))
         return next(named, "")
+
+
+def writer_names(settings: Settings, fs: FileSystem) -> list[str]:
+    """Return the names of the writers that have anything in a repository."""
+    database = settings.repository.database
+    stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
+    # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
+    return sorted(filter(is_name, {*writers(fs, settings.containers), *stored}))
+
+
+def not_absorbed(workspaces: Iterable[Workspace]) -> list[Workspace]:
+    """Return the writers whose events no archive stands for, in the order given; all catalogs are read."""
+    listed = list(workspaces)
+    states = {item.writer: item.state() for item in listed}
+    absorbed = FederatedState(listed[0].database, states).absorbed if listed else {}
+    return [item for item in listed if item.writer not in absorbed]
 
 
 def _split(group: Group, theirs: Collection[Path]) -> tuple[Group, Group]:

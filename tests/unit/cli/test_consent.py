@@ -26,6 +26,8 @@ ASKING = {
     "repair",
     "replay run",
     "retention apply",
+    "writers absorb",
+    "writers retire",
 }
 
 

@@ -60,6 +60,7 @@ _OURS = (
     "flowfiles",
     "exports",
     "site-to-site",
+    "uploads",
 )
 
 

@@ -1,0 +1,1 @@
+"""Benchmark: one reader over many writers."""

@@ -1,0 +1,139 @@
+"""The writers of a repository: which live, which were retired, and which of these the archive took up."""
+
+from __future__ import annotations
+
+import msgspec
+
+from custody.catalog import FederatedState
+from custody.clock import Clock, SystemClock
+from custody.config import Settings
+from custody.errors import InvalidInputError
+from custody.journal import ARCHIVE, purpose_of
+from custody.lease import Attempt
+from custody.maintenance.absorption import open_archive, plan_absorptions
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+from custody.maintenance.retirement import Retirement, require_retirable, retire
+from custody.repository.local_pass import LocalUnits, UnitsDone
+from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace import StepReport, Workspace, look, rollover_lease, run_step
+
+
+class WriterEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One writer; sizes in bytes, of live logs."""
+
+    writer: str
+    kind: str
+    """`writer`; `retired`: nothing is stored under the name any more; `absorbed`: its events are in the archive;
+    `archive`."""
+    is_held: bool
+    """Whether a live process holds the name, as far as can be seen from here."""
+    host: str
+    """The machine that claimed the name last; empty where nobody did."""
+    revision: int
+    events: int
+    logs: int
+    log_bytes: int
+    groups_waiting: int
+    """Groups of journals that are not live yet."""
+    reason: str | None = None
+    """Why it was retired."""
+    archive: str | None = None
+    """Who took it up."""
+    first_event_id: int | None = None
+    """Event N of an absorbed writer is event `first_event_id` + N of the archive."""
+
+
+def list_writers(settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> list[WriterEntry]:
+    """Return the writers by name, read from disk."""
+    workspaces = Workspace.all(settings, fs, clock)
+    moments = {item.writer: look(item) for item in workspaces}
+    states = {writer: moment.state for writer, moment in moments.items()}
+    absorbed = FederatedState(settings.repository.database, states).absorbed
+    archives = {entry.writer: writer for writer, state in states.items() for entry in state.absorbed.values()}
+    entries = []
+    for item in workspaces:
+        state, claims = states[item.writer], item.incarnations.readable_claims()
+        taken = absorbed.get(item.writer)
+        kind = "archive" if purpose_of(claims) == ARCHIVE else "writer" if state.seal is None else "retired"
+        files = list(state.files.values())
+        entries.append(
+            WriterEntry(
+                writer=item.writer,
+                kind="absorbed" if taken is not None else kind,
+                is_held=item.is_held(),
+                host=claims[-1].host if claims else "",
+                revision=state.revision,
+                events=sum(file.rows for file in files),
+                logs=len(files),
+                log_bytes=sum(file.size_bytes for file in files),
+                groups_waiting=len(moments[item.writer].waiting),
+                reason=None if state.seal is None else state.seal.reason,
+                archive=None if taken is None else archives.get(item.writer),
+                first_event_id=None if taken is None else taken.first_event_id,
+            )
+        )
+    return entries
+
+
+def check_retirable(settings: Settings, writer: str, *, is_machine_dead: bool = False) -> WriterEntry:
+    """Return a writer that can be retired; raises as `require_retirable`."""
+    require_retirable(Workspace(settings, writer), is_machine_dead=is_machine_dead)
+    return next(item for item in list_writers(settings) if item.writer == writer)
+
+
+def retire_writer(
+    settings: Settings,
+    writer: str,
+    reason: str,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    *,
+    is_machine_dead: bool = False,
+    take_over: bool = False,
+) -> Retirement:
+    """Retire a writer under the lease of its rollover, so that no step of a pass works beside it.
+
+    The pass of a machine that is dead cannot give the lease back: with `take_over` it is taken from it.
+
+    Durability, and what is raised: as of `retire`; LockedError as well when a pass goes on.
+    """
+    workspace = Workspace(settings, writer, fs, clock)
+    # Before anything is made in the store: the lease of a writer that does not exist would make a folder for it.
+    require_retirable(workspace, is_machine_dead=is_machine_dead)
+    attempt = Attempt.new("custody-writers-retire")
+    with rollover_lease(workspace, attempt, take_over=take_over or is_machine_dead) as leased:
+        return retire(leased, reason, is_machine_dead=is_machine_dead)
+
+
+def absorbable(settings: Settings, archive: str) -> list[WriterEntry]:
+    """Return the retired writers that the archive would take up; nothing is changed."""
+    workspaces = Workspace.all(settings)
+    planned = {item.retired.writer for item in plan_absorptions(Workspace(settings, archive), workspaces)}
+    return [item for item in list_writers(settings) if item.writer in planned]
+
+
+def absorb_retired(
+    settings: Settings,
+    archive: str,
+    *,
+    workers: int = 1,
+    take_over: bool = False,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    on_units: UnitsDone = lambda _step, _done, _total: None,
+) -> StepReport:
+    """Let the archive take up all retired writers, in this process; the archive is made if there is none.
+
+    Durability: on return what the report names without an error survives power loss.
+
+    Raises:
+        ConfigurationError: the name is that of a writer, or another writer is the archive.
+        InvalidInputError: `workers` is not at least 1.
+    """
+    if workers < 1:
+        raise InvalidInputError(f"workers: expected at least 1, got {workers}.")
+    fs, clock = fs or PosixFileSystem(), clock or SystemClock()
+    open_archive(settings, archive, fs, clock)
+    runner = LocalUnits(workers, fs, clock, on_units)
+    attempt = Attempt.new("custody-writers-absorb")
+    return run_step(MAINTENANCE_STEPS["absorb"], settings, runner, attempt, take_over=take_over, fs=fs, clock=clock)
