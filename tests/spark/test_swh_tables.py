@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError
+from custody.spark.swh.work import BYTES_OF_A_NODE, Sizes
 from custody.swh import open_graph
-from custody.swh.build import STEPS
+from custody.swh.build import STEPS, Build, StepOutput
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, disjoint, random_graph, sha1_git, shapes, write_graph
 from tests.swh.on_spark import begin, build_all, expected, rows, spark_session, tables
@@ -92,6 +93,50 @@ def test_two_hundred_small_random_graphs(
     compare(session, tmp_path, drawn(200, 120, 7), node_filter, by_joins=by_joins)
 
 
+def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tables(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    beside, _ = disjoint(drawn(60, 120, 17))
+    folder = write_graph(beside, tmp_path / "graph")
+    nodes = sum(kind in ("cnt", "dir", "rev", "rel") for kind in beside.types.values())
+    # Half of the memory is for numbers of nodes: as much as they take, and no more.
+    memory = 2 * BYTES_OF_A_NODE * nodes
+    arcs = sum(beside.types[source] == "dir" for source, _, _ in beside.edges)
+    assert arcs > 2 * Sizes.of_memory(memory).room.arcs, "there are several ranges"
+    whole = build_all(session, tmp_path / "database", folder, "whole", "heads")
+    ranges = build_all(session, tmp_path / "database", folder, "ranges", "heads", memory_bytes=memory)
+    ways = [outputs(build)[0].walks for build in (whole, ranges)]
+    assert ways == ["in arrays", "in arrays made by ranges"]
+    # With their checksums: to the last byte.
+    of_whole, of_ranges = ([(step.files, step.kept) for step in outputs(build)] for build in (whole, ranges))
+    assert of_whole == of_ranges
+    arrays = [build.intermediate(STEPS[0], "arrays") for build in (whole, ranges)]
+    one, other = ({path.name: path.read_bytes() for path in made.iterdir()} for made in arrays)
+    assert one == other
+    assert len(one) == 13
+
+
+def outputs(build: Build) -> list[StepOutput]:
+    found = [build.output(step) for step in STEPS]
+    assert None not in found
+    return [output for output in found if output is not None]
+
+
+def test_where_numbers_of_nodes_do_not_fit_either_arcs_are_kept_for_joins(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from custody.spark.swh.steps import run_step
+
+    graph = drawn(1, 120, 17)[0]
+    folder = write_graph(graph, tmp_path / "graph")
+    build, opened = begin(tmp_path / "database", folder, "b", "all"), open_graph(PosixFileSystem(), folder)
+    output, _ = run_step(session, build, opened, STEPS[0], Sizes.of_memory(BYTES_OF_A_NODE * 2 * 10))
+    assert output.walks == "by joins"
+    assert not build.has_intermediate(STEPS[0], "arrays")
+    assert rows(build.folder / STEPS[0] / "kept" / "reachable", "node")
+    assert build.has_intermediate(STEPS[0], "directories")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("node_filter", ["heads", "all"])
 # The first batch is of the smallest graphs, the second one of all kinds. To shrink one would take hours: none is.
@@ -164,7 +209,6 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
 
 def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:
     from custody.spark.swh.steps import run_step
-    from custody.spark.swh.work import Sizes
 
     types = {0: "rev", 1: "dir", 2: "dir", 3: "dir"}
     graph = SmallGraph(types, [(0, 1, None), (1, 2, b"a"), (2, 3, b"b"), (3, 2, b"c")], {0: 1})

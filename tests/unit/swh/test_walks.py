@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from custody.errors import InvalidInputError
 from custody.swh.tables import (
@@ -22,12 +24,13 @@ from custody.swh.tables import (
     TABLES,
 )
 from custody.swh.walks import tasks
+from custody.swh.walks.array_ranges import Room
 from custody.swh.walks.graph_arrays import LEVELS_MAX, GraphArrays, best_rows, make_arrays
 from custody.swh.walks.graph_walks import NONE_BELOW, find_frontier
 from custody.swh.walks.revision_origins import follow, make_history
 from custody.swh.walks.sorted_runs import Range, cut_ranges, merge_range, write_run
 from custody.vfs import PosixFileSystem
-from tests.swh.graphs import Shape, disjoint, random_graph
+from tests.swh.graphs import Shape, disjoint, random_graph, shapes
 from tests.swh.on_spark import expected, rows
 from tests.swh.reference import Reference, Row, SmallGraph
 
@@ -185,6 +188,27 @@ def test_a_task_that_is_tried_again_leaves_the_same_files(tmp_path: Path) -> Non
     graph = random_graph(Shape(5, 60, 50, 30, 6, 3, 4, 50, 0.1))
     once = built(tmp_path, graph, "all")
     assert built(tmp_path, graph, "all") == once
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shape=shapes(300), room=st.sampled_from([1, 2, 7, 40, 200, 5000]))
+def test_arrays_made_by_ranges_are_those_made_at_once_to_the_last_byte(
+    tmp_path_factory: pytest.TempPathFactory, shape: Shape, room: int
+) -> None:
+    graph = random_graph(shape)
+    folder = tmp_path_factory.mktemp("ranges")
+    made = Folders(folder, graph, Reference(graph, "all"))
+    given_ones = [made.at(name) for name in ("edges", "roots", "released")]
+    count = tasks.make_graph_arrays(*given_ones, made.at("arrays"), made.at("reachable"))
+    ranges = (made.at("ranges"), made.at("reachable-by-ranges"), made.at("scratch"))
+    for _ in ("at first", "tried again"):
+        (folder / "scratch").mkdir(exist_ok=True)
+        (folder / "scratch" / "left by a try that died").write_bytes(b"x")
+        assert tasks.make_graph_arrays_by_ranges(*given_ones, *ranges, Room(room, 10_000)) == count
+    written = {path.name: path.read_bytes() for path in (folder / "ranges").iterdir()}
+    assert written == {path.name: path.read_bytes() for path in (folder / "arrays").iterdir()}
+    assert rows(folder / "reachable-by-ranges", "node") == rows(folder / "reachable", "node")
+    assert not (folder / "scratch").exists()
 
 
 @pytest.mark.parametrize("edges", [[(1, 2), (2, 3), (3, 2)], [(1, 1)], [(1, 2), (2, 1)]])
