@@ -27,7 +27,7 @@ class ArrayFile:
         """Write what comes next."""
         # An empty array cannot be written as bytes.
         if len(part):
-            self._file.write(np.ascontiguousarray(part, self._dtype).data)  # type: ignore[arg-type]
+            self._file.write(np.ascontiguousarray(part, self._dtype).data.cast("B"))  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
         return self

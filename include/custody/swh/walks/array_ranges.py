@@ -17,13 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from custody.swh.walks.array_files import SUFFIX, ArrayFile, map_bare, write_bare
-from custody.swh.walks.graph_arrays import in_order, levels_of, places_of, spans, split_names, weighted_slices
+from custody.swh.walks.graph_arrays import (
+    have_places,
+    in_order,
+    levels_of,
+    places_of,
+    spans,
+    split_names,
+    weighted_slices,
+)
 from custody.swh.walks.name_runs import NameRuns
 from custody.swh.walks.number_runs import NumberRuns, least_of_each
 from custody.vfs import FileSystem
 
-PLACES_MAX = 2**31 - 1
-"""Places of directories, contents and names are numbers of 32 bits."""
 _PART = 1 << 20
 _COLUMNS: dict[str, type[np.generic]] = {"src": np.int64, "dst": np.int64, "name": np.int32}
 
@@ -86,9 +92,8 @@ class _Builder:
         names.merge(self._room.arcs)
         sorted_ids = self._merged(directories, "sorted-ids", np.int64)
         content_ids = self._merged(contents, "contents", np.int64)
-        if len(sorted_ids) + len(content_ids) > self._room.nodes:
-            return False
-        if max(len(sorted_ids), len(content_ids), names.count) > PLACES_MAX:
+        counts = (len(sorted_ids), len(content_ids), names.count)
+        if len(sorted_ids) + len(content_ids) > self._room.nodes or not have_places(*counts):
             return False
         self._keep("sorted_ids", np.int64, sorted_ids)
         self._keep("contents", np.int64, content_ids)

@@ -25,6 +25,8 @@ from custody.vfs import FileSystem
 
 LEVELS_MAX = 10_000
 """Deeper directories are refused: they lie in each other, or somebody wants a build never to end."""
+PLACES_MAX = 2**31 - 1
+"""Places of directories, contents and names are numbers of 32 bits."""
 _SLICE_ARCS = 1 << 20
 
 
@@ -122,7 +124,7 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
         tops: ids of directories that may have no arcs.
 
     Raises:
-        InvalidInputError: directories lie in each other.
+        InvalidInputError: directories lie in each other, or there are more than have places.
     """
     src, dst = (np.asarray(arcs.column(name)) for name in ("src", "dst"))
     to_directory = np.asarray(arcs.column("to_directory").combine_chunks())
@@ -132,12 +134,14 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     del arcs
     inner = np.flatnonzero(to_directory)
     sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
+    _refuse_without_places(sorted_ids, names)
     above, below = (places_of(sorted_ids, ends[inner]) for ends in (src, dst))
     order, numbers, bounds = in_order(_levels(above, below, len(sorted_ids)))
     first, below, below_name = _by_source(numbers[above], numbers[below], name[inner], len(order))
     outer = ~to_directory
     src, dst, name = src[outer], dst[outer], name[outer]
     contents = np.unique(dst)
+    _refuse_without_places(contents)
     above = numbers[places_of(sorted_ids, src)]
     held = places_of(contents, dst)
     del src, dst
@@ -158,6 +162,20 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
         name_ends=ends,
         name_bytes=data,
     )
+
+
+def have_places(*counts: int) -> bool:
+    """Whether so many directories, contents or names can be numbered."""
+    return max(counts) <= PLACES_MAX
+
+
+def _refuse_without_places(*columns: np.ndarray | pa.Array) -> None:
+    counts = [len(column) for column in columns]
+    if not have_places(*counts):
+        raise InvalidInputError(
+            f"graph: expected at most {PLACES_MAX} directories, contents and names in memory, got {max(counts)}: "
+            "lower swh.memory_bytes below 120 bytes an arc, so that the graph is walked by joins."
+        )
 
 
 def split_names(encoded: pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
