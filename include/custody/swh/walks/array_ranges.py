@@ -90,8 +90,8 @@ class _Builder:
         for ids in tops:
             directories.add(np.unique(ids))
         names.merge(self._room.arcs)
-        sorted_ids = self._merged(directories, "sorted-ids", np.int64)
-        content_ids = self._merged(contents, "contents", np.int64)
+        sorted_ids = self._merged(directories, "sorted-ids")
+        content_ids = self._merged(contents, "contents")
         counts = (len(sorted_ids), len(content_ids), names.count)
         if len(sorted_ids) + len(content_ids) > self._room.nodes or not have_places(*counts):
             return False
@@ -131,12 +131,12 @@ class _Builder:
     def _piece(self, kind: str, number: int, column: str) -> Path:
         return self._scratch / f"{kind}-{number:06}-{column}"
 
-    def _merged(self, runs: NumberRuns, name: str, dtype: type[np.generic]) -> np.ndarray:
+    def _merged(self, runs: NumberRuns, name: str) -> np.ndarray:
         path = self._scratch / name
-        with ArrayFile(self._fs, path, dtype) as file:
+        with ArrayFile(self._fs, path, np.int64) as file:
             for keys in runs.merged_keys(self._room.arcs):
                 file.append(keys)
-        return map_bare(path, dtype)
+        return map_bare(path, np.int64)
 
     def _by_source(self, kind: str, names: NameRuns, sources: np.ndarray, ends: np.ndarray) -> _Arcs:
         """Write the arcs of all pieces by the places of their sources, each pair once with the smallest name."""
