@@ -117,6 +117,10 @@ if __name__ == "__main__":
         from benchmarks.swh.build import main as build
 
         sys.exit(build(sys.argv[2:]))
+    if sys.argv[1:2] == ["arrays"]:
+        from benchmarks.swh.arrays import main as arrays
+
+        sys.exit(arrays(sys.argv[2:]))
     if sys.argv[1:2] == ["service"]:
         from benchmarks.swh.service import main as service
 

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,8 @@ class Measured:
             "seconds": seconds,
             "processes_cpu_seconds": round(use.cpu_seconds, 1),
             "rss_bytes_max": use.rss_bytes,
+            "private_bytes_max": use.private_bytes,
+            "worker_bytes_max": use.worker_bytes,
             "disk_bytes_max": use.disk_bytes,
             "spark": asdict(Tasks() if log is None else read_tasks(log)),
             "report": report,
@@ -113,13 +115,14 @@ def sizes(settings: Settings) -> dict[str, dict[str, int]]:
 def table(results: Mapping[str, Any]) -> str:
     """Return the results as a table in Markdown."""
     edges = results["counts"]["edges"]
+    memory = "peak MiB | private MiB | worker MiB"
     lines = [
-        "| step | wall s | CPU s | CPU us an edge | peak MiB | shuffled MiB | spilled MiB | disk MiB | Spark jobs |"
+        f"| step | wall s | CPU s | CPU us an edge | {memory} | shuffled MiB | spilled MiB | disk MiB | Spark jobs |"
     ]
-    lines.append("| --- " * 9 + "|")
+    lines.append("| --- " * 11 + "|")
     for name, step in results["steps"].items():
         cpu, spark = step["processes_cpu_seconds"], step["spark"]
-        parts = (step["seconds"], cpu, round(cpu / edges * 1e6, 1), step["rss_bytes_max"] >> 20)
+        parts = (step["seconds"], cpu, round(cpu / edges * 1e6, 1), *_memory([step]))
         moved = (spark["shuffled_bytes"] >> 20, spark["spilled_disk_bytes"] >> 20, step.get("disk_bytes_max", 0) >> 20)
         lines.append(_line(name, *parts, *moved, spark["jobs"]))
     steps = results["steps"].values()
@@ -127,15 +130,20 @@ def table(results: Mapping[str, Any]) -> str:
     shuffled = sum(step["spark"]["shuffled_bytes"] for step in steps) >> 20
     spilled = sum(step["spark"]["spilled_disk_bytes"] for step in steps) >> 20
     disk = max(step.get("disk_bytes_max", 0) for step in steps) >> 20
-    peak = max(step["rss_bytes_max"] for step in steps) >> 20
     jobs = sum(step["spark"]["jobs"] for step in steps)
-    whole = (round(wall, 1), round(cpu, 1), round(cpu / edges * 1e6, 1), peak, shuffled, spilled, disk, jobs)
+    whole = (round(wall, 1), round(cpu, 1), round(cpu / edges * 1e6, 1), *_memory(steps), shuffled, spilled, disk, jobs)
     lines.append(_line("all", *whole))
     lines += ["", "| table | rows | bytes | bytes an edge |", "| --- " * 4 + "|"]
     for name, held in results.get("tables", {}).items():
         size = held["bytes"] + held["index_bytes"]
         lines.append(_line(name, held["rows"], size, round(size / edges, 2)))
     return "\n".join(lines) + "\n"
+
+
+def _memory(steps: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The most MiB of any step: resident, without pages of files, and of one Python process."""
+    names = ("rss_bytes_max", "private_bytes_max", "worker_bytes_max")
+    return [max(step.get(name, 0) for step in steps) >> 20 for name in names]
 
 
 def _line(*cells: object) -> str:

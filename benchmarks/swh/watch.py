@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,13 @@ _LOOKS_A_MEASURE = 4
 
 @dataclass
 class Use:
-    """Of one job: the most resident memory of all its processes at once, their CPU time, the most disk it held."""
+    """Of one job: the most memory of all its processes at once, their CPU time, the most disk it held."""
 
     rss_bytes: int = 0
+    private_bytes: int = 0
+    """Of the resident memory what is no page of a mapped file: the system takes those back where it needs memory."""
+    worker_bytes: int = 0
+    """The same of one Python process, the largest one."""
     cpu_seconds: float = 0.0
     disk_bytes: int = 0
 
@@ -33,7 +37,7 @@ class Watch:
         self._repository = str(repository)
         self._ends = threading.Event()
         self._cpu: dict[str, dict[int, float]] = {}
-        self._rss: dict[str, int] = {}
+        self._use: dict[str, Use] = {}
         self._disk: dict[str, int] = {}
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -47,7 +51,11 @@ class Watch:
 
     def use(self, job: str) -> Use:
         """Return what the job of that name took so far."""
-        return Use(self._rss.get(job, 0), sum(self._cpu.get(job, {}).values()), self._disk.get(job, 0))
+        return replace(
+            self._use.get(job, Use()),
+            cpu_seconds=sum(self._cpu.get(job, {}).values()),
+            disk_bytes=self._disk.get(job, 0),
+        )
 
     def _look(self) -> None:
         looks = 0
@@ -90,15 +98,21 @@ class Watch:
         return words[place + 1] if name == "swh" else name
 
     def _add(self, job: str, processes: dict[int, psutil.Process]) -> None:
-        rss, cpu = 0, self._cpu.setdefault(job, {})
+        now, cpu = Use(), self._cpu.setdefault(job, {})
         for pid, process in processes.items():
             try:
-                rss += process.memory_info().rss
-                times = process.cpu_times()
+                memory, times, name = process.memory_info(), process.cpu_times(), process.name()
             except psutil.Error:
                 continue
+            private = memory.rss - memory.shared
+            now.rss_bytes += memory.rss
+            now.private_bytes += private
+            if name.startswith("python"):
+                now.worker_bytes = max(now.worker_bytes, private)
             cpu[pid] = times.user + times.system
-        self._rss[job] = max(self._rss.get(job, 0), rss)
+        most = self._use.setdefault(job, Use())
+        for measure in ("rss_bytes", "private_bytes", "worker_bytes"):
+            setattr(most, measure, max(getattr(most, measure), getattr(now, measure)))
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +15,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError
+from custody.repository import Repository
+from custody.spark.environment import submit_environment
+from custody.spark.swh.work import BYTES_OF_A_NODE, Sizes
 from custody.swh import open_graph
-from custody.swh.build import STEPS
+from custody.swh.build import STEPS, Build
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, disjoint, random_graph, sha1_git, shapes, write_graph
 from tests.swh.on_spark import begin, build_all, expected, rows, spark_session, tables
@@ -35,14 +41,24 @@ def session() -> Iterator[SparkSession]:
         yield opened
 
 
-def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_filter: str, *, by_joins: bool) -> None:
+def compare(
+    session: SparkSession,
+    folder: Path,
+    graphs: list[SmallGraph],
+    node_filter: str,
+    *,
+    by_joins: bool = False,
+    memory_bytes: int | None = None,
+) -> Build:
     """Build graphs that lie beside each other as one, and compare each with its own reference.
 
     What one graph holds never depends on another, and a round of Spark costs as much for one as for many.
     """
     beside, shifts = disjoint(graphs)
     graph_folder = write_graph(beside, folder / "graph")
-    build = build_all(session, folder / "database", graph_folder, "b", node_filter, by_joins=by_joins)
+    build = build_all(
+        session, folder / "database", graph_folder, "b", node_filter, by_joins=by_joins, memory_bytes=memory_bytes
+    )
     assert build.has_intermediate(STEPS[0], "arrays") is not by_joins
     found = tables(build)
     wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
@@ -52,6 +68,7 @@ def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_
     assert sum(map(len, wanted.values())) > len(graphs)
     for name, whole in wanted.items():
         assert found[name] == whole, f"{name}: too many {found[name] - whole}, missing {whole - found[name]}"
+    return build
 
 
 def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
@@ -90,6 +107,86 @@ def test_two_hundred_small_random_graphs(
     session: SparkSession, tmp_path: Path, node_filter: str, by_joins: bool
 ) -> None:
     compare(session, tmp_path, drawn(200, 120, 7), node_filter, by_joins=by_joins)
+
+
+def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tables(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from custody.spark.swh.steps import run_step
+
+    graphs = drawn(60, 120, 17)
+    beside, _ = disjoint(graphs)
+    memory = little_memory(beside)
+    arcs = sum(beside.types[source] == "dir" for source, _, _ in beside.edges)
+    assert arcs > 2 * Sizes.of_memory(memory).room.arcs, "there are several ranges"
+    by_ranges = compare(session, tmp_path, graphs, "heads", memory_bytes=memory)
+    at_once = begin(tmp_path / "database", tmp_path / "graph", "at-once", "heads")
+    output, _ = run_step(session, at_once, open_graph(PosixFileSystem(), tmp_path / "graph"), STEPS[0])
+    former = by_ranges.output(STEPS[0])
+    assert former is not None
+    assert (former.walks, output.walks) == ("in arrays made by ranges", "in arrays")
+    # The other steps read nothing else of the graph. Files have their checksums: they are the same to the last byte.
+    assert (former.files, former.kept) == (output.files, output.kept)
+    one, other = (
+        {path.name: path.read_bytes() for path in build.intermediate(STEPS[0], "arrays").iterdir()}
+        for build in (by_ranges, at_once)
+    )
+    assert one == other
+    assert len(one) == 13
+
+
+def test_the_job_of_a_step_takes_the_memory_from_the_settings(tmp_path: Path) -> None:
+    from custody.spark.submit import step_command
+
+    graph, _ = disjoint(drawn(60, 120, 17))
+    folder = write_graph(graph, tmp_path / "graph")
+    root = Repository.create(tmp_path / "repository").settings.root
+    environ = {**os.environ, **submit_environment(), "CUSTODY__SWH__MEMORY_BYTES": str(little_memory(graph))}
+    arguments = ["--repository", str(root), "--graph", str(folder), "--build", "b", "--node-filter", "all"]
+    command = step_command(STEPS[0], arguments, master="local[2]", environ=environ)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    # With the default memory a graph of this size is walked in arrays that are made at once.
+    assert {unit["note"].partition(", ")[2] for unit in report["details"]} == {"walks in arrays made by ranges"}
+
+
+def little_memory(graph: SmallGraph) -> int:
+    """As much memory as numbers of the nodes take, which is half of what there may be."""
+    return 2 * BYTES_OF_A_NODE * sum(kind in ("cnt", "dir", "rev", "rel") for kind in graph.types.values())
+
+
+def test_a_history_that_does_not_fit_is_walked_by_joins_beside_arrays(session: SparkSession, tmp_path: Path) -> None:
+    from custody.spark.swh.steps import run_step
+
+    graph = drawn(1, 60, 3)[0]
+    folder = write_graph(graph, tmp_path / "graph")
+    build, opened = begin(tmp_path / "database", folder, "b", "all"), open_graph(PosixFileSystem(), folder)
+    output, _ = run_step(session, build, opened, STEPS[0])
+    assert output.walks == "in arrays"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("custody.spark.swh.array_steps.list_revisions_in_origins", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_step(session, build, opened, STEPS[7])
+        run_step(session, build, opened, STEPS[7], Sizes(arcs_in_arrays=1))
+    found = rows(build.folder / STEPS[7] / "tables" / "revisions_in_origins", "revrel", "ori")
+    assert found == Reference(graph, "all").revisions_in_origins()
+    assert len(found) > 1
+
+
+def test_where_numbers_of_nodes_do_not_fit_either_arcs_are_kept_for_joins(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from custody.spark.swh.steps import run_step
+
+    graph = drawn(1, 120, 17)[0]
+    folder = write_graph(graph, tmp_path / "graph")
+    build, opened = begin(tmp_path / "database", folder, "b", "all"), open_graph(PosixFileSystem(), folder)
+    output, _ = run_step(session, build, opened, STEPS[0], Sizes.of_memory(BYTES_OF_A_NODE * 2 * 10))
+    assert output.walks == "by joins"
+    assert not build.has_intermediate(STEPS[0], "arrays")
+    assert rows(build.folder / STEPS[0] / "kept" / "reachable", "node")
+    assert build.has_intermediate(STEPS[0], "directories")
 
 
 @pytest.mark.slow
@@ -164,7 +261,6 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
 
 def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:
     from custody.spark.swh.steps import run_step
-    from custody.spark.swh.work import Sizes
 
     types = {0: "rev", 1: "dir", 2: "dir", 3: "dir"}
     graph = SmallGraph(types, [(0, 1, None), (1, 2, b"a"), (2, 3, b"b"), (3, 2, b"c")], {0: 1})

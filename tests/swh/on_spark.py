@@ -63,13 +63,22 @@ def begin(database: Path, graph: Path, name: str, node_filter: str) -> Build:
 
 
 def build_all(
-    session: SparkSession, database: Path, graph: Path, name: str, node_filter: str, *, by_joins: bool = False
+    session: SparkSession,
+    database: Path,
+    graph: Path,
+    name: str,
+    node_filter: str,
+    *,
+    by_joins: bool = False,
+    memory_bytes: int | None = None,
 ) -> Build:
-    """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`."""
+    """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`, or there is little memory."""
     from custody.spark.swh.steps import run_step
     from custody.spark.swh.work import Sizes
 
     sizes = Sizes(arcs_in_arrays=-1) if by_joins else Sizes()
+    if memory_bytes is not None:
+        sizes = Sizes.of_memory(memory_bytes)
     build = begin(database, graph, name, node_filter)
     opened = open_graph(PosixFileSystem(), graph)
     for step in STEPS:

@@ -856,8 +856,8 @@ class SwhSection(ListenerSection):
     memory_bytes: int = Field(
         3_600_000_000,
         ge=0,
-        description="Memory that a build's task may take for the arrays of a graph, 120 bytes an arc; "
-        "graphs that need more are walked by joins.",
+        description="Memory that a build's task may take for the arrays of a graph, 120 bytes an arc; of graphs that "
+        "need more they are made by ranges, or joined where numbers of nodes need more than half.",
     )
 
 

@@ -77,6 +77,8 @@ class StepOutput(msgspec.Struct, frozen=True, kw_only=True):
     kept: Mapping[str, int]
     rounds: int
     seconds: float
+    walks: str = ""
+    """How the arcs were kept, which decides how later steps walk; of the first step only."""
 
 
 class Build:

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from custody.errors import InvalidInputError
+from custody.errors import InvalidInputError, StorageError
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,
@@ -22,12 +24,14 @@ from custody.swh.tables import (
     TABLES,
 )
 from custody.swh.walks import tasks
+from custody.swh.walks.array_ranges import Room
 from custody.swh.walks.graph_arrays import LEVELS_MAX, GraphArrays, best_rows, make_arrays
 from custody.swh.walks.graph_walks import NONE_BELOW, find_frontier
 from custody.swh.walks.revision_origins import follow, make_history
 from custody.swh.walks.sorted_runs import Range, cut_ranges, merge_range, write_run
 from custody.vfs import PosixFileSystem
-from tests.swh.graphs import Shape, disjoint, random_graph
+from custody.vfs.faults import Fault, FaultyFileSystem
+from tests.swh.graphs import Shape, disjoint, random_graph, shapes
 from tests.swh.on_spark import expected, rows
 from tests.swh.reference import Reference, Row, SmallGraph
 
@@ -185,6 +189,83 @@ def test_a_task_that_is_tried_again_leaves_the_same_files(tmp_path: Path) -> Non
     graph = random_graph(Shape(5, 60, 50, 30, 6, 3, 4, 50, 0.1))
     once = built(tmp_path, graph, "all")
     assert built(tmp_path, graph, "all") == once
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shape=shapes(300), room=st.sampled_from([1, 2, 7, 40, 200, 5000]))
+def test_arrays_made_by_ranges_are_those_made_at_once_to_the_last_byte(
+    tmp_path_factory: pytest.TempPathFactory, shape: Shape, room: int
+) -> None:
+    graph = random_graph(shape)
+    folder = tmp_path_factory.mktemp("ranges")
+    made = Folders(folder, graph, Reference(graph, "all"))
+    inputs = (made.at("edges"), made.at("roots"), made.at("released"))
+    count = tasks.make_graph_arrays(*inputs, made.at("arrays"), made.at("reachable"))
+    ranges = (made.at("ranges"), made.at("reachable-by-ranges"), made.at("scratch"))
+    for _ in ("at first", "tried again"):
+        (folder / "scratch").mkdir(exist_ok=True)
+        (folder / "scratch" / "left by a try that died").write_bytes(b"x")
+        assert tasks.make_graph_arrays_by_ranges(*inputs, *ranges, Room(room, 10_000)) == count
+    written = {path.name: path.read_bytes() for path in (folder / "ranges").iterdir()}
+    assert written == {path.name: path.read_bytes() for path in (folder / "arrays").iterdir()}
+    assert rows(folder / "reachable-by-ranges", "node") == rows(folder / "reachable", "node")
+    assert not (folder / "scratch").exists()
+
+
+@pytest.mark.parametrize("taken", [0, 3])
+def test_a_task_that_died_at_any_write_is_done_again_with_the_same_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    graph = random_graph(Shape(6, 20, 20, 10, 3, 2, 3, 20, 0.1))
+    made = Folders(tmp_path, graph, Reference(graph, "all"))
+    inputs, room = (made.at("edges"), made.at("roots"), made.at("released")), Room(25, 1000)
+    outputs = (tmp_path / "arrays", tmp_path / "reachable", tmp_path / "scratch")
+    counting = Fault(count=0)
+    monkeypatch.setattr(tasks, "PosixFileSystem", lambda: FaultyFileSystem(PosixFileSystem(), counting))
+    count = tasks.make_graph_arrays_by_ranges(*inputs, *outputs, room)
+    wanted = {path.name: path.read_bytes() for path in (tmp_path / "arrays").iterdir()}
+    assert counting.met > 100
+    # From the write on at which it dies nothing reaches the disk any more, and nothing is cleared away.
+    for first in range(1 + taken, counting.met + 1, 7):
+        dying = Fault(first=first, count=None, taken_bytes=taken)
+        monkeypatch.setattr(tasks, "PosixFileSystem", lambda fault=dying: FaultyFileSystem(PosixFileSystem(), fault))
+        with pytest.raises(StorageError):
+            tasks.make_graph_arrays_by_ranges(*inputs, *outputs, room)
+        monkeypatch.setattr(tasks, "PosixFileSystem", PosixFileSystem)
+        assert tasks.make_graph_arrays_by_ranges(*inputs, *outputs, room) == count
+        assert {path.name: path.read_bytes() for path in (tmp_path / "arrays").iterdir()} == wanted
+
+
+def test_where_numbers_of_nodes_or_their_places_do_not_fit_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_graph(Shape(6, 20, 20, 10, 3, 2, 3, 20, 0.1))
+    reference = Reference(graph, "all")
+    made = Folders(tmp_path, graph, reference)
+    inputs = (made.at("edges"), made.at("roots"), made.at("released"))
+    outputs = (made.at("arrays"), made.at("reachable"), tmp_path / "scratch")
+    assert tasks.make_graph_arrays_by_ranges(*inputs, *outputs, Room(10, 1000)) > 0
+    opened = GraphArrays.open(tmp_path / "arrays")
+    needed = opened.count + len(opened.contents) + len(reference.roots())
+    assert tasks.make_graph_arrays_by_ranges(*inputs, *outputs, Room(10, needed)) > 0
+    assert tasks.make_graph_arrays_by_ranges(*inputs, *outputs, Room(10, needed - 1)) == tasks.TOO_LARGE
+    assert not (tmp_path / "arrays").exists()
+    monkeypatch.setattr("custody.swh.walks.graph_arrays.PLACES_MAX", opened.count - 1)
+    assert tasks.make_graph_arrays_by_ranges(*inputs, *outputs, Room(10, needed)) == tasks.TOO_LARGE
+    assert not any((tmp_path / name).exists() for name in ("arrays", "scratch"))
+
+
+def test_more_places_than_numbers_of_32_bits_are_refused_with_the_setting_that_helps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = pa.array([b"a", b"b"], pa.binary()).dictionary_encode()
+    arcs = pa.table({"src": [1, 1], "dst": [5, 6], "to_directory": [False, False], "name": names})
+    monkeypatch.setattr("custody.swh.walks.graph_arrays.PLACES_MAX", 2)
+    assert make_arrays(arcs, np.arange(2)).count == 2
+    with pytest.raises(
+        InvalidInputError, match="at most 2 directories, contents and names in memory, got 3: lower swh"
+    ):
+        make_arrays(arcs, np.arange(3))
 
 
 @pytest.mark.parametrize("edges", [[(1, 2), (2, 3), (3, 2)], [(1, 1)], [(1, 2), (2, 1)]])

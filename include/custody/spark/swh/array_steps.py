@@ -1,4 +1,4 @@
-"""The steps of a build in arrays, for graphs whose arcs fit into memory.
+"""The steps of a build in arrays, for graphs of which some numbers for each node fit into memory.
 
 Spark gives each task a part of the roots, and the task walks in arrays (`custody.swh.walks`). The first step decides:
 it leaves `arrays` beside what it keeps, and the other steps follow. They keep the same and write the same tables as the
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from custody.spark.swh.work import Work, merge_runs
+from custody.spark.swh.work import HISTORY, Work, merge_runs
 from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
@@ -35,6 +35,18 @@ def make_arrays(work: Work, edges: Path, roots: Path, released: Path, reachable:
     """
     arrays = work.attempt / "kept" / ARRAYS
     return _alone(work, partial(tasks.make_graph_arrays, edges, roots, released, arrays, reachable))
+
+
+def make_arrays_by_ranges(work: Work, edges: Path, roots: Path, released: Path, reachable: Path) -> int | None:
+    """Do the same where not all arcs fit into memory; return None where walks would not either.
+
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    arrays, room = work.attempt / "kept" / ARRAYS, work.sizes.room
+    task = partial(tasks.make_graph_arrays_by_ranges, edges, roots, released, arrays, reachable, work.folder(), room)
+    count = _alone(work, task)
+    return count if count != tasks.TOO_LARGE else None
 
 
 def compute_earliest_timestamps(work: Work) -> None:
@@ -90,7 +102,7 @@ def list_contents_in_frontier_directories(work: Work) -> None:
 
 def list_revisions_in_origins(work: Work) -> None:
     """List the origins that lead to each root, dated or not."""
-    history, origins = work.build.intermediate(NODES_STEP, "history"), work.build.intermediate(NODES_STEP, "origins")
+    history, origins = work.build.intermediate(NODES_STEP, HISTORY), work.build.intermediate(NODES_STEP, "origins")
     arrays, runs = work.folder(), work.folder()
     _alone(work, partial(tasks.make_history_arrays, history, origins, arrays))
     _each_part(work, partial(tasks.revisions_in_origins, arrays, _roots(work), runs, tasks.ROWS_OF_A_RUN))

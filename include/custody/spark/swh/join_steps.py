@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from custody.spark.swh.nodes_step import all_directory_arcs, directory_arcs
 from custody.spark.swh.propagate import LEVEL, SETTLED, Arcs, Walk, earliest, latest_below, least, with_levels
-from custody.spark.swh.work import Work, Written, any_in, write_table
+from custody.spark.swh.work import HISTORY, Work, Written, any_in, write_table
 from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
@@ -137,7 +137,7 @@ def list_contents_in_frontier_directories(work: Work) -> None:
 def list_revisions_in_origins(work: Work) -> None:
     """List the origins that lead to each root, dated or not."""
     origins = work.read(NODES_STEP, "origins")
-    arcs = work.checkpoint(work.read(NODES_STEP, "history"))
+    arcs = work.checkpoint(work.read(NODES_STEP, HISTORY))
     taken: list[DataFrame] = []
     for _ in range(_CHAIN_PASSES):
         single = work.checkpoint(_single(arcs.frame))

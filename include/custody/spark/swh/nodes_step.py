@@ -2,21 +2,22 @@
 
 Kept: `roots` (revisions and releases with their date and root directory, either may be missing); `release_contents`
 (releases of a content); `history` (arcs from origins down to revisions); `origins`; `reachable` (contents and
-directories below the roots). Of directories, each pair once with the smallest of its names: `arrays` where they fit
-into memory, and otherwise `directories` (arcs from directory to directory, in folders by the level of the one above,
-with that of the one `below`), `contents` (from directory to content) and `levels` (of directories).
+directories below the roots). Of directories, each pair once with the smallest of its names: `arrays` where they or
+numbers of nodes fit into memory, and otherwise `directories` (arcs from directory to directory, in folders by the level
+of the one above, with that of the one `below`), `contents` (from directory to content) and `levels` (of directories).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from custody.errors import InvalidInputError
-from custody.spark.swh.array_steps import make_arrays
+from custody.spark.swh.array_steps import make_arrays, make_arrays_by_ranges
 from custody.spark.swh.propagate import LEVEL, Arcs, check_levels, level_arcs, reached
-from custody.spark.swh.work import Work, rows_in, url_of, write_table
+from custody.spark.swh.work import HISTORY, Work, rows_in, url_of, write_table
 from custody.swh.build import NODES_STEP
 from custody.swh.graph import Graph
 from custody.swh.tables import DATE_MAX, DATE_MIN, NODE_IDS, NODES, ORIGINS
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 STEP = NODES_STEP
 ARCS = "src bigint, dst bigint, name binary, below int"
+REACHABLE = "reachable"
+IN_ARRAYS, IN_RANGES, BY_JOINS = "in arrays", "in arrays made by ranges", "by joins"
 _HISTORY = ("snp", "rel", "rev")
 
 
@@ -46,18 +49,32 @@ def list_nodes(work: Work, graph: Graph) -> None:
         "release_contents", released.select("revrel", "author_date", F.col("dst").alias("cnt")).distinct()
     )
     from_origins = (F.col("src_type").isin("ori", *_HISTORY)) & F.col("dst_type").isin(*_HISTORY)
-    history = work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
+    work.keep(HISTORY, edges.where(from_origins).select("src", "dst").distinct())
     work.keep("origins", _nodes(work, graph).where("type = 'ori'").select(F.col("id").alias("node")))
-    from_directories = written.folder / "src_type=dir"
-    # Decided once and by footers, without a job; the other steps follow what is kept here.
-    if max(rows_in(from_directories), history.rows) <= work.sizes.arcs_in_arrays:
-        folder = work.attempt / "kept"
-        of_roots = (folder / "roots", folder / "release_contents")
-        work.rows_kept["reachable"] = make_arrays(work, from_directories, *of_roots, folder / "reachable")
-    else:
-        _level(work, edges, roots.frame, release_contents.frame)
-    reachable = work.session.read.schema("node bigint").parquet(url_of(work.attempt / "kept" / "reachable"))
+    _keep_arcs(work, edges, written.folder / "src_type=dir", roots.frame, release_contents.frame)
+    reachable = work.session.read.schema("node bigint").parquet(url_of(work.attempt / "kept" / REACHABLE))
     _write_nodes(work, graph, reachable, roots.frame)
+
+
+def _keep_arcs(
+    work: Work, edges: DataFrame, from_directories: Path, roots: DataFrame, release_contents: DataFrame
+) -> None:
+    """Keep arcs for the walks: in arrays if they fit into memory, made by ranges if numbers of nodes do, or by level.
+
+    Decided once and by footers, without a job; the other steps follow what is kept.
+    """
+    kept, arcs = work.attempt / "kept", work.sizes.arcs_in_arrays
+    files = (from_directories, kept / "roots", kept / "release_contents", kept / REACHABLE)
+    count: int | None = None
+    if rows_in(from_directories) <= arcs:
+        work.walks, count = IN_ARRAYS, make_arrays(work, *files)
+    elif arcs > 0:
+        work.walks, count = IN_RANGES, make_arrays_by_ranges(work, *files)
+    if count is None:
+        work.walks = BY_JOINS
+        _level(work, edges, roots, release_contents)
+    else:
+        work.rows_kept[REACHABLE] = count
 
 
 def _level(work: Work, edges: DataFrame, roots: DataFrame, release_contents: DataFrame) -> None:
@@ -70,7 +87,7 @@ def _level(work: Work, edges: DataFrame, roots: DataFrame, release_contents: Dat
     below = work.checkpoint(reached(work, tops, arcs, levels)).frame
     held = below.join(contents.frame, F.col("node") == F.col("src"), "inner").select(F.col("dst").alias("node"))
     alone = release_contents.select(F.col("cnt").alias("node"))
-    work.keep("reachable", below.unionByName(held).unionByName(alone).distinct())
+    work.keep(REACHABLE, below.unionByName(held).unionByName(alone).distinct())
 
 
 def directory_arcs(work: Work) -> Arcs:

@@ -19,7 +19,7 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
 from custody.spark.session import start_session
-from custody.spark.swh.work import BYTES_OF_AN_ARC, Sizes, Work
+from custody.spark.swh.work import HISTORY, Sizes, Work, rows_in
 from custody.swh import open_graph
 from custody.swh.build import NODE_FILTERS, NODES_STEP, PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.graph import Graph
@@ -83,20 +83,24 @@ def run_step(
         session.conf.set(name, value)
     attempt = build.attempt(step)
     work = Work(session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes())
-    _step_functions(build, graph)[step](work)
+    _step_functions(build, graph, work.sizes)[step](work)
     return work.finish(), True
 
 
-def _step_functions(build: Build, graph: Graph) -> Mapping[str, Callable[[Work], None]]:
+def _step_functions(build: Build, graph: Graph, sizes: Sizes) -> Mapping[str, Callable[[Work], None]]:
     """Return the function of each step.
 
-    Only the first step reads the graph itself. It also decides how the others walk: in arrays where the graph fits
-    into memory, by joins otherwise.
+    Only the first step reads the graph itself. It also decides how the others walk: in arrays where what walks need of
+    the graph fits into memory, by joins otherwise. Histories are walked in arrays where their arcs fit, too.
     """
     # Imported here, because they load PySpark.
     from custody.spark.swh import array_steps, join_steps
     from custody.spark.swh.nodes_step import list_nodes
 
+    history_fits = (
+        not build.has_intermediate(NODES_STEP, HISTORY)
+        or rows_in(build.intermediate(NODES_STEP, HISTORY)) <= sizes.arcs_in_arrays
+    )
     in_arrays = (
         array_steps.compute_earliest_timestamps,
         array_steps.list_max_leaf_timestamps,
@@ -104,7 +108,7 @@ def _step_functions(build: Build, graph: Graph) -> Mapping[str, Callable[[Work],
         array_steps.list_frontier_directories_in_revisions,
         array_steps.list_contents_in_revisions,
         array_steps.list_contents_in_frontier_directories,
-        array_steps.list_revisions_in_origins,
+        array_steps.list_revisions_in_origins if history_fits else join_steps.list_revisions_in_origins,
     )
     by_joins = (
         join_steps.compute_earliest_timestamps,
@@ -148,11 +152,16 @@ def _do(
         note = "was done before"
         if output is None:
             session = session or start_session(step)
-            sizes = Sizes(arcs_in_arrays=settings.swh.memory_bytes // BYTES_OF_AN_ARC)
+            sizes = Sizes.of_memory(settings.swh.memory_bytes)
             output, is_new = run_step(session, build, graph, step, sizes)
-            note = f"{output.rounds} rounds" if is_new else "another attempt was faster"
+            note = _note(output) if is_new else "another attempt was faster"
         details = _details(output, note)
     return StepReport.of(step, str(settings.root), time.monotonic() - started, details), session
+
+
+def _note(output: StepOutput) -> str:
+    rounds = f"{output.rounds} rounds"
+    return f"{rounds}, walks {output.walks}" if output.walks else rounds
 
 
 def _details(output: StepOutput, note: str) -> list[UnitReport]:

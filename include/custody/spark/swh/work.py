@@ -27,6 +27,7 @@ from custody.errors import InvalidInputError
 from custody.swh.build import Build, StepOutput
 from custody.swh.table_file import GROUP_ROWS, WrittenFile
 from custody.swh.tables import TABLES
+from custody.swh.walks.array_ranges import Room
 from custody.swh.walks.sorted_runs import Range, cut_ranges, merge_range
 from custody.vfs import PosixFileSystem
 
@@ -37,9 +38,13 @@ if TYPE_CHECKING:
 
 ROWS_OF_A_FILE = 4_000_000
 BYTES_OF_AN_ARC = 120
-"""Memory of the task that makes the arrays, for each arc from a directory (measured, docs/swh.md)."""
-# The default of the setting `swh.memory_bytes`; larger graphs are joined by Spark instead.
+"""Memory of the task that makes the arrays, for each arc that it has in memory (measured, docs/swh.md)."""
+BYTES_OF_A_NODE = 40
+"""Memory of a task that walks, for each directory, content and root (measured, docs/swh.md)."""
+# The default of the setting `swh.memory_bytes`; of larger graphs the arrays are made by ranges.
 ARCS_IN_ARRAYS = 30_000_000
+HISTORY = "history"
+"""Under which name the first step keeps the arcs from origins down to revisions."""
 _RUN_BYTES = 2 << 20
 _Unit = TypeVar("_Unit")
 _Made = TypeVar("_Made")
@@ -48,12 +53,23 @@ _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of files and row groups of tables, in rows; and the number of arcs up to which arrays are walked."""
+    """The sizes of files and row groups of tables, in rows; and the number of arcs that may be in memory at once."""
 
     file_rows: int = ROWS_OF_A_FILE
     group_rows: int = GROUP_ROWS
     arcs_in_arrays: int = ARCS_IN_ARRAYS
-    """Arcs from directories; a task that makes the arrays takes about 120 bytes of memory for each (measured)."""
+    """Arcs from directories, or of histories; none: everything is walked by joins."""
+
+    @classmethod
+    def of_memory(cls, memory_bytes: int) -> Sizes:
+        """Return the sizes with which a task takes so much memory."""
+        return cls(arcs_in_arrays=memory_bytes // BYTES_OF_AN_ARC)
+
+    @property
+    def room(self) -> Room:
+        """What may be in memory where not all arcs are: half of the memory is for arcs, half for numbers of nodes."""
+        half = self.arcs_in_arrays * BYTES_OF_AN_ARC // 2
+        return Room(max(half // BYTES_OF_AN_ARC, 1), half // BYTES_OF_A_NODE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +147,7 @@ class Work(Rounds):
     sizes: Sizes = field(default_factory=Sizes)
     files: list[WrittenFile] = field(default_factory=list)
     rows_kept: dict[str, int] = field(default_factory=dict)
+    walks: str = ""
     started: float = field(default_factory=time.monotonic)
 
     def keep(self, name: str, frame: DataFrame, *, by: str | None = None) -> Written:
@@ -152,6 +169,7 @@ class Work(Rounds):
             kept=self.rows_kept,
             rounds=self.rounds,
             seconds=round(time.monotonic() - self.started, 3),
+            walks=self.walks,
         )
         return self.build.finish(self.attempt, output)
 

@@ -18,12 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
+from custody.swh.walks.array_files import SUFFIX, map_array
+from custody.swh.walks.name_runs import columns_of
+from custody.swh.walks.number_runs import least_of_each
 from custody.vfs import FileSystem
 
 LEVELS_MAX = 10_000
 """Deeper directories are refused: they lie in each other, or somebody wants a build never to end."""
+PLACES_MAX = 2**31 - 1
+"""Places of directories, contents and names are numbers of 32 bits."""
 _SLICE_ARCS = 1 << 20
-_SUFFIX = ".npy"
 
 
 @dataclass(frozen=True)
@@ -58,14 +62,12 @@ class GraphArrays(_Columns):
     @classmethod
     def open(cls, folder: Path) -> GraphArrays:
         """Map the arrays of a folder into memory; processes that do so share them."""
-        return cls(
-            **{field.name: np.load(folder / f"{field.name}{_SUFFIX}", mmap_mode="r") for field in fields(_Columns)}
-        )
+        return cls(**{field.name: map_array(folder / f"{field.name}{SUFFIX}") for field in fields(_Columns)})
 
     def write(self, fs: FileSystem, folder: Path) -> None:
         """Write the arrays into a folder that is there."""
         for field in fields(_Columns):
-            with fs.create(folder / f"{field.name}{_SUFFIX}") as file:
+            with fs.create(folder / f"{field.name}{SUFFIX}") as file:
                 np.lib.format.write_array(file, getattr(self, field.name), allow_pickle=False)
 
     @property
@@ -80,14 +82,12 @@ class GraphArrays(_Columns):
         return pa.Array.from_buffers(pa.large_binary(), len(self.name_ends) - 1, buffers)
 
     def levels(self) -> Iterator[tuple[int, int]]:
-        """Give the first number of each level and that behind its last one, the topmost level first."""
-        yield from pairwise(self.bounds.tolist())
+        """Give all directories, the topmost level first, in parts of one level whose arcs are about a million."""
+        yield from pairwise(np.unique(np.concatenate([self.bounds, _cuts(self.first)])).tolist())
 
     def slices(self) -> Iterator[tuple[int, int]]:
         """Give all directories in parts whose arcs to contents are about a million."""
-        cuts = np.searchsorted(self.held_first, np.arange(0, int(self.held_first[-1]), _SLICE_ARCS), "right") - 1
-        bounds = np.unique(np.concatenate([[0], cuts, [self.count]])).tolist()
-        yield from pairwise(bounds)
+        yield from pairwise(np.unique(np.concatenate([_cuts(self.held_first), [self.count]])).tolist())
 
     def numbers_of(self, ids: np.ndarray) -> np.ndarray:
         """Return the numbers of directories by their ids, -1 where there is none of an id; int64."""
@@ -124,41 +124,34 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
         tops: ids of directories that may have no arcs.
 
     Raises:
-        InvalidInputError: directories lie in each other.
+        InvalidInputError: directories lie in each other, or there are more than have places.
     """
     src, dst = (np.asarray(arcs.column(name)) for name in ("src", "dst"))
     to_directory = np.asarray(arcs.column("to_directory").combine_chunks())
     # Different names are few beside arcs: most files are called as one in the commit before.
-    encoded = arcs.column("name")
-    names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
-    names = names.cast(pa.large_binary())
-    name = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in encoded.chunks)])
+    names, name = split_names(arcs.column("name"))
     # Freed before the sorting below, which needs the memory.
-    del arcs, encoded
+    del arcs
     inner = np.flatnonzero(to_directory)
     sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
-    above, below = (_places(sorted_ids, ends[inner]) for ends in (src, dst))
-    level = _levels(above, below, len(sorted_ids))
-    # Stable: within a level the order of the ids stays.
-    order = np.argsort(level, kind="stable")
-    numbers = np.empty(len(order), np.int32)
-    numbers[order] = np.arange(len(order), dtype=np.int32)
-    bounds = np.searchsorted(level[order], np.arange(int(level.max(initial=-1)) + 2))
-    first, below, below_name = _by_source(numbers[above], numbers[below], name[inner], names, len(order))
+    _refuse_without_places(sorted_ids, names)
+    above, below = (places_of(sorted_ids, ends[inner]) for ends in (src, dst))
+    order, numbers, bounds = in_order(_levels(above, below, len(sorted_ids)))
+    first, below, below_name = _by_source(numbers[above], numbers[below], name[inner], len(order))
     outer = ~to_directory
     src, dst, name = src[outer], dst[outer], name[outer]
     contents = np.unique(dst)
-    above = numbers[_places(sorted_ids, src)]
-    held = _places(contents, dst)
+    _refuse_without_places(contents)
+    above = numbers[places_of(sorted_ids, src)]
+    held = places_of(contents, dst)
     del src, dst
-    held_first, held, held_name = _by_source(above, held, name, names, len(order))
-    offsets, data = names.buffers()[1:]
-    ends = np.frombuffer(offsets, np.int64)[names.offset : names.offset + len(names) + 1]
+    held_first, held, held_name = _by_source(above, held, name, len(order))
+    ends, data = columns_of(names)
     return GraphArrays(
         ids=sorted_ids[order],
         sorted_ids=sorted_ids,
         numbers=numbers,
-        bounds=bounds.astype(np.int64),
+        bounds=bounds,
         first=first,
         below=below,
         below_name=below_name,
@@ -167,8 +160,42 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
         held=held,
         held_name=held_name,
         name_ends=ends,
-        name_bytes=np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
+        name_bytes=data,
     )
+
+
+def have_places(*counts: int) -> bool:
+    """Whether so many directories, contents or names can be numbered."""
+    return max(counts) <= PLACES_MAX
+
+
+def _refuse_without_places(*columns: np.ndarray | pa.Array) -> None:
+    counts = [len(column) for column in columns]
+    if not have_places(*counts):
+        raise InvalidInputError(
+            f"graph: expected at most {PLACES_MAX} directories, contents and names in memory, got {max(counts)}: "
+            "lower swh.memory_bytes below 120 bytes an arc, so that the graph is walked by joins."
+        )
+
+
+def split_names(encoded: pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
+    """Return the names of a column in one dictionary, by their bytes as large binaries, and the place of each row's."""
+    names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
+    order = np.asarray(pc.sort_indices(names)).astype(np.int64)
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    places = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in encoded.chunks)])
+    return names.cast(pa.large_binary()).take(pa.array(order)), ranks[places]
+
+
+def in_order(level: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number directories by level: return their places in that order, the number of each, and bounds of the levels."""
+    # Stable: within a level the order of the ids stays.
+    order = np.argsort(level, kind="stable").astype(np.int32)
+    numbers = np.empty(len(order), np.int32)
+    numbers[order] = np.arange(len(order), dtype=np.int32)
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(level))]) if len(level) else np.zeros(1, np.int64)
+    return order, numbers, bounds
 
 
 def best_rows(keys: np.ndarray, depths: np.ndarray, paths: Callable[[np.ndarray], pa.Array]) -> np.ndarray:
@@ -216,44 +243,89 @@ def too_deep() -> InvalidInputError:
     return InvalidInputError(f"graph: expected at most {LEVELS_MAX} levels of directories, got more, or a circle.")
 
 
-def _places(held: np.ndarray, values: np.ndarray) -> np.ndarray:
+def weighted_slices(counts: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Give ranges whose counts sum up to so much at most; one alone may count more."""
+    ends = np.cumsum(counts)
+    start = before = 0
+    while start < len(counts):
+        stop = max(int(np.searchsorted(ends, before + most, "right")), start + 1)
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
+
+
+def places_of(held: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the places of values among sorted ones; a part at a time, as places are twice as wide on the way."""
     places = np.empty(len(values), np.int32)
     for start in range(0, len(values), _SLICE_ARCS):
-        part = slice(start, start + _SLICE_ARCS)
-        places[part] = np.searchsorted(held, values[part])
+        part = values[start : start + _SLICE_ARCS]
+        # By rising values, as neighbours among them lie on one page of what is mapped.
+        order = np.argsort(part)
+        places[start + order] = np.searchsorted(held, part[order])
     return places
 
 
-def _by_source(
-    src: np.ndarray, dst: np.ndarray, name: np.ndarray, names: pa.Array, count: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sort arcs by where they come from, each pair once; return the first of each source, ends and names."""
-    span = int(dst.max(initial=0)) + 1
-    keys = src.astype(np.int64) * span + dst
-    rows = best_rows(keys, np.zeros(len(keys), np.int32), lambda few: names.take(pa.array(name[few])))
-    # Keys begin with the source: one search finds where the arcs of each begin.
-    first = np.searchsorted(keys[rows], np.arange(count + 1, dtype=np.int64) * span)
-    return first, dst[rows], name[rows].astype(np.int32)
+def levels_of(first: np.ndarray, targets: np.ndarray, most: int) -> np.ndarray:
+    """The length of the longest way down to each directory: a directory gets its level when all above it have one.
 
+    Args:
+        first: the first arc of each directory, one more at the end.
+        targets: where each arc leads to.
+        most: how many arcs are looked at at once.
 
-def _levels(above: np.ndarray, below: np.ndarray, count: int) -> np.ndarray:
-    """The length of the longest way down to each directory: a directory gets its level when all above it have one."""
-    order = np.argsort(above, kind="stable")
-    targets = below[order]
-    first = np.searchsorted(above[order], np.arange(count + 1))
-    arcs_left = np.bincount(below, minlength=count)
-    level = np.full(count, -1, np.int32)
-    ready = np.flatnonzero(arcs_left == 0)
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    count = len(first) - 1
+    arcs_left = np.zeros(count, np.int32)
+    for start in range(0, len(targets), most):
+        np.add.at(arcs_left, targets[start : start + most], 1)
+    level = np.full(count, -1, np.int16)
+    ready = np.flatnonzero(arcs_left == 0).astype(np.int32)
     # Directories in a circle are never ready: they keep the level -1.
     for number in range(LEVELS_MAX + 1):
         if not len(ready):
             break
         level[ready] = number
-        met = targets[spans(first[ready], first[ready + 1] - first[ready])]
-        # With `.at`, as a directory may be met several times in a round.
-        np.subtract.at(arcs_left, met, 1)
-        ready = np.unique(met[arcs_left[met] == 0])
+        ready = np.sort(np.concatenate([ready[:0], *_freed(ready, first, targets, arcs_left, most)]))
     if count and level.min() < 0:
         raise too_deep()
     return level
+
+
+def _freed(
+    ready: np.ndarray, first: np.ndarray, targets: np.ndarray, arcs_left: np.ndarray, most: int
+) -> Iterator[np.ndarray]:
+    """Take the arcs of directories away; give those to which none is left, each once."""
+    for begin in range(0, len(ready), _SLICE_ARCS):
+        sources = ready[begin : begin + _SLICE_ARCS].astype(np.int64)
+        starts = first[sources]
+        counts = first[sources + 1] - starts
+        for lo, hi in weighted_slices(counts, most):
+            met = targets[spans(starts[lo:hi], counts[lo:hi])]
+            # With `.at`, as a directory may be met several times in a round.
+            np.subtract.at(arcs_left, met, 1)
+            yield np.unique(met[arcs_left[met] == 0]).astype(np.int32)
+
+
+def _cuts(first: np.ndarray) -> np.ndarray:
+    """Where to cut sources, the first one included, so that they and their arcs are about a million in a part."""
+    by_arcs = np.searchsorted(first, np.arange(0, int(first[-1]), _SLICE_ARCS), "right") - 1
+    return np.concatenate([by_arcs, np.arange(0, len(first), _SLICE_ARCS)])
+
+
+def _by_source(
+    src: np.ndarray, dst: np.ndarray, name: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort arcs by where they come from, each pair once; return the first of each source, ends and names."""
+    span = int(dst.max(initial=0)) + 1
+    # Names are numbered in their order: the smallest name has the least number.
+    keys, names = least_of_each(src.astype(np.int64) * span + dst, name)
+    # Keys begin with the source: one search finds where the arcs of each begin.
+    first = np.searchsorted(keys, np.arange(count + 1, dtype=np.int64) * span)
+    return first, (keys % span).astype(np.int32), names
+
+
+def _levels(above: np.ndarray, below: np.ndarray, count: int) -> np.ndarray:
+    order = np.argsort(above, kind="stable")
+    first = np.searchsorted(above[order], np.arange(count + 1))
+    return levels_of(first, below[order], max(len(below), 1))

@@ -7,7 +7,8 @@ of each run that hold it are read: one range is in memory, and however many rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,29 @@ class Range(msgspec.Struct, frozen=True):
 
 def write_run(fs: FileSystem, path: Path, rows: pa.Table) -> None:
     """Write rows, sorted as those of their table, as a run."""
+    write_parts(fs, path, [rows])
+
+
+def write_parts(fs: FileSystem, path: Path, parts: Iterable[pa.Table]) -> int:
+    """Write rows that come in parts, at least one, as one file; return how many."""
+    following = iter(parts)
+    first = next(following)
+    count = 0
     with (
         fs.create(path) as file,
         pq.ParquetWriter(
             file,
-            rows.schema,
+            first.schema,
             compression="lz4",
             use_dictionary=False,
             store_schema=False,
-            write_statistics=rows.schema.names[:1],
+            write_statistics=first.schema.names[:1],
         ) as writer,
     ):
-        writer.write_table(rows, row_group_size=_RUN_GROUP_ROWS)
+        for rows in chain([first], following):
+            writer.write_table(rows, row_group_size=_RUN_GROUP_ROWS)
+            count += rows.num_rows
+    return count
 
 
 def cut_ranges(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Range]:

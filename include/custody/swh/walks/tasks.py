@@ -6,7 +6,7 @@ differ in the part of the roots or of the frontier that they walk from, and need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from custody.swh.walks.array_ranges import Room, write_arrays
 from custody.swh.walks.graph_arrays import GraphArrays, make_arrays
 from custody.swh.walks.graph_walks import (
     NONE_ABOVE,
@@ -28,11 +29,13 @@ from custody.swh.walks.graph_walks import (
     reachable_from,
 )
 from custody.swh.walks.revision_origins import History, follow, make_history
-from custody.swh.walks.sorted_runs import write_run
+from custody.swh.walks.sorted_runs import write_parts, write_run
 from custody.vfs import PosixFileSystem
 
 # Bounds the memory of a task, whatever the size of the graph.
 ROWS_OF_A_RUN = 1_000_000
+TOO_LARGE = -1
+"""Returned instead of a number of rows: the vectors of walks would take more memory than there may be."""
 Part = tuple[int, int]
 """The number of a part, and of how many."""
 Columns = dict[str, np.ndarray | pa.Array]
@@ -49,14 +52,33 @@ def make_graph_arrays(edges: Path, roots: Path, released: Path, arrays: Path, re
         InvalidInputError: directories lie in each other.
     """
     fs = PosixFileSystem()
-    tops = read_rows(roots, "top")["top"].drop_null()
-    graph = make_arrays(read_arcs(edges), np.unique(np.asarray(tops)))
+    tops = np.unique(np.asarray(read_rows(roots, "top")["top"].drop_null()))
+    graph = make_arrays(read_arcs(edges), tops)
     fresh(fs, arrays)
     graph.write(fs, arrays)
-    directories, contents = reachable_from(graph, graph.numbers_of(np.asarray(tops)))
-    alone = int_column(read_rows(released, "cnt"), "cnt")
-    nodes = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
-    return write_alone(fs, reachable, {"node": nodes})
+    return _list_reachable(fs, graph, roots, released, reachable)
+
+
+def make_graph_arrays_by_ranges(
+    edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path, scratch: Path, room: Room
+) -> int:
+    """Do the same with so much in memory at once; return TOO_LARGE, and leave no arrays, where walks need more.
+
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    fs = PosixFileSystem()
+    for folder in (arrays, scratch):
+        fresh(fs, folder)
+    count = sum(pq.read_metadata(path).num_rows for path in roots.glob("*.parquet"))
+    # Walks have columns of the roots in memory as well.
+    room = Room(room.arcs, room.nodes - count)
+    fits = write_arrays(fs, arcs_in_pieces(edges, room.arcs), _tops_in_pieces(roots, room.arcs), arrays, scratch, room)
+    fs.remove_tree(scratch)
+    if not fits:
+        fs.remove_tree(arrays)
+        return TOO_LARGE
+    return _list_reachable(fs, GraphArrays.open(arrays), roots, released, reachable)
 
 
 def earliest_dates(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
@@ -74,39 +96,44 @@ def earliest_dates(arrays: Path, roots: Path, released: Path, direct: Path, runs
     cnt, rank_alone = int_column(alone, "cnt"), rank[len(held.top) :]
     places = graph.contents_of(cnt)
     others, place_of_other = np.unique(cnt[places < 0], return_inverse=True)
-    nodes = np.concatenate([graph.ids, graph.contents, others])
-    bests = []
-    for counted in (held.is_direct, np.ones(len(held.top), bool)):
+
+    def best_of(counted: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Nodes with a date and the least of their ranks, by the nodes' ids: directories, contents, other contents."""
         values = np.full(graph.count, NONE_ABOVE)
         np.minimum.at(values, held.top[counted], rank[: len(held.top)][counted])
         below, other = least_above(graph, values), np.full(len(others), NONE_ABOVE)
         np.minimum.at(below, places[places >= 0], rank_alone[places >= 0])
         np.minimum.at(other, place_of_other, rank_alone[places < 0])
-        bests.append(np.concatenate([values, below, other]))
-    of_dates, of_all = bests
-    is_dated = of_dates != NONE_ABOVE
-    count = write_alone(fs, direct, {"node": nodes[is_dated], "author_date": dates[of_dates[is_dated]]})
-    dated = np.flatnonzero(of_all != NONE_ABOVE)
-    dated = dated[np.argsort(nodes[dated], kind="stable")]
-    best = of_all[dated]
-    add_run(fs, runs, (0, 0), {"node": nodes[dated], "author_date": dates[best], "revrel": revrels[best]})
+        for ids, numbers, best in (
+            (graph.sorted_ids, graph.numbers, values),
+            (graph.contents, None, below),
+            (others, None, other),
+        ):
+            for part in row_parts(len(ids)):
+                ranks = best[part if numbers is None else numbers[part]]
+                is_dated = ranks != NONE_ABOVE
+                yield ids[part][is_dated], ranks[is_dated]
+
+    rows = ({"node": nodes, "author_date": dates[best]} for nodes, best in best_of(held.is_direct))
+    count = write_alone(fs, direct, rows)
+    for number, (nodes, best) in enumerate(best_of(np.ones(len(held.top), bool))):
+        add_run(fs, runs, (0, number), {"node": nodes, "author_date": dates[best], "revrel": revrels[best]})
     return count
 
 
 def latest_contents(arrays: Path, dates: Path, reachable: Path | None, target: Path) -> int:
     """Find the latest of the earliest dates of the contents in each directory; return how many have one."""
     graph = GraphArrays.open(arrays)
-    rows = read_rows(dates, "node", "author_date")
-    places, latest_here = graph.contents_of(int_column(rows, "node")), np.full(len(graph.contents), NONE_BELOW)
-    latest_here[places[places >= 0]] = int_column(rows, "author_date")[places >= 0]
-    within = np.ones(graph.count, bool)
-    if reachable is not None:
-        numbers = graph.numbers_of(int_column(read_rows(reachable, "node"), "node"))
-        within[:] = False
+    latest_here = np.full(len(graph.contents), NONE_BELOW)
+    for rows in rows_in_pieces(dates, "node", "author_date"):
+        places = graph.contents_of(int_column(rows, "node"))
+        latest_here[places[places >= 0]] = int_column(rows, "author_date")[places >= 0]
+    within = np.full(graph.count, reachable is None)
+    for rows in rows_in_pieces(reachable, "node") if reachable is not None else ():
+        numbers = graph.numbers_of(int_column(rows, "node"))
         within[numbers[numbers >= 0]] = True
     latest = greatest_below(graph, latest_here, within)
-    has = latest != NONE_BELOW
-    return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": latest[has]})
+    return write_alone(PosixFileSystem(), target, _by_number(graph, latest != NONE_BELOW, latest))
 
 
 def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part: Part) -> int:
@@ -124,7 +151,7 @@ def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part
 
 def whole_frontier(parts: Path, target: Path) -> int:
     """Put the parts of the frontier together; return how many directories it has."""
-    return write_alone(PosixFileSystem(), target, {"dir": np.unique(int_column(read_rows(parts, "dir"), "dir"))})
+    return write_alone(PosixFileSystem(), target, [{"dir": np.unique(int_column(read_rows(parts, "dir"), "dir"))}])
 
 
 def directories_in_revisions(
@@ -271,18 +298,75 @@ class Roots:
 
 def read_arcs(edges: Path) -> pa.Table:
     """Return the arcs from directories to directories and contents, as `make_arrays` takes them."""
-    parts = []
+    # Names of a piece take a place in a dictionary each and no room of their own.
+    return _one_dictionary(list(_small_pieces(edges, ROWS_OF_A_RUN)))
+
+
+def arcs_in_pieces(edges: Path, rows: int) -> Iterator[pa.Table]:
+    """Give the same in pieces of about so many rows."""
+    pieces: list[pa.Table] = []
+    for piece in _small_pieces(edges, max(min(rows // 4, ROWS_OF_A_RUN), 1)):
+        if sum(map(len, pieces)) + len(piece) > rows and pieces:
+            yield _one_dictionary(pieces)
+            pieces = []
+        pieces.append(piece)
+    if pieces:
+        yield _one_dictionary(pieces)
+
+
+def _one_dictionary(pieces: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(pieces).unify_dictionaries() if pieces else _NO_ARCS.empty_table()
+
+
+def _small_pieces(edges: Path, rows: int) -> Iterator[pa.Table]:
     for path in sorted(edges.glob("*.parquet")):
         with pq.ParquetFile(path, read_dictionary=["dst_type"]) as file:
-            rows = file.read(["src", "dst", "dst_type", "name"], use_threads=False)
-        rows = rows.filter(pc.is_in(rows["dst_type"], pa.array(["dir", "cnt"])))
-        to_directory = pc.equal(rows["dst_type"], "dir")
-        # With the slash, as "a/" is greater than "a-b/", although "a" is smaller than "a-b".
-        names = pc.if_else(to_directory, pc.binary_join_element_wise(rows["name"], b"/", b""), rows["name"])
-        columns = {"src": rows["src"], "dst": rows["dst"], "to_directory": to_directory}
-        # A file at a time, as names take a place in a dictionary each and no room of their own.
-        parts.append(pa.table(columns | {"name": names.dictionary_encode()}))
-    return pa.concat_tables(parts).unify_dictionaries() if parts else _NO_ARCS.empty_table()
+            columns = ["src", "dst", "dst_type", "name"]
+            for batch in file.iter_batches(batch_size=rows, columns=columns, use_threads=False):
+                yield _arcs_of(pa.Table.from_batches([batch]))
+
+
+def _arcs_of(rows: pa.Table) -> pa.Table:
+    rows = rows.filter(pc.is_in(rows["dst_type"], pa.array(["dir", "cnt"])))
+    to_directory = pc.equal(rows["dst_type"], "dir")
+    # With the slash, as "a/" is greater than "a-b/", although "a" is smaller than "a-b".
+    names = pc.if_else(to_directory, pc.binary_join_element_wise(rows["name"], b"/", b""), rows["name"])
+    columns = {"src": rows["src"], "dst": rows["dst"], "to_directory": to_directory}
+    return pa.table(columns | {"name": names.dictionary_encode()})
+
+
+def _tops_in_pieces(roots: Path, rows: int) -> Iterator[np.ndarray]:
+    for piece in rows_in_pieces(roots, "top", rows=rows):
+        yield np.asarray(piece["top"].drop_null())
+
+
+def _list_reachable(fs: PosixFileSystem, graph: GraphArrays, roots: Path, released: Path, reachable: Path) -> int:
+    """Write which directories and contents are below the roots; return how many."""
+    tops = read_rows(roots, "top")["top"].drop_null()
+    directories, contents = reachable_from(graph, graph.numbers_of(np.asarray(tops)))
+    alone = np.unique(int_column(read_rows(released, "cnt"), "cnt"))
+    places = graph.contents_of(alone)
+    contents[places[places >= 0]] = True
+
+    def parts() -> Iterator[Columns]:
+        for ids, is_below in ((graph.ids, directories), (graph.contents, contents)):
+            for part in row_parts(len(ids)):
+                yield {"node": ids[part][is_below[part]]}
+        yield {"node": alone[places < 0]}
+
+    return write_alone(fs, reachable, parts())
+
+
+def _by_number(graph: GraphArrays, is_listed: np.ndarray, latest: np.ndarray) -> Iterator[Columns]:
+    for part in row_parts(graph.count):
+        listed = is_listed[part]
+        yield {"dir": graph.ids[part][listed], "max_leaf": latest[part][listed]}
+
+
+def row_parts(count: int) -> Iterator[slice]:
+    """Give so many rows, at least none, in parts that bound the memory."""
+    for start in range(0, max(count, 1), ROWS_OF_A_RUN):
+        yield slice(start, start + ROWS_OF_A_RUN)
 
 
 def read_rows(folder: Path, *columns: str) -> pa.Table:
@@ -296,17 +380,27 @@ def read_rows(folder: Path, *columns: str) -> pa.Table:
     return pa.concat_tables(parts)
 
 
+def rows_in_pieces(folder: Path, *columns: str, rows: int = ROWS_OF_A_RUN) -> Iterator[pa.Table]:
+    """Give the same in pieces of at most so many rows."""
+    for path in sorted(folder.glob("*.parquet")):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=rows, columns=list(columns), use_threads=False):
+                yield pa.Table.from_batches([batch])
+
+
 def read_latest(graph: GraphArrays, leaves: Path) -> np.ndarray:
     """Return the latest date in each directory, as `greatest_below` gave it, from what its step kept."""
-    rows, latest = read_rows(leaves, "dir", "max_leaf"), np.full(graph.count, NONE_BELOW)
-    latest[graph.numbers_of(int_column(rows, "dir"))] = int_column(rows, "max_leaf")
+    latest = np.full(graph.count, NONE_BELOW)
+    for rows in rows_in_pieces(leaves, "dir", "max_leaf"):
+        latest[graph.numbers_of(int_column(rows, "dir"))] = int_column(rows, "max_leaf")
     return latest
 
 
 def read_marked(graph: GraphArrays, listed: Path) -> np.ndarray:
     """Return which directories are listed in the column `dir`, as bool."""
     is_marked = np.zeros(graph.count, bool)
-    is_marked[graph.numbers_of(int_column(read_rows(listed, "dir"), "dir"))] = True
+    for rows in rows_in_pieces(listed, "dir"):
+        is_marked[graph.numbers_of(int_column(rows, "dir"))] = True
     return is_marked
 
 
@@ -325,12 +419,10 @@ def add_run(fs: PosixFileSystem, folder: Path, name: tuple[int, int], columns: C
     return int(rows.num_rows)
 
 
-def write_alone(fs: PosixFileSystem, folder: Path, columns: Columns) -> int:
-    """Write the one file of a folder that a task makes alone."""
+def write_alone(fs: PosixFileSystem, folder: Path, parts: Iterable[Columns]) -> int:
+    """Write the one file of a folder that a task makes alone, of one part or more; return how many rows."""
     fresh(fs, folder)
-    rows = pa.table(columns)
-    write_run(fs, folder / "00000.parquet", rows)
-    return int(rows.num_rows)
+    return write_parts(fs, folder / "00000.parquet", map(pa.table, parts))
 
 
 def fresh(fs: PosixFileSystem, folder: Path) -> None:
