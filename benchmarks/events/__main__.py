@@ -90,43 +90,55 @@ def one_event(producer: int, number: int) -> dict[str, object]:
     }
 
 
+class _Connection:
+    """A producer's connection, which is made anew when the server has closed it."""
+
+    def __init__(self, url: str) -> None:
+        place = urlsplit(url)
+        self._address = (place.hostname or "", place.port or 0)
+        self._socket: socket.socket | None = None
+
+    def answer(self, request: bytes) -> tuple[bytes, bytes]:
+        """Send a request until there is an answer; return its status line and its body."""
+        while True:
+            # A connection that waited for its producer for too long was closed by the server.
+            if self._socket is None:
+                self._socket = socket.create_connection(self._address)
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                self._socket.sendall(request)
+                status, body = _answer(self._socket)
+            except ConnectionError:
+                status, body = b"", b""
+            if status:
+                return status, body
+            self.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
 @contextmanager
 def _http(url: str, *, is_arrow: bool) -> Iterator[Callable[[], Way]]:
-    place = urlsplit(url)
+    kind = "application/vnd.apache.arrow.stream" if is_arrow else "application/x-ndjson"
+
+    def prepare(producer: int, number: int, events: int) -> bytes:
+        if is_arrow:
+            return _arrow(producer, number, events)
+        return b"\n".join(msgspec.json.encode(one_event(producer, number + add)) for add in range(events))
 
     def connect() -> Way:
-        held: list[socket.socket] = []
-
-        def prepare(producer: int, number: int, events: int) -> bytes:
-            if is_arrow:
-                return _arrow(producer, number, events)
-            return b"\n".join(msgspec.json.encode(one_event(producer, number + add)) for add in range(events))
+        connection = _Connection(url)
 
         def post(body: bytes, events: int) -> None:
-            kind = "application/vnd.apache.arrow.stream" if is_arrow else "application/x-ndjson"
-            request = _HEAD.format(kind, len(body)).encode() + body
-            status, answer = b"", b""
-            while not status:
-                # A connection that waited for its producer for too long was closed by the server.
-                if not held:
-                    held.append(socket.create_connection((place.hostname or "", place.port or 0)))
-                    held[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                try:
-                    held[0].sendall(request)
-                    status, answer = _answer(held[0])
-                except ConnectionError:
-                    status = b""
-                if not status:
-                    held.pop().close()
-            told = json.loads(answer)
-            if b" 200 " not in status or told["stored"] + told["repeated"] != events:
+            status, answer = connection.answer(_HEAD.format(kind, len(body)).encode() + body)
+            report = json.loads(answer)
+            if b" 200 " not in status or report["stored"] + report["repeated"] != events:
                 raise RuntimeError(f"expected {events} stored, got {status!r} {answer[:300]!r}")
 
-        def close() -> None:
-            for item in held:
-                item.close()
-
-        return Way(prepare, post, close)
+        return Way(prepare, post, connection.close)
 
     yield connect
 
