@@ -144,7 +144,7 @@ FIELD_NUMBERS = {
     "Upgrade": {"reader_features": 1, "writer_features": 2},
     "Prune": {"floor": 1, "checkpoint_digest": 2},
     "Seal": {"reason": 1},
-    "Absorb": {"writer": 1, "database": 2, "catalog_id": 3, "revision": 4, "digest": 5},
+    "Absorb": {"writer": 1, "database": 2, "catalog_id": 3, "revision": 4, "digest": 5, "first_event_id": 6},
     "Note": {"kind": 1, "text": 2, "lost_revisions": 3},
 }
 

@@ -47,7 +47,6 @@ from custody.catalog.transaction_pb2 import (
     Transaction,
     Upgrade,
 )
-from custody.catalog.transaction_summary import TransactionSummary, summary_of
 from custody.catalog.verify import Defect, Verification, verify, verify_file, verify_toc
 
 __all__ = [
@@ -91,7 +90,6 @@ __all__ = [
     "SourceKeys",
     "SourceRange",
     "Transaction",
-    "TransactionSummary",
     "Upgrade",
     "Verification",
     "absorb",
@@ -130,7 +128,6 @@ __all__ = [
     "source_keys",
     "store_of",
     "stored_footer",
-    "summary_of",
     "verify",
     "verify_file",
     "verify_toc",

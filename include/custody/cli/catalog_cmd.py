@@ -16,9 +16,10 @@ import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of, summary_of
+from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of
 from custody.catalog.codec import decode
 from custody.catalog.dump_and_load import dump_state
+from custody.catalog.transaction_summary import summary_of
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option, writer_option
 from custody.cli.output import print_json, print_table, stderr, time_text

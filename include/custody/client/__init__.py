@@ -16,11 +16,9 @@ __all__ = ["DeliverySummary", "HttpSender", "Spool", "SpoolDelivery", "SpoolStat
 
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is here
-    __getattr__ = lazy_exports(
-        __name__,
-        {
-            "custody.client.http_sender": ["HttpSender"],
-            "custody.client.spool": ["Spool", "SpoolState", "spool_state"],
-            "custody.client.spool_delivery": ["DeliverySummary", "SpoolDelivery"],
-        },
-    )
+    _MODULES = {
+        "custody.client.http_sender": ["HttpSender"],
+        "custody.client.spool": ["Spool", "SpoolState", "spool_state"],
+        "custody.client.spool_delivery": ["DeliverySummary", "SpoolDelivery"],
+    }
+    __getattr__ = lazy_exports(__name__, _MODULES)

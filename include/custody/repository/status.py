@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,7 +12,6 @@ from custody.catalog import AddFile
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError, CustodyError
-from custody.flowfile_repository import QueueStatus
 from custody.format.names import ContainerPaths, split_stripe
 from custody.ingest.slots import taken_slots
 from custody.journal import ROOM_BYTES_MIN, count_pending
@@ -24,6 +24,9 @@ from custody.retention import measure_disk, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.vfs import FileSystem
 from custody.workspace import Workspace, read_at_one_moment
+
+if TYPE_CHECKING:
+    from custody.flowfile_repository import QueueStatus
 
 
 class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):

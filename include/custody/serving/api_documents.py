@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
-from custody.catalog import TransactionSummary
+from custody.catalog.transaction_summary import TransactionSummary
+from custody.flowfile_repository import QueueStatus
 from custody.lineage import Cut, Lineage, NodeKind
 from custody.model import ContentClaim, Event
 from custody.quarantine import QuarantineEntry
 from custody.query import SearchStats
 from custody.read.search import SearchResult, StoredEvent
+from custody.repository import status
 from custody.repository.status import RepositoryStatus
 from custody.retention import Hold, RetentionPlan
 from custody.serving.api_problems import ProblemDocument
@@ -255,6 +257,8 @@ def lineage_document(lineage: Lineage) -> LineageDocument:
 
 def schemas() -> Mapping[str, Any]:
     """Return the schemas of all documents, by their names."""
+    # Of its own module only checkers see this class: `custody status` is to load no more than it needs.
+    vars(status)["QueueStatus"] = QueueStatus
     _, components = msgspec.json.schema_components(ANSWERS, ref_template=_REFERENCE)
     event = {"$ref": _REFERENCE.format(name="EventDocument")}
     for name in ("Listed", "OneEvent"):

@@ -30,7 +30,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount
 
 from custody.capture.nifi_json import event_to_json
-from custody.catalog import summary_of
+from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
 from custody.flow.content import Availability, Content, ContentReader
 from custody.format.names import is_name
@@ -563,7 +563,8 @@ def _needs(scope: Scope) -> params.Depends:
 def _no_unknown_parameters(request: Request) -> None:
     """Refuse a parameter that is not known: a mistyped filter must not widen an answer."""
     route = request.scope["route"]
-    known = {parameter.alias for parameter in route.dependant.query_params} if isinstance(route, APIRoute) else set()
+    needed = route.dependant if isinstance(route, APIRoute) else None  # codespell:ignore
+    known = {parameter.alias for parameter in needed.query_params} if needed is not None else set()
     unknown = sorted(set(request.query_params) - known)
     if unknown:
         raise InvalidInputError(f"parameter {unknown[0][:80]!r}: expected one of {', '.join(sorted(known)) or 'none'}.")
