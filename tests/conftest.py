@@ -45,6 +45,23 @@ def pytest_report_header() -> str:
     return f"parts of the enumerations: {SEED_VARIABLE}={seed_of_run()}"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases of `in_parts(n)` tests that belong to other parts than this run's."""
+    tests: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        marker = item.get_closest_marker("in_parts")
+        if marker is not None and marker.args and not item.get_closest_marker("slow"):
+            tests.setdefault((item.nodeid.partition("[")[0], marker.args[0]), []).append(item)
+    part, left_out = part_of_seed(seed_of_run()), set[pytest.Item]()
+    for (name, parts), cases in tests.items():
+        if len(cases) > 1:  # a case that was asked for by its name is run
+            chosen = part.of(name, len(cases), parts)
+            left_out.update(case for number, case in enumerate(cases) if number not in chosen)
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
+
+
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where all tests run in one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile:
     return _ByFile(config, log)

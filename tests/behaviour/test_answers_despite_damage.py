@@ -132,6 +132,7 @@ def is_traceless(sample: Made, place: Place) -> bool:
     return writer is not None and place.path.suffix == ".txn" and int(place.path.parent.name) == newest
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_is_the_truth_or_names_what_is_missing(made: Made, kind: str) -> None:
     chance = random.Random(f"{SEED} {kind}")  # noqa: S311 - chosen, not secret

@@ -90,6 +90,7 @@ def test_no_log_grows_beyond_its_target_nor_reaches_over_a_day_or_a_waiting_grou
     assert sorted(rewrite.events for rewrite in plan_rewrites(again.workspace())) in ([6, 3], [9], [6], [7])
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("meant", "gone"),
     [

@@ -5,8 +5,10 @@ once for each of them, up to the crash there, and once to its end. Each disk tha
 checked, used again, crashed again and checked again. Runs are equal but for their end (names that are random in real
 life are counted here), so that a disk that was seen before need not be opened again.
 
-A run of the tests crashes at the operations of its part (tests.parts). It crashes always at the first and the last
-operation of each phase, and at operations of the kinds that have shown a bug in the scenario before.
+A run of the tests crashes at the operations of its part (tests.parts), in all modes. It crashes always at the first
+and the last operation of each phase, and at operations of the kinds that have shown a bug in the scenario before: in
+one mode each, if they do not belong to its part, and in another one with another part. In one mode alone, such an
+operation is crashed at by every second part.
 """
 
 from __future__ import annotations
@@ -140,7 +142,7 @@ def enumerate_crashes(
     first_alarm_only: bool = False,
     part: Part = WHOLE,
 ) -> Outcome:
-    """Crash a scenario at every operation of a part.
+    """Crash a scenario at every operation of a part, and at those that belong to every part in one mode each.
 
     Args:
         wrap: puts a seeded bug between the code and the disk.
@@ -152,8 +154,12 @@ def enumerate_crashes(
     crashes = _Crashes(scenario, wrap, outcome)
     wanted = list(modes)
     if not first_alarm_only:
-        for crash_at in points:
-            crashes.crash(crash_at, wanted, range(1, seeds + 1))
+        own = {*points_of_part(scenario, operations, part, with_edges=False), 0}
+        # Where there is one mode only, every second part crashes there.
+        modes_of_edges = [[mode] for mode in wanted] if len(wanted) > 1 else [wanted, []]
+        for place, crash_at in enumerate(points):
+            chosen = modes_of_edges[(place + (part.number or 0)) % len(modes_of_edges)]
+            crashes.crash(crash_at, wanted if crash_at in own else chosen, range(1, seeds + 1))
         return outcome
     # What a bug loses is mostly missed only later, when nothing else holds it any more: the end shows it soonest. And
     # most bugs show in any of the ways in which a disk may be left, so that each point is tried in one of them first.
@@ -185,6 +191,8 @@ class _Crashes:
 
     def crash(self, crash_at: int, modes: Iterable[CrashMode], seeds: Iterable[int]) -> None:
         """Crash at one operation, 0 for none, and look at each disk that may be left."""
+        if not (modes := list(modes)):
+            return
         fs, record, error = run_to(self._scenario, crash_at, self._wrap)
         self._outcome.crashes += 1
         for mode, seed in product(modes, seeds):
@@ -222,11 +230,14 @@ def crash_points(operations: Sequence[Operation]) -> list[int]:
     return points
 
 
-def points_of_part(scenario: Scenario[Any], operations: Sequence[Operation], part: Part) -> list[int]:
-    """Return the operations of a part to crash at, counted from 1."""
+def points_of_part(
+    scenario: Scenario[Any], operations: Sequence[Operation], part: Part, *, with_edges: bool = True
+) -> list[int]:
+    """Return the operations of a part to crash at, counted from 1; with those that belong to every part, or without."""
     points = crash_points(operations)
-    edges = phase_edges(operations)
-    always = [case for case, at in enumerate(points) if at in edges or operations[at - 1].kind in scenario.always_at]
+    edges = phase_edges(operations) if with_edges else set()
+    kinds = scenario.always_at if with_edges else frozenset[str]()
+    always = [case for case, at in enumerate(points) if at in edges or operations[at - 1].kind in kinds]
     return [points[case] for case in part.of(type(scenario).__name__, len(points), always=frozenset(always))]
 
 

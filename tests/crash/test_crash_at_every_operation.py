@@ -210,7 +210,7 @@ def left_over(kind: str, which: int, mode: CrashMode) -> tuple[MemoryFileSystem,
     return fs.crashed(mode, seed=3), promises
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("what", LEFTOVERS)
 def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(what: str, part: Part) -> None:
     disk, promises = left_over(*LEFTOVERS[what])
@@ -354,6 +354,7 @@ REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
 """Who does the damage, whether a loss is accepted, and how many operations its repair has at least."""
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("name", REPAIRS)
 def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(name: str, part: Part) -> None:
     inflict, accept_loss, least = REPAIRS[name]
@@ -419,6 +420,7 @@ FLOWS: dict[str, Callable[[], FlowScenario]] = {
 }
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("name", FLOWS)
 def test_a_crash_after_another_failure_leaves_each_flowfile_once(name: str, part: Part) -> None:
     _, ledger, error = run_to(FLOWS[name]())

@@ -54,7 +54,7 @@ def test_after_a_crash_anywhere_in_a_pass_the_next_run_ends_as_an_undisturbed_on
     assert outcome.operations > 150
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("what", INTERRUPTED)
 def test_after_a_crash_of_the_run_that_recovers_the_next_one_ends_as_an_undisturbed_one(what: str, part: Part) -> None:
     outcome = enumerate_crashes(PassingAgain(*interrupted(what)), modes=MODES, seeds=1, part=part)

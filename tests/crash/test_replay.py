@@ -12,6 +12,7 @@ from tests.parts import Part
 every_scenario = pytest.mark.parametrize("scenario", [Replaying, Overtaken, Losing])
 
 
+@pytest.mark.in_parts(3)
 @every_scenario
 def test_a_crash_in_the_run_of_a_plan_sends_no_flowfile_twice_and_forgets_none(
     scenario: type[Replaying], part: Part

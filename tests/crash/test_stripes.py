@@ -14,7 +14,7 @@ from tests.parts import Part
 MODES = CrashMode.SYNCED_ONLY, CrashMode.ALL_KEPT
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("scenario", [Striping, StripedUpkeep, StripedRetention])
 def test_a_crash_and_then_one_disk_and_the_other_away_lose_nothing(
     scenario: type[Scenario[Promises]], part: Part

@@ -92,8 +92,10 @@ def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
     ]
 
 
-# A build by joins is a hundred small jobs: the filter with more code is always tried, the rest with the long tests.
+# A build by joins is a hundred small jobs: of the filter with more code each run tries joins or arrays, the rest goes
+# with the long tests.
 # tests/unit/swh/test_walks.py has both filters in arrays, without Spark.
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("node_filter", "by_joins"),
     [
@@ -135,6 +137,7 @@ def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tabl
     assert len(one) == 13
 
 
+@pytest.mark.slow
 def test_the_job_of_a_step_takes_the_memory_from_the_settings(tmp_path: Path) -> None:
     from custody.spark.submit import step_command
 
@@ -174,6 +177,7 @@ def test_a_history_that_does_not_fit_is_walked_by_joins_beside_arrays(session: S
     assert len(found) > 1
 
 
+@pytest.mark.slow
 def test_where_numbers_of_nodes_do_not_fit_either_arcs_are_kept_for_joins(
     session: SparkSession, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def selected(table: str) -> tuple[str, str]:
     return names, ", ".join(texts)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize(("revision", "node_filter"), [(None, "all"), (0, "heads")])
 def test_each_table_has_the_rows_of_the_reference(
@@ -67,6 +68,7 @@ def test_each_table_has_the_rows_of_the_reference(
     assert found
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("table", TABLES)
 def test_a_condition_on_the_key_gives_the_rows_that_a_scan_gives(published: Repository, table: str) -> None:
     key = TABLES[table].key

@@ -63,6 +63,7 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
             yield chunk
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(("words", "code"), CASES)
 def test_a_pipe_gets_no_escape_sequences(live: Repository, words: str, code: int) -> None:
     done = subprocess.run(
@@ -73,6 +74,7 @@ def test_a_pipe_gets_no_escape_sequences(live: Repository, words: str, code: int
     assert ESCAPE not in done.stdout + done.stderr
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(("words", "code"), CASES)
 def test_no_color_takes_the_colours_from_a_terminal(live: Repository, words: str, code: int) -> None:
     ended, printed = on_terminal(command(live.settings.root, words), {**ENVIRONMENT, "NO_COLOR": "1"})

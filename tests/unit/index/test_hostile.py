@@ -143,6 +143,7 @@ def test_plain_data_is_what_was_pickled(protocol: int) -> None:
     assert plain_data(pickle.dumps(value, protocol)) == value
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("writer", ["bulk", "stock"])
 def test_a_shard_with_any_bytes_and_right_checksums_is_answered_or_refused(tmp_path: Path, writer: Any) -> None:
     events = sample(300)

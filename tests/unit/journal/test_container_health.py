@@ -62,6 +62,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("policy", SyncPolicy)
 @pytest.mark.parametrize("number", REFUSALS.values(), ids=REFUSALS)
 @pytest.mark.parametrize(("kind", "path", "first"), OPERATIONS.values(), ids=OPERATIONS)

@@ -124,6 +124,7 @@ def test_an_intact_journal_is_read_whole(laid: Laid) -> None:
     assert journal.end == JournalEnd(events=len(laid.events), first_event_id=0, last_event_id=len(laid.events) - 1)
 
 
+@pytest.mark.in_parts(2)
 def test_every_flipped_bit_of_a_sealed_journal_costs_the_record_that_has_it(laid: Laid) -> None:
     end = laid.pieces[-1]
     for bit in range(8 * len(laid.data)):
@@ -137,6 +138,7 @@ def test_every_flipped_bit_of_a_sealed_journal_costs_the_record_that_has_it(laid
             assert events_in(journal) == laid.without(piece), bit
 
 
+@pytest.mark.in_parts(2)
 def test_every_flipped_bit_of_an_open_journal_costs_the_record_that_has_it(laid: Laid) -> None:
     """Of the last record too: a write that was broken off is shorter than its record."""
     for bit in range(8 * len(laid.open)):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,10 @@ def worker(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
     title = f"airflow worker -- LocalExecutor: {getattr(request, 'param', '<idle>')}"
     with subprocess.Popen([title, "600"], executable="/bin/sleep", start_new_session=True) as process:
         try:
+            # Before it is a program of its own, the child has the title of the tests.
+            command_line = Path(f"/proc/{process.pid}/cmdline")
+            while not command_line.read_bytes().startswith(title.encode()):
+                time.sleep(0.005)
             yield process
         finally:
             process.kill()

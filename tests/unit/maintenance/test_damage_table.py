@@ -284,6 +284,7 @@ def test_a_whole_repository_has_nothing_to_find(sample: Sample, level: Level) ->
     assert _kinds(sample, level) == set()
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_row(name: str, sample: Sample) -> None:
     case = CASES[name]

@@ -42,6 +42,7 @@ def settings(root: Path, target: int, seal: int) -> Settings:
     )
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize(
     ("target", "seal", "compact_every"),
     [

@@ -72,6 +72,7 @@ def test_a_pass_makes_every_event_live_and_leaves_nothing_to_do(waiting: Reposit
     assert list(waiting.settings.root.rglob("*.arrow")) == []
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_done_twice_changes_nothing(waiting: Repository, expected: list[list[int]], name: str) -> None:
     for step in STEPS:
@@ -87,6 +88,7 @@ def test_a_step_done_twice_changes_nothing(waiting: Repository, expected: list[l
     assert answers(waiting) == expected
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("stop", range(len(STEPS)))
 def test_a_pass_that_stopped_after_any_step_is_finished_by_the_next(
     waiting: Repository, expected: list[list[int]], stop: int

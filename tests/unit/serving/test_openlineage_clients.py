@@ -121,6 +121,7 @@ def test_a_wrong_key_is_an_error_that_the_client_sees(at: Served, root: Path) ->
     assert stored(root, 4004) == []
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(("kind", "number"), [("http", 5005), ("async_http", 6006)])
 def test_a_client_that_is_told_to_come_again_does_and_loses_nothing(tmp_path: Path, kind: str, number: int) -> None:
     root = tmp_path / "repository"
