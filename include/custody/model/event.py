@@ -38,7 +38,7 @@ class EventType(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class ContentClaim(msgspec.Struct, frozen=True, omit_defaults=True):
+class ContentClaim(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The place of a FlowFile's content in a content repository."""
 
     container: str | None = None
@@ -49,7 +49,8 @@ class ContentClaim(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 # Rows of journals leave out fields that have their default: a default is part of the format, never change one.
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+# Nothing in an event refers back to it: the collector of cycles need not look at a million of them again and again.
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One provenance event."""
 
     # Invariant: in the order of EVENT_SCHEMA, by which `to_batch` puts values into columns.

@@ -181,6 +181,11 @@ class _Search:
         below, above = self.id_range.below, self.id_range.above
         return (below is None or shard.first_event_id < below) and (above is None or shard.last_event_id > above)
 
+    def _is_within(self, shard: AddShard) -> bool:
+        """Whether all ids of a shard are in the range, so that those within it are all its matches."""
+        below, above = self.id_range.below, self.id_range.above
+        return (below is None or shard.last_event_id < below) and (above is None or shard.first_event_id > above)
+
     def _opened(self, ordered: Sequence[AddShard], pool: Executor | None) -> Iterator[list[AddShard]]:
         """Yield the shards that may hold ids of the range in waves that grow; a wave is opened at once."""
         remaining = filter(self._may_hold, ordered)
@@ -225,7 +230,7 @@ class _Search:
             )
             if ids is not None:
                 self.explained.searched += 1
-                is_all = id_range.below is None and id_range.above is None and (enough is None or len(ids) < enough)
+                is_all = self._is_within(shard) and (enough is None or len(ids) < enough)
                 shown = _without(ids, buried)
                 return shown[:limit], len(shown) if is_all else None
         everything = self._all_ids(shard)

@@ -116,7 +116,7 @@ class SearchSource:
         self._workspace = workspace
         self._notices = notices
         self._losses = LossTracker(notices)
-        self._remembered: dict[int, list[Event]] | None = None
+        self._remembered: dict[int, tuple[Event, ...]] | None = None
 
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
@@ -147,7 +147,7 @@ class SearchSource:
         new = [event_id for event_id in event_ids if event_id not in self._remembered]
         for event in reader.get_many(self._workspace, new, self.view, self._losses, keep=True) if new else ():
             # An id that was given out twice has both events.
-            self._remembered.setdefault(event.event_id, []).append(event)
+            self._remembered[event.event_id] = (*self._remembered.get(event.event_id, ()), event)
         return [event for event_id in sorted(set(event_ids)) for event in self._remembered.get(event_id, ())]
 
     def remember(self) -> None:

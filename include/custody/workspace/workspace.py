@@ -12,7 +12,7 @@ import socket
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -55,6 +55,12 @@ from custody.workspace.unit_manifest import UnitManifest
 
 ROLLOVER_LEASE = "rollover"
 """The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
+
+
+# A lineage asks each of a hundred shards several times: joining the parts of their paths took a fifth of its time.
+@lru_cache(maxsize=1 << 14)
+def _shard_path(root: Path, container: str, writer: str, name: str) -> Path:
+    return ContainerPaths(root / container, writer).index / name
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +288,7 @@ class Workspace:
 
     def shard_path(self, shard: AddShard) -> Path:
         """Return the folder of a live shard."""
-        return ContainerPaths(self.settings.root / shard.container, self.writer).index / shard.name
+        return _shard_path(self.settings.root, shard.container, self.writer, shard.name)
 
     def log_place(self, path: str) -> Path:
         """Return where a file of the catalog lies, or should lie, by its path in it; nothing is looked at."""

@@ -83,6 +83,16 @@ def test_no_more_shards_are_searched_than_the_page_needs(repository: Repository)
     assert found.explained["main"].pruned >= 1
 
 
+@pytest.mark.parametrize("oldest_first", [False, True])
+def test_a_shard_that_gave_all_its_matches_is_not_counted_as_well(repository: Repository, oldest_first: bool) -> None:
+    every = repository.search("", limit=1000, oldest_first=oldest_first)
+    assert (every.explained["main"].searched, every.explained["main"].counted) == (3, 0)
+    page = repository.search("", limit=150, oldest_first=oldest_first)
+    behind = repository.search("", limit=150, oldest_first=oldest_first, cursor=page.cursor)
+    assert [result.total for result in (every, page, behind)] == [ROLLED + WAITING] * 3
+    assert page.explained["main"].counted > 0
+
+
 def test_facets_count_all_that_match_whatever_answers(repository: Repository) -> None:
     expected = {
         "event_type": Counter(item.event_type.lower() for item in EVENTS if item.component_type == "RouteOnAttribute"),
