@@ -3,14 +3,23 @@
 The way of a file: `event_reader` finds out its format (`formats`), unzips it (`encodings`), cuts it into elements
 (`json_splitter`, or `avro`), hands each to the reader of its format and has the events checked (`validate`).
 
-To change how an input is read, look into the module of its format: `nifi_json` (Site-to-Site), `nifi_avro`,
-`nifi_rest`, `openlineage`, `ngsi_notification`, `custody_json`. `identity` says which events are the same, `values` and
-`raw_json` read values of JSON.
+To change how an input is read, look into the module of its format: `nifi_json` (Site-to-Site; in bulk `nifi_columns`),
+`nifi_avro`, `nifi_rest`, `openlineage`, `ngsi_notification`, `custody_json`. `identity` says which events are the same,
+`values` and `raw_json` read values of JSON.
 """
 
-from custody.capture.event_reader import CaptureLimits, detect_file, read_file, read_piece, read_stream
+from custody.capture.event_reader import (
+    CaptureLimits,
+    batched_outcomes,
+    detect_file,
+    read_batches,
+    read_file,
+    read_piece,
+    read_stream,
+)
 from custody.capture.formats import Format, detect
 from custody.capture.identity import contradictions, harmless_differences, is_same
+from custody.capture.nifi_columns import ColumnBatch
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import as_formerly_numbered, dataset_uuid
 from custody.capture.validate import Accepted, Context, InputPlace, Outcome, Rejected
@@ -18,12 +27,14 @@ from custody.capture.validate import Accepted, Context, InputPlace, Outcome, Rej
 __all__ = [
     "Accepted",
     "CaptureLimits",
+    "ColumnBatch",
     "Context",
     "Format",
     "InputPlace",
     "Outcome",
     "Rejected",
     "as_formerly_numbered",
+    "batched_outcomes",
     "contradictions",
     "dataset_uuid",
     "detect",
@@ -31,6 +42,7 @@ __all__ = [
     "event_to_json",
     "harmless_differences",
     "is_same",
+    "read_batches",
     "read_file",
     "read_piece",
     "read_stream",

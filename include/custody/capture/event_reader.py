@@ -7,7 +7,7 @@ cannot be read is rejected with its place, and the rest of the file is read.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -16,6 +16,7 @@ from custody.capture.encodings import CHUNK_BYTES, InputText
 from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import JsonElement, JsonSplitter
 from custody.capture.nifi_avro import read_avro
+from custody.capture.nifi_columns import ColumnBatch, ElementList, array_elements, read_columns
 from custody.capture.validate import (
     Accepted,
     Context,
@@ -27,6 +28,9 @@ from custody.capture.validate import (
     validate_element,
 )
 from custody.model import EventProblem, Severity
+
+BATCH_BYTES_MAX = 16 << 20
+"""Of the pieces of a batch together, whose number only bounds batches of small ones."""
 
 _READERS: dict[Format, ElementReader] = {
     Format.NIFI: nifi_json.read_element,
@@ -61,7 +65,60 @@ def read_stream(
     a text that is damaged or larger than the limit.
     """
     text = InputText(stream, bytes_max=limits.file_bytes_max, chunk_bytes=chunk_bytes)
+    yield from _read_text(text, limits, format or detect(text.peek(DETECT_BYTES)), context)
+
+
+def read_batches(
+    stream: BinaryIO,
+    limits: CaptureLimits,
+    *,
+    batch_events: int,
+    format: Format | None = None,
+    context: Context = Context(),  # noqa: B008 - frozen
+) -> Iterator[Sequence[Outcome] | ColumnBatch]:
+    """Yield the outcomes of `read_stream` in batches of at most so many; the events of NiFi's arrays as columns."""
+    text = InputText(stream, bytes_max=limits.file_bytes_max)
     format = format or detect(text.peek(DETECT_BYTES))
+    elements = _short_array(text) if format is Format.NIFI else None
+    if elements is None:
+        yield from batched_outcomes(_read_text(text, limits, format, context), batch_events)
+        return
+    for part in elements.batches(batch_events, BATCH_BYTES_MAX):
+        yield read_columns(part, context, limits.event_bytes_max)
+
+
+def _short_array(text: InputText) -> ElementList | None:
+    """Read a text that is one array, if it is not longer than a batch may be; None, and left to be read, otherwise."""
+    if not text.peek(1).startswith(b"["):
+        return None
+    chunks: list[bytes] = []
+    size = 0
+    while size <= BATCH_BYTES_MAX and (chunk := text.chunk()):
+        chunks.append(chunk)
+        size += len(chunk)
+    elements = array_elements(b"".join(chunks)) if size <= BATCH_BYTES_MAX and not text.cut else None
+    if elements is None:
+        for chunk in reversed(chunks):
+            text.put_back(chunk)
+    return elements
+
+
+def batched_outcomes(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
+    """Yield the outcomes in lists; where the pieces are large, the lists are shorter."""
+    batch: list[Outcome] = []
+    batch_bytes = 0
+    # Pieces stay in memory until their batch is stored, so large ones end it early.
+    for outcome in outcomes:
+        batch.append(outcome)
+        batch_bytes += len(outcome.raw)
+        if len(batch) >= size or batch_bytes >= BATCH_BYTES_MAX:
+            yield batch
+            batch, batch_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def _read_text(text: InputText, limits: CaptureLimits, format: Format, context: Context) -> Iterator[Outcome]:
     if format is Format.NIFI_AVRO:
         yield from read_avro(text, event_bytes_max=limits.event_bytes_max, node=context.node)
         return

@@ -247,7 +247,7 @@ class JsonSplitter:
         place = InputPlace(self._index, offset)
         self._index += 1
         if size > self._event_bytes_max:
-            return _too_large(place, size, self._event_bytes_max, raw)
+            return too_large(place, size, self._event_bytes_max, raw)
         return JsonElement(place, raw)
 
     def _keep(self, chunk: bytes, start: int) -> None:
@@ -316,7 +316,8 @@ def _is_lines(head: bytes) -> bool:
     return True
 
 
-def _too_large(place: InputPlace, size: int, bytes_max: int, raw: bytes) -> Rejected:
+def too_large(place: InputPlace, size: int, bytes_max: int, raw: bytes) -> Rejected:
+    """Return the rejection of an element of `size` bytes, of which `raw` are the first."""
     message = f"expected at most {bytes_max} bytes (capture.event_bytes_max), got {size}"
     if len(raw) < size:
         message += f"; the first {len(raw)} of them are kept"

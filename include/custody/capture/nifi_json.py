@@ -69,7 +69,7 @@ _REQUIRED = (
 
 
 # Unknown keys are refused here, which sends the event the slow way: that one keeps them in `extra`.
-class _Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel", gc=False):
     """An event as nearly all are: every key known, no value of a wrong type."""
 
     event_id: str | None = None
@@ -103,8 +103,15 @@ class _Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename=
     application: str | None = None
 
 
-_PAYLOAD = msgspec.json.Decoder(_Payload)
+_PAYLOAD = msgspec.json.Decoder(Payload)
 _ANY = msgspec.json.Decoder()
+decode_payload = _PAYLOAD.decode
+"""Returns the payload of one JSON object; raises msgspec.ValidationError for one that is not as nearly all are."""
+PAYLOAD_FIELDS = tuple(
+    _KEYS[field.encode_name][0] if field.encode_name in _KEYS else field.name
+    for field in msgspec.structs.fields(Payload)
+)
+"""The fields of events, in the order of the payload's fields; `timestamp` is no field of an event."""
 
 
 def read_element(raw: bytes, context: Context) -> Sequence[Event]:
@@ -121,7 +128,7 @@ def event_from_bytes(raw: bytes, node: str | None = None) -> Event:
     """
     try:
         # Straight into the struct, about twice as quick as by a dictionary; what does not fit goes the slow way.
-        payload = _PAYLOAD.decode(raw)
+        payload = decode_payload(raw)
     except msgspec.ValidationError:  # to be said in the words of the format
         return event_from_json(_ANY.decode(raw), node)
     if payload.timestamp is not None and payload.timestamp != format_time(payload.timestamp_millis):
@@ -133,7 +140,7 @@ def event_from_bytes(raw: bytes, node: str | None = None) -> Event:
 def event_from_record(record: Mapping[str, object], node: str | None, format: str) -> Event:
     """Return the event of one record of another encoding of the payload, as `event_from_json` does."""
     try:
-        payload = msgspec.convert(record, _Payload)
+        payload = msgspec.convert(record, Payload)
     except msgspec.ValidationError:
         return event_from_json(record, node, format=format)
     if payload.timestamp is not None:
@@ -141,8 +148,7 @@ def event_from_record(record: Mapping[str, object], node: str | None, format: st
     return _event(payload, node, format)
 
 
-def _event(payload: _Payload, node: str | None, format: str) -> Event:
-    source_node = _uri_node(payload.content_uri) or _uri_node(payload.previous_content_uri)
+def _event(payload: Payload, node: str | None, format: str) -> Event:
     return Event(
         source_event_id=payload.event_id,
         source_ordinal=payload.event_ordinal,
@@ -173,7 +179,7 @@ def _event(payload: _Payload, node: str | None, format: str) -> Event:
         platform=payload.platform,
         application=payload.application,
         source_format=format,
-        source_node=source_node or node or payload.actor_hostname or UNKNOWN_NODE,
+        source_node=source_node(payload.content_uri, payload.previous_content_uri, payload.actor_hostname, node),
     )
 
 
@@ -228,6 +234,11 @@ def _node(document: Mapping[str, object]) -> str | None:
         if isinstance(uri, str) and (node := _uri_node(uri)):
             return node
     return None
+
+
+def source_node(content_uri: str | None, previous_content_uri: str | None, host: str | None, node: str | None) -> str:
+    """Return the source of an event: the node that its content URIs name, else `node`, else its host."""
+    return _uri_node(content_uri) or _uri_node(previous_content_uri) or node or host or UNKNOWN_NODE
 
 
 def _uri_node(uri: str | None) -> str | None:

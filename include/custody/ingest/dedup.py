@@ -146,14 +146,8 @@ class StoredKeys:
         Args:
             keys: the columns source_node and source_ordinal, without nulls.
         """
-        encoded = keys.column("source_node").dictionary_encode()
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        ordinals = keys.column("source_ordinal").to_numpy(zero_copy_only=False)
-        known = np.zeros(len(ordinals), np.bool_)
-        order = np.lexsort((np.arange(len(ordinals)), ordinals, codes))
-        repeats = (np.diff(codes[order]) == 0) & (np.diff(ordinals[order]) == 0)
-        known[order[1:]] = repeats
-        nodes = encoded.dictionary.to_pylist()
+        nodes, codes, ordinals = _columns_of(keys)
+        known = repeated_rows(keys)
         by_node = {node: ordinals[codes == code] for code, node in enumerate(nodes)}
         stored: dict[str, list[Column]] = {node: [] for node in nodes}
         for _, matches in self._matches({node: values.tolist() for node, values in by_node.items()}):
@@ -180,11 +174,9 @@ class StoredKeys:
 
     def add_columns(self, keys: pa.RecordBatch, event_ids: range) -> None:
         """Note events that were just appended as columns."""
-        encoded = keys.column("source_node").dictionary_encode()
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        ordinals = keys.column("source_ordinal").to_numpy(zero_copy_only=False)
+        nodes, codes, ordinals = _columns_of(keys)
         ids = np.arange(event_ids.start, event_ids.stop)
-        for code, node in enumerate(encoded.dictionary.to_pylist()):
+        for code, node in enumerate(nodes):
             self._added.setdefault(node, SortedRuns()).add(ordinals[codes == code], ids[codes == code])
 
     def _gone(self, node: str, ordinals: list[int]) -> list[int]:
@@ -317,6 +309,22 @@ class SortedRuns:
             hits = (places >= 0) & (keys[places] == searched)
             values_by_number.update(zip(searched[hits].tolist(), values[places[hits]].tolist(), strict=True))
         return values_by_number
+
+
+def repeated_rows(keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Return which rows repeat an earlier row; `keys` as of `known_rows`."""
+    _, codes, ordinals = _columns_of(keys)
+    order = np.lexsort((np.arange(len(ordinals)), ordinals, codes))
+    is_repeated = np.zeros(len(ordinals), np.bool_)
+    is_repeated[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(ordinals[order]) == 0)
+    return is_repeated
+
+
+def _columns_of(keys: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int32], Column]:
+    """Return the sources of some keys; of each key, the number of its source and its ordinal."""
+    sources = keys.column("source_node").dictionary_encode()
+    ordinals = keys.column("source_ordinal").to_numpy(zero_copy_only=False)
+    return sources.dictionary.to_pylist(), sources.indices.to_numpy(zero_copy_only=False), ordinals
 
 
 def _ordinals_by_node(events: Iterable[Event]) -> dict[str, list[int]]:

@@ -25,17 +25,19 @@ import pyarrow as pa
 from custody.capture import (
     Accepted,
     CaptureLimits,
+    ColumnBatch,
     Context,
     Format,
     InputPlace,
     Outcome,
     Rejected,
     as_formerly_numbered,
+    batched_outcomes,
     contradictions,
     detect_file,
     harmless_differences,
+    read_batches,
     read_piece,
-    read_stream,
 )
 from custody.errors import (
     BackpressureError,
@@ -45,7 +47,7 @@ from custody.errors import (
     StorageError,
 )
 from custody.format.names import name_as_text
-from custody.ingest.dedup import NO_WRITER, Key, PreviewedKeys, StoredAt, StoredKeys, key_of
+from custody.ingest.dedup import NO_WRITER, Key, PreviewedKeys, StoredAt, StoredKeys, key_of, repeated_rows
 from custody.ingest.source_locks import SourceLocks
 from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid, to_events
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
@@ -191,8 +193,6 @@ class _SharedTally(FileTally):
         return DeliveryReport(counts=self.report(writer), refused=tuple(self._refused))
 
 
-# Beside `capture.batch_events`, which bounds batches of small pieces only.
-_BATCH_BYTES_MAX = 16 << 20
 _KEY_COLUMNS = ["source_node", "source_ordinal"]
 _URL_SCHEMES = ("http", "https")
 """Of the place that a receiver's entries came from."""
@@ -279,8 +279,10 @@ class Ingest:
             # Unbuffered: the reader has a buffer of its own, and `tell` says how far it has come.
             with path.open("rb", buffering=0) as stream:
                 format = format or detect_file(stream)
-                outcomes = read_stream(stream, self._limits, format=format, context=context)
-                return self._take(outcomes, FileTally(name, format, node), lambda: progress(stream.tell()))
+                batches = read_batches(
+                    stream, self._limits, batch_events=limits.batch_events, format=format, context=context
+                )
+                return self._take(batches, FileTally(name, format, node), lambda: progress(stream.tell()))
         # Of custody's own files, and says so itself. Any other OSError comes from the input file.
         except StorageError:
             raise
@@ -326,7 +328,7 @@ class Ingest:
             LockedError: another ingest stored events of the same source for too long.
             StorageError: the disk refused.
         """
-        return self._take(outcomes, FileTally(origin, format, None))
+        return self._take(self._batched(outcomes), FileTally(origin, format, None))
 
     def renew(self) -> None:
         """Forget which events are stored: the next turn reads it anew, so that memory does not grow for ever."""
@@ -351,9 +353,9 @@ class Ingest:
             # One notification as a whole: what is rejected of it again is the same entry.
             same = (replace(item, place=place) if isinstance(item, Rejected) else item for item in outcomes)
             arrival = kept_arrival(raw, entry.file, entry.received_ms)
-            report = self._take(same, tally, store=partial(self._append_notification, arrival))
+            report = self._take([list(same)], tally, store=partial(self._append_notification, arrival))
         else:
-            report = self._take(outcomes, tally)
+            report = self._take(self._batched(outcomes), tally)
         # Only behind the acknowledgement: a crash in between leaves the entry, and the events count as repetitions
         # then.
         if report.rejected == 0:
@@ -371,23 +373,72 @@ class Ingest:
         capture = self._workspace.settings.capture
         return CaptureLimits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
 
+    def _batched(self, outcomes: Iterable[Outcome]) -> Iterator[list[Outcome]]:
+        return batched_outcomes(outcomes, self._workspace.settings.capture.batch_events)
+
     def _take(
         self,
-        outcomes: Iterable[Outcome],
+        batches: Iterable[Sequence[Outcome] | ColumnBatch],
         tally: FileTally,
         progress: Callable[[], None] = lambda: None,
         store: Callable[[Sequence[Event]], range] | None = None,
     ) -> FileReport:
         """Store what was accepted, by `store` where it is given, and quarantine what was not."""
         with self._turn():
-            for batch in _batches(outcomes, self._workspace.settings.capture.batch_events):
-                for outcome in batch:
-                    if isinstance(outcome, Rejected):
-                        self._reject(tally, outcome.raw, outcome.place, outcome.problem)
-                accepted = [(tally, outcome) for outcome in batch if isinstance(outcome, Accepted)]
-                self._store(accepted, store or self._writer.append)
+            for batch in batches:
+                if isinstance(batch, ColumnBatch):
+                    self._take_columns(tally, batch)
+                else:
+                    self._take_outcomes(tally, batch, store or self._writer.append)
                 progress()
         return tally.report(self._writer.name)
+
+    def _take_outcomes(
+        self, tally: FileTally, batch: Sequence[Outcome], store: Callable[[Sequence[Event]], range]
+    ) -> None:
+        for outcome in batch:
+            if isinstance(outcome, Rejected):
+                self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+        self._store([(tally, outcome) for outcome in batch if isinstance(outcome, Accepted)], store)
+
+    def _take_columns(self, tally: FileTally, batch: ColumnBatch) -> None:
+        """Store the events of a batch that are new, in their order; the others are compared one by one."""
+        for outcome in batch.rejected:
+            self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+        events = batch.events.num_rows
+        keys = batch.events.select(_KEY_COLUMNS)
+        if repeated_rows(keys).any():
+            # Copies within the batch are compared with each other, one by one.
+            self._store([(tally, batch.accepted(row)) for row in range(events)], self._writer.append)
+            return
+        self._know_stored(set(keys.column("source_node").unique().to_pylist()))
+        is_new = ~self._stored_keys.known_rows(keys)
+        former = [(row, batch.accepted(row)) for row in np.flatnonzero(~is_new).tolist()]
+        # Of what was stored and has expired since, a copy is new.
+        again = {item.place for _, item in self._without_stored([(tally, item) for _, item in former])}
+        is_new[[row for row, item in former if item.place in again]] = True
+        tally.read += events - len(former)
+        self._append_new(tally, batch.events.filter(pa.array(is_new)))
+        # Behind the acknowledgement: each warning says that its event is stored.
+        for row, item in batch.warned.items():
+            if is_new[row]:
+                self._warn(tally, item)
+
+    def _append_new(self, tally: FileTally, events: pa.RecordBatch) -> None:
+        """Append events that are columns and count them."""
+        if not events.num_rows:
+            return
+        ids = self._writer.append_columns(events)
+        self._stored_keys.add_columns(events.select(_KEY_COLUMNS), ids)
+        tally.stored += len(ids)
+        tally.first = ids.start if tally.first is None else tally.first
+        tally.last = ids.stop - 1
+
+    def _warn(self, tally: FileTally, item: Accepted) -> None:
+        """Keep the bytes of a stored event with its warnings."""
+        for problem in item.warnings:
+            tally.warned += 1
+            self._quarantine_piece(tally, item.raw, item.place, problem)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -417,9 +468,7 @@ class Ingest:
             tally.last = event_id
         # Warnings are kept behind the acknowledgement: each of them says that its event is stored.
         for tally, item in fresh:
-            for problem in item.warnings:
-                tally.warned += 1
-                self._quarantine_piece(tally, item.raw, item.place, problem)
+            self._warn(tally, item)
 
     def _store_columns(self, tally: FileTally, delivery: ColumnDelivery) -> list[tuple[FileTally, Accepted]]:
         """Store those events of a delivery that are new; return the others, which are compared one by one."""
@@ -427,12 +476,8 @@ class Ingest:
         self._know_stored(set(keys.column("source_node").unique().to_pylist()))
         known = self._stored_keys.known_rows(keys)
         fresh = delivery.events.filter(pa.array(~known))
-        if fresh.num_rows:
-            ids = self._writer.append_columns(fresh)
-            self._stored_keys.add_columns(fresh.select(_KEY_COLUMNS), ids)
-            tally.read += len(ids)
-            tally.stored += len(ids)
-            tally.first, tally.last = ids.start, ids.stop - 1
+        tally.read += fresh.num_rows
+        self._append_new(tally, fresh)
         again = to_events(delivery.events.filter(pa.array(known)))
         return [
             (tally, Accepted(event, InputPlace(row, 0), msgspec.json.encode(event)))
@@ -638,21 +683,6 @@ class IngestPreview(Ingest):
 
     def _keep(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
         return ""
-
-
-def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
-    """Yield the outcomes in lists; where the pieces are large, the lists are shorter."""
-    batch: list[Outcome] = []
-    batch_bytes = 0
-    # Pieces stay in memory until their batch is stored, so large ones end it early.
-    for outcome in outcomes:
-        batch.append(outcome)
-        batch_bytes += len(outcome.raw)
-        if len(batch) >= size or batch_bytes >= _BATCH_BYTES_MAX:
-            yield batch
-            batch, batch_bytes = [], 0
-    if batch:
-        yield batch
 
 
 def _format_of(entry: QuarantineEntry) -> Format:

@@ -5,6 +5,7 @@ from custody.model.columns import (
     READER_VERSION,
     SCHEMA_VERSION,
     check_columns,
+    column_of,
     is_newer,
     lacking,
     newer_notice,
@@ -17,7 +18,7 @@ from custody.model.columns import (
 )
 from custody.model.cut_event import CutEvent, shortened
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
-from custody.model.event_tables import require_valid_columns, without_bad_rows
+from custody.model.event_tables import require_valid_columns, warned_rows, without_bad_rows
 from custody.model.validation import (
     INT64_MAX,
     EventProblem,
@@ -45,6 +46,7 @@ __all__ = [
     "Severity",
     "check_columns",
     "check_event",
+    "column_of",
     "is_newer",
     "lacking",
     "newer_notice",
@@ -61,5 +63,6 @@ __all__ = [
     "to_events",
     "to_present",
     "unknown_columns",
+    "warned_rows",
     "without_bad_rows",
 ]

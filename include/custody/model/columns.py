@@ -93,13 +93,13 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
     """
     # Field by field: Event declares its fields in the order of the schema, a test holds the two together.
     rows = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * len(EVENT_SCHEMA)
-    columns = [_array(field, values) for field, values in zip(EVENT_SCHEMA, rows, strict=True)]
+    columns = [column_of(field, values) for field, values in zip(EVENT_SCHEMA, rows, strict=True)]
     # Events carry no ids before they are appended.
     columns[0] = pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())
     return pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)
 
 
-def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     """Return one column; lists and maps are built from flat arrays, which is twice as fast as value by value."""
     if pa.types.is_map(field.type):
         offsets = pa.array([0, *accumulate(map(len, values))], pa.int32())

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
 from custody.model.columns import EVENT_SCHEMA, to_present
-from custody.model.event import Event
-from custody.model.validation import INT64_MAX, TEXTS_NEEDED, TIME_MS_MAX
+from custody.model.event import Event, EventType
+from custody.model.validation import (
+    INT64_MAX,
+    KNOWN_TYPES,
+    NEED_RELATIVES,
+    NEED_TRANSIT_URI,
+    TEXTS_NEEDED,
+    TIME_MS_MAX,
+)
 
 _NEEDED = [field.name for field in msgspec.structs.fields(Event) if field.required]
 _SCHEMA = EVENT_SCHEMA.remove(0)
 _NOTHING = "Nothing was stored."
+_RELATIVES = ("parent_uuids", "child_uuids")
 
 
 def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
@@ -50,6 +60,31 @@ def without_bad_rows(events: pa.Table) -> tuple[pa.RecordBatch, dict[int, str]]:
         return whole, bad
     is_good = pc.invert(pc.is_in(pa.array(range(whole.num_rows)), value_set=pa.array(bad, pa.int64())))
     return whole.filter(is_good), dict(sorted(bad.items()))
+
+
+def warned_rows(batch: pa.RecordBatch, *, relationship_exported: bool = True) -> npt.NDArray[np.bool_]:
+    """Return which rows of good events earn a warning by `check_event`, shape (events,)."""
+    kinds = batch.column("event_type")
+    lacks_uri = _is_empty(batch.column("transit_uri"))
+    has_relatives = pc.or_(*(pc.greater(pc.list_value_length(batch.column(name)), 0) for name in _RELATIVES))
+    warned = pc.invert(_is_any(kinds, KNOWN_TYPES))
+    warned = pc.or_(warned, pc.and_(_is_any(kinds, NEED_TRANSIT_URI), lacks_uri))
+    warned = pc.or_(warned, pc.and_(_is_any(kinds, NEED_RELATIVES), pc.invert(has_relatives)))
+    lacks_identifier = _is_empty(batch.column("alternate_identifier_uri"))
+    warned = pc.or_(warned, pc.and_(_is_any(kinds, {EventType.ADDINFO}), lacks_identifier))
+    if relationship_exported:
+        lacks_relationship = _is_empty(batch.column("relationship"))
+        warned = pc.or_(warned, pc.and_(_is_any(kinds, {EventType.ROUTE}), lacks_relationship))
+    rows: npt.NDArray[np.bool_] = warned.to_numpy(zero_copy_only=False)
+    return rows
+
+
+def _is_any(texts: pa.Array, expected: Iterable[str]) -> pa.Array:
+    return pc.is_in(texts, value_set=pa.array(sorted(expected), pa.string()))
+
+
+def _is_empty(texts: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.equal(pc.binary_length(texts), 0), fill_value=True)
 
 
 def _converted(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:

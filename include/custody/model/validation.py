@@ -127,9 +127,9 @@ INT64_MAX = (1 << 63) - 1
 TEXTS_NEEDED = ("event_type", "flowfile_uuid", "component_id", "component_type")
 """Fields that must not be empty."""
 
-_KNOWN_TYPES = frozenset(EventType)
-_NEED_TRANSIT_URI = {EventType.RECEIVE, EventType.FETCH, EventType.SEND, EventType.UPLOAD}
-_NEED_RELATIVES = {EventType.FORK, EventType.JOIN, EventType.CLONE}
+KNOWN_TYPES = frozenset(EventType)
+NEED_TRANSIT_URI = {EventType.RECEIVE, EventType.FETCH, EventType.SEND, EventType.UPLOAD}
+NEED_RELATIVES = {EventType.FORK, EventType.JOIN, EventType.CLONE}
 
 
 class Severity(StrEnum):
@@ -206,14 +206,14 @@ def _value_problems(event: Event) -> Iterator[EventProblem]:
 
 def _type_problems(event: Event, relationship_exported: bool) -> Iterator[EventProblem]:
     kind = event.event_type
-    if kind not in _KNOWN_TYPES:
+    if kind not in KNOWN_TYPES:
         yield _warning(
             "unknown-type",
             f"event type {kind[:64]!r} is not one that custody knows; it is kept as it is",
         )
-    if kind in _NEED_TRANSIT_URI and not event.transit_uri:
+    if kind in NEED_TRANSIT_URI and not event.transit_uri:
         yield _warning("no-transit-uri", f"a {kind} event should name its transit URI")
-    if kind in _NEED_RELATIVES and not (event.parent_uuids or event.child_uuids):
+    if kind in NEED_RELATIVES and not (event.parent_uuids or event.child_uuids):
         yield _warning("no-relatives", f"a {kind} event should name parents or children")
     if kind == EventType.ADDINFO and not event.alternate_identifier_uri:
         yield _warning("no-alternate-identifier", "an ADDINFO event should name its alternate identifier")

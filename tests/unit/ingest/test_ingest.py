@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from custody.capture import event_reader
 from custody.errors import InvalidInputError, NotFoundError
 from custody.model import Event
-from custody.repository import FileReport, Repository
+from custody.repository import EventSelection, FileReport, Repository
 from tests.support import run_steps, unnumbered, write_samples
 from tests.unit.capture.json_documents import KINDS, document
+from tests.unit.capture.test_nifi_columns import ODD
 
 
 def write(path: Path, *documents: dict[str, object]) -> Path:
@@ -277,3 +279,48 @@ def test_events_come_out_as_capture_read_them(repository: Repository, tmp_path: 
     run_steps(repository.settings)
     assert unnumbered(stored(repository)) == before
     assert len({(item.source_node, item.source_ordinal) for item in before}) == 120
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files with all that an ingest tells apart: usual events, warnings, odd and bad ones, copies, contradictions."""
+    folder.mkdir()
+    usual = [{**document(kind), "eventOrdinal": 5000 + number} for number, kind in enumerate([*KINDS, *KINDS])]
+    odd = [
+        {**document("CONTENT_MODIFIED"), "eventOrdinal": 9000 + number, **change}
+        for number, (name, change) in enumerate(ODD.items())
+        if not name.startswith("half a character")
+    ]
+    return [
+        write(folder / "a.json", *usual[:10]),
+        write(folder / "b.json", *usual[5:20], usual[19], {**usual[18], "entitySize": 99}),
+        write(folder / "c.json", *[piece for pair in zip(usual[20:], odd, strict=False) for piece in pair]),
+        write(folder / "d.json", {**usual[0], "entitySize": 98}, {**usual[1], "eventId": "again"}, usual[35]),
+        write(folder / "e.json", *odd[10:], *usual),
+    ]
+
+
+@pytest.mark.in_parts(2)
+@pytest.mark.parametrize("state", ["journals", "live", "forgotten"])
+@pytest.mark.parametrize("batch_events", [4, 1000])
+def test_in_columns_everything_becomes_what_it_becomes_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, batch_events: int
+) -> None:
+    files, results = _files(tmp_path / "files"), []
+    for way in ("columns", "one by one"):
+        if way == "one by one":
+            monkeypatch.setattr(event_reader, "_short_array", lambda _: None)
+        opened = tuned(Repository.create(tmp_path / way), f"[capture]\nbatch_events = {batch_events}\n")
+        reports = ingest(opened, *files[:3])
+        if state != "journals":
+            run_steps(opened.settings)
+        if state == "forgotten":
+            opened.forget(EventSelection(event_ids=[2, 7, 11]), "asked for")
+        reports += ingest(opened, *files[3:], *files)
+        pieces = sorted(
+            (entry.file, entry.index or 0, entry.offset, entry.code, entry.message)
+            for entry in opened.quarantine.entries()
+        )
+        results.append((reports, stored(opened), pieces))
+    assert results[0] == results[1]
+    assert any(report.warned for report in results[0][0])
+    assert {code for _, _, _, code, _ in results[0][2]} >= {"contradiction", "bad-value", "unknown-type"}

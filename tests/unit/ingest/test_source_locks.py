@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from threading import Thread
 
+import pyarrow as pa
 import pytest
 
 from custody.capture import Accepted, CaptureLimits, Context, Format, read_stream
@@ -150,17 +151,17 @@ def test_a_look_up_keeps_others_out_until_its_events_are_stored(
     opened = slotted(repository, 2, "[capture]\nsource_wait_seconds = 0\n")
     same = send(tmp_path, "a.json")
     with opened.ingest() as first, opened.ingest() as second:
-        append = SlotWriter.append
+        append = SlotWriter.append_columns
         refused: list[str] = []
 
-        def interrupted(writer: SlotWriter, events: list[Event]) -> range:
+        def interrupted(writer: SlotWriter, events: pa.RecordBatch) -> range:
             if writer.name == "main":
                 with pytest.raises(LockedError) as caught:
                     second.file(same, node=ONE)
                 refused.append(str(caught.value))
             return append(writer, events)
 
-        monkeypatch.setattr(SlotWriter, "append", interrupted)
+        monkeypatch.setattr(SlotWriter, "append_columns", interrupted)
         assert first.file(same, node=ONE).stored == 1
         assert len(refused) == 1
         assert second.file(same, node=ONE).repeated == 1
@@ -171,15 +172,15 @@ def test_after_a_failed_append_stored_events_are_looked_up_anew(
 ) -> None:
     """The disk took the events and said that it did not."""
     same = send(tmp_path, "a.json")
-    append = SlotWriter.append
+    append = SlotWriter.append_columns
 
-    def failing(writer: SlotWriter, events: list[Event]) -> range:
+    def failing(writer: SlotWriter, events: pa.RecordBatch) -> range:
         append(writer, events)
         raise StorageError("cannot sync: injected")
 
     with repository.ingest() as work:
         with monkeypatch.context() as patched:
-            patched.setattr(SlotWriter, "append", failing)
+            patched.setattr(SlotWriter, "append_columns", failing)
             with pytest.raises(StorageError):
                 work.file(same, node=ONE)
         assert work.file(same, node=ONE).repeated == 1

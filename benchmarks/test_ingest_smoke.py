@@ -1,0 +1,23 @@
+"""The ingest benchmark runs and says what each side took."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.ingest.__main__ import PEERS, main
+
+pytestmark = pytest.mark.benchmark
+
+
+def test_each_side_reads_all_files(tmp_path: Path) -> None:
+    options = ["--files", "2", "--events", "50", "--rounds", "1", "--scratch", str(tmp_path)]
+    done = CliRunner().invoke(main, [*options, "--output", str(tmp_path / "results")], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert all(name in done.output for name in PEERS)
+    measured = json.loads((tmp_path / "results").read_text())["peers"]
+    assert all(0 < one["cpu"][0] < 60 for one in measured.values())
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]

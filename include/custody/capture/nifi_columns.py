@@ -1,0 +1,183 @@
+"""NiFi's Site-to-Site reports as columns: the events of many elements at once, without an object for each.
+
+What is usual is decoded into structs, turned into columns and checked there. Every other element (an unknown key, a
+value of a wrong type, a broken rule, a warning) goes the careful way of `validate_element`, and its event takes its
+place between the others. So outcomes are the same either way, whichever elements are usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.capture.json_splitter import JsonElement, too_large
+from custody.capture.nifi_json import PAYLOAD_FIELDS, SOURCE_FORMAT, Payload, decode_payload, read_element, source_node
+from custody.capture.validate import NOT_JSON, Accepted, Context, InputPlace, Rejected, validate_element
+from custody.model import EVENT_SCHEMA, column_of, to_batch, warned_rows, without_bad_rows
+
+_SCHEMA = EVENT_SCHEMA.remove(0)
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+_UNSET_DURATION = -1
+
+Raws = Sequence[bytes | msgspec.Raw]
+
+
+class ElementList:
+    """Elements of one text, in their order.
+
+    Args:
+        raws: the bytes of each.
+        place: returns the place of one, by its number in the list.
+    """
+
+    def __init__(self, raws: Raws, place: Callable[[int], InputPlace]) -> None:
+        self.raws = raws
+        self._place = place
+
+    def __len__(self) -> int:
+        return len(self.raws)
+
+    def __getitem__(self, number: int) -> JsonElement:
+        return JsonElement(self._place(number), bytes(self.raws[number]))
+
+    def batches(self, size: int, bytes_max: int) -> Iterator[ElementList]:
+        """Yield the elements in lists of at most `size`; where they are large, the lists are shorter."""
+        start = nbytes = 0
+        for number, raw in enumerate(self.raws):
+            nbytes += len(raw)
+            if number + 1 - start >= size or nbytes >= bytes_max:
+                yield self._part(start, number + 1)
+                start, nbytes = number + 1, 0
+        if start < len(self.raws):
+            yield self._part(start, len(self.raws))
+
+    def _part(self, start: int, stop: int) -> ElementList:
+        return ElementList(self.raws[start:stop], lambda number: self._place(start + number))
+
+
+def array_elements(text: bytes) -> ElementList | None:
+    """Return the elements of a text that is one JSON array and nothing else; None for any other."""
+    try:
+        raws = _ARRAY.decode(text)
+    except NOT_JSON:
+        return None
+    begin = pa.py_buffer(text).address
+    # Each is a view of its bytes in the text.
+    return ElementList(raws, lambda number: InputPlace(number, pa.py_buffer(raws[number]).address - begin))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch:
+    """The outcomes of some elements: events as columns, in the order of the text, and the pieces that are none."""
+
+    events: pa.RecordBatch
+    """As `require_valid_columns` returns them."""
+    rejected: Sequence[Rejected]
+    warned: Mapping[int, Accepted]
+    """The events with warnings, by their rows."""
+    elements: ElementList
+    numbers: npt.NDArray[np.int64]
+    """In `elements`, of the element of each row."""
+    context: Context
+
+    def accepted(self, row: int) -> Accepted:
+        """Return one event, with its bytes and its place."""
+        outcome = _carefully(self.elements[int(self.numbers[row])], self.context)
+        assert isinstance(outcome, Accepted)  # noqa: S101 - what is a row was accepted
+        return outcome
+
+
+def read_columns(elements: ElementList, context: Context, event_bytes_max: int) -> ColumnBatch:
+    """Return the outcomes of some elements; one of more than `event_bytes_max` bytes is rejected."""
+    usual, events = _usual(elements.raws, context.node, event_bytes_max)
+    is_odd = np.ones(len(elements), np.bool_)
+    is_odd[usual] = False
+    odd = np.flatnonzero(is_odd).tolist()
+    if not odd:
+        return ColumnBatch(events, (), {}, elements, usual, context)
+    accepted: dict[int, Accepted] = {}
+    rejected: list[Rejected] = []
+    for number in odd:
+        outcome = _of_any_size(elements[number], context, event_bytes_max)
+        if isinstance(outcome, Accepted):
+            accepted[number] = outcome
+        else:
+            rejected.append(outcome)
+    others = to_batch([item.event for item in accepted.values()], 0).drop_columns(["event_id"])
+    numbers = np.append(usual, np.array(list(accepted), np.int64))
+    order = np.argsort(numbers)
+    events = pa.concat_batches([events, others]).take(pa.array(order))
+    numbers = numbers[order]
+    warned = {row: accepted[number] for row, number in enumerate(numbers.tolist()) if number in accepted}
+    warned = {row: item for row, item in warned.items() if item.warnings}
+    return ColumnBatch(events, rejected, warned, elements, numbers, context)
+
+
+def _usual(raws: Raws, node: str | None, event_bytes_max: int) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
+    """Return the numbers of the elements that are usual, and their events."""
+    payloads: list[Payload] = []
+    numbers: list[int] = []
+    for number, raw in enumerate(raws):
+        if len(raw) > event_bytes_max:
+            continue
+        try:
+            payloads.append(decode_payload(raw))
+        except NOT_JSON:
+            continue
+        numbers.append(number)
+    try:
+        table, has_own_timestamp = _table(payloads, node)
+        batch, bad = without_bad_rows(table)
+    except (UnicodeError, OverflowError, pa.ArrowException):
+        # A text or a number that no column takes: the careful way finds out which one it is.
+        return np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=_SCHEMA)
+    rows = np.delete(np.arange(len(payloads)), list(bad))
+    is_usual = ~(warned_rows(batch, relationship_exported=False) | has_own_timestamp[rows])
+    usual = np.array(numbers, np.int64)[rows[is_usual]]
+    return usual, batch if is_usual.all() else batch.filter(pa.array(is_usual))
+
+
+def _table(payloads: Sequence[Payload], node: str | None) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Return events in columns, and which of them have a timestamp that says something else than their time."""
+    rows = zip(*map(msgspec.structs.astuple, payloads), strict=True) if payloads else [()] * len(PAYLOAD_FIELDS)
+    values = dict(zip(PAYLOAD_FIELDS, rows, strict=True))
+    timestamps = pa.array(values.pop("timestamp"), pa.string())
+    columns = {name: _column(name, of_events) for name, of_events in values.items()}
+    texts = pc.strftime(columns["event_time"].cast(EVENT_SCHEMA.field("event_time").type), _TIMESTAMP)
+    has_own_timestamp = pc.fill_null(pc.not_equal(texts, timestamps), fill_value=False)
+    sources = zip(values["content_uri"], values["previous_content_uri"], values["source_host"], strict=True)
+    columns["source_node"] = pa.array([source_node(*of_event, node) for of_event in sources], pa.string())
+    columns["source_format"] = pa.array([SOURCE_FORMAT] * len(payloads), pa.string())
+    return pa.table(columns), has_own_timestamp.to_numpy(zero_copy_only=False)
+
+
+def _column(name: str, values: Sequence[Any]) -> pa.Array:
+    field = EVENT_SCHEMA.field(name)
+    if pa.types.is_map(field.type):
+        return column_of(field, [value or {} for value in values])
+    if pa.types.is_list(field.type):
+        return column_of(field, [value or () for value in values])
+    # Numbers, as long as nobody has looked whether they are times.
+    column = pa.array(values, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
+    return column.fill_null(_UNSET_DURATION) if name == "event_duration" else column
+
+
+def _of_any_size(element: JsonElement, context: Context, event_bytes_max: int) -> Accepted | Rejected:
+    if len(element.raw) > event_bytes_max:
+        return too_large(element.place, len(element.raw), event_bytes_max, element.raw)
+    return _carefully(element, context)
+
+
+def _carefully(element: JsonElement, context: Context) -> Accepted | Rejected:
+    """Return the one outcome of an element."""
+    # The payload has no relationship: a ROUTE without one is no mistake of the event's.
+    [outcome] = validate_element(element.raw, element.place, read_element, context, relationship_exported=False)
+    return outcome

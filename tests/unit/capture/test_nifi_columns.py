@@ -1,0 +1,165 @@
+"""NiFi's reports in columns: the outcomes are those of reading one element after the other."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from custody.capture import Accepted, CaptureLimits, ColumnBatch, Context, Format, Outcome, Rejected, read_batches
+from custody.capture import event_reader as reader
+from custody.model import Event, to_events
+from tests.unit.capture.json_documents import document
+from tests.unit.capture.sample_inputs import payloads, read
+
+EVENT_BYTES_MAX = 20_000
+LIMITS = CaptureLimits(EVENT_BYTES_MAX, 1 << 30)
+
+Change = dict[str, Any]
+ODD: dict[str, Change] = {
+    "an unknown key": {"newKey": [1, {"a": None}]},
+    "a number for a text": {"componentName": 7},
+    "a text for a number": {"entitySize": "7"},
+    "a fraction": {"durationMillis": 1.5},
+    "a list for attributes": {"updatedAttributes": [["a", "b"]]},
+    "a number among attributes": {"previousAttributes": {"a": 1}},
+    "a null among parents": {"parentIds": ["p", None]},
+    "no event type": {"eventType": None},
+    "an empty id": {"entityId": ""},
+    "an empty component": {"componentId": ""},
+    "a negative size": {"entitySize": -1},
+    "a negative previous size": {"previousEntitySize": -5},
+    "a negative ordinal": {"eventOrdinal": -3},
+    "a number of 65 bits": {"eventOrdinal": 1 << 64},
+    "a number of 63 bits": {"eventOrdinal": (1 << 63) - 1},
+    "a duration below -1": {"durationMillis": -2},
+    "no duration": {"durationMillis": None},
+    "a time before 1970": {"timestampMillis": -1, "timestamp": None},
+    "a time behind the year 9999": {"timestampMillis": 253_402_300_800_000, "timestamp": None},
+    "a time that no computer has": {"timestampMillis": 1 << 62, "timestamp": None},
+    "the last time": {"timestampMillis": 253_402_300_799_999, "timestamp": "9999-12-31T23:59:59.999Z"},
+    "a lineage before 1970": {"lineageStart": -1},
+    "no lineage start": {"lineageStart": None},
+    "a timestamp of another time": {"timestamp": "2001-01-01T00:00:00.000Z"},
+    "a timestamp of another form": {"timestamp": "yesterday"},
+    "no timestamp": {"timestamp": None},
+    "a kind that nobody knows": {"eventType": "MELTED"},
+    "a RECEIVE from nowhere": {"eventType": "RECEIVE", "transitUri": None},
+    "a SEND to an empty place": {"eventType": "SEND", "transitUri": ""},
+    "a FORK without children": {"eventType": "FORK", "childIds": None, "parentIds": None},
+    "a JOIN without parents": {"eventType": "JOIN", "childIds": [], "parentIds": []},
+    "an ADDINFO of nothing": {"eventType": "ADDINFO", "alternateIdentifier": None},
+    "no content URI": {"contentURI": None},
+    "no URI at all": {"contentURI": None, "previousContentURI": None},
+    "neither URI nor host": {"contentURI": None, "previousContentURI": None, "actorHostname": None},
+    "a URI of another form": {"contentURI": "http://[::1]:8443/a?b=c&clusterNodeId=n%201#x"},
+    "a URI that is none": {"contentURI": "http://[", "previousContentURI": ""},
+    "half a character": {"componentName": "\ud800"},
+    "half a character among attributes": {"updatedAttributes": {"\udfff": "x"}},
+    "a NUL": {"details": "a\0b"},
+    "signs of other systems": {"details": "${PATH} '; drop table -- <b> ../.."},
+    "no attributes": {"updatedAttributes": None, "previousAttributes": None},
+    "a removed attribute": {"updatedAttributes": {"gone": None, "": ""}},
+    "more than an event may be": {"details": "x" * EVENT_BYTES_MAX},
+}
+
+
+def both(data: bytes, node: str | None = None, batch_events: int = 7) -> tuple[list[Outcome], list[ColumnBatch]]:
+    """What is read one after the other, and what in columns."""
+    batches = list(
+        read_batches(io.BytesIO(data), LIMITS, batch_events=batch_events, format=Format.NIFI, context=Context(node))
+    )
+    columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
+    others = [outcome for batch in batches if not isinstance(batch, ColumnBatch) for outcome in batch]
+    assert not (columns and others), "a text is read one way"
+    return read(data, Format.NIFI, limits=LIMITS, node=node) if columns else others, columns
+
+
+def compare(data: bytes, node: str | None = None, batch_events: int = 7) -> list[ColumnBatch]:
+    outcomes, batches = both(data, node, batch_events)
+    if not batches:
+        assert outcomes == read(data, Format.NIFI, limits=LIMITS, node=node)
+        return []
+    accepted = [item for item in outcomes if isinstance(item, Accepted)]
+    events: list[Event] = [event for batch in batches for event in to_events(batch.events)]
+    assert events == [item.event for item in accepted]
+    rows = [(batch, row) for batch in batches for row in range(batch.events.num_rows)]
+    assert [batch.accepted(row) for batch, row in rows] == accepted
+    assert [batch.warned.get(row) for batch, row in rows] == [item if item.warnings else None for item in accepted]
+    rejected = [item for batch in batches for item in batch.rejected]
+    assert rejected == [item for item in outcomes if isinstance(item, Rejected)]
+    return batches
+
+
+def encoded(documents: list[Any]) -> bytes:
+    return json.dumps(documents).encode()
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("node", [None, "a-node"])
+def test_an_odd_event_between_usual_ones_has_its_place(name: str, node: str | None) -> None:
+    odd = {**document("CONTENT_MODIFIED"), **ODD[name]}
+    documents = [document("CREATE"), odd, document("DROP"), {k: v for k, v in odd.items() if v is not None}]
+    # Text that is no Unicode makes the whole text one that no parser takes.
+    assert bool(compare(encoded(documents), node)) == (not name.startswith("half a character"))
+    compare(encoded([odd]), node)
+
+
+def test_the_samples_are_read_in_columns_and_none_goes_the_careful_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encoded(payloads(300))
+    assert sum(batch.events.num_rows for batch in compare(data, batch_events=100)) == 300
+    # From here on it would fail.
+    monkeypatch.setattr("custody.capture.nifi_columns.validate_element", None)
+    batches = list(read_batches(io.BytesIO(data), LIMITS, batch_events=100, format=Format.NIFI))
+    assert [batch.events.num_rows for batch in batches if isinstance(batch, ColumnBatch)] == [100, 100, 100]
+
+
+@pytest.mark.parametrize("element", [7, None, "text", [], [[]], {}, True, {"eventOrdinal": {"a": {"b": [1]}}}])
+def test_what_is_no_event_is_rejected_where_it_is(element: object) -> None:
+    assert compare(encoded([element, document("SEND"), element]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[]",
+        b" [ ] ",
+        b"[] []",
+        b"[1, 2",
+        b"[{}] x",
+        b"[{]",
+        b'[{"a": 01}]',
+        b'[{"a": "\xff"}]',
+        b"\xef\xbb\xbf[{}]",
+        b"[" * 2000 + b"]" * 2000,
+        b"",
+        b"{}",
+        b"[{},]",
+        b"[,]",
+        b'[{"a":1,"a":2}]',
+    ],
+)
+def test_any_text_is_read_as_ever(text: bytes) -> None:
+    compare(text)
+
+
+def test_an_array_of_more_than_a_batch_s_bytes_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "BATCH_BYTES_MAX", 4000)
+    data = encoded([document("ROUTE") for _ in range(30)])
+    assert not compare(data), "it is longer than a batch may be"
+    assert len(compare(encoded([document("ROUTE")]))) == 1
+
+
+@given(data=st.data())
+def test_any_mixture_with_any_byte_changed_is_read_as_ever(data: st.DataObject) -> None:
+    kinds = st.sampled_from(sorted(ODD))
+    changes = data.draw(st.lists(st.one_of(st.none(), kinds), max_size=12))
+    documents = [{**document("FETCH"), **(ODD[change] if change else {})} for change in changes]
+    text = bytearray(encoded(documents))
+    for _ in range(data.draw(st.integers(0, 2))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+    compare(bytes(text))
