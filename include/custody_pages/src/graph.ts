@@ -36,7 +36,7 @@ export function byDistance(nodes: LineageNode[], edges: Edge[], roots: string[])
   const byName = new Map(nodes.map((node) => [node.uuid, node]));
   const order = new Set(roots.filter((uuid) => byName.has(uuid)));
   // A set gives its elements in the order in which they came, those too that are added meanwhile.
-  for (const uuid of order) for (const other of near.get(uuid) ?? []) order.add(other);
+  for (const uuid of order) for (const other of near.get(uuid) ?? []) if (byName.has(other)) order.add(other);
   for (const node of nodes) order.add(node.uuid);
   return [...order].map((uuid) => byName.get(uuid)!);
 }

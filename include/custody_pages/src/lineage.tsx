@@ -6,7 +6,7 @@ import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { LineageDocument, LineageNode } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
-import { drawn, edgesOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { byDistance, drawn, edgesOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
 import { absolute } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
 
@@ -14,6 +14,8 @@ import { TEXTS } from "./texts.ts";
 const Picture = lazy(() => import("./picture.tsx"));
 const EXPORTS = { svg: "SVG", json: "JSON", dot: "DOT", graphml: "GraphML", openlineage: "OpenLineage" };
 const EVENTS_SHOWN = 6;
+/** Rows of the table that are there at once, and by which it grows. */
+const ROWS = 300;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const texts = TEXTS.lineage;
 
@@ -94,6 +96,7 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
   const [chosen, choose] = useState<string | null>(parameters.get("chosen"));
   const [until, bound] = useState<number | null>(null);
   const [isFailedOnly, failedOnly] = useState(false);
+  const [rows, allow] = useState(ROWS);
   const edges = useMemo(() => edgesOf(lineage.nodes), [lineage]);
   const times = useMemo(() => span(lineage.nodes), [lineage]);
   const isShown = (node: LineageNode): boolean =>
@@ -102,6 +105,8 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
   const nodes = lineage.nodes.filter(isShown);
   const names = new Map(lineage.nodes.map((node) => [node.uuid, titleOf(node)]));
   const picture = useMemo(() => drawn({ ...lineage, nodes }, roots), [lineage, until, isFailedOnly]);
+  // The table begins with what the picture has.
+  const inOrder = useMemo(() => byDistance(nodes, edges, roots), [lineage, until, isFailedOnly]);
   const onWay = chosen && roots[0] ? way(edges, roots[0], chosen) : [];
   const pick = (uuid: string): void => {
     choose(uuid);
@@ -150,11 +155,19 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
       <TableFrame label={texts.tableCaption}>
         <Head columns={[texts.flowfile, texts.events, texts.first, texts.last, texts.parents, texts.children, texts.bound]} />
         <tbody>
-          {nodes.map((node) => (
+          {inOrder.slice(0, rows).map((node) => (
             <NodeRow key={node.uuid} node={node} names={names} isChosen={node.uuid === chosen} isRoot={roots.includes(node.uuid)} onWay={onWay} pick={pick} />
           ))}
         </tbody>
       </TableFrame>
+      {nodes.length > rows && (
+        <p className="row">
+          <span className="quiet">{TEXTS.search.shown(rows, nodes.length)}</span>
+          <button type="button" onClick={() => allow(rows + ROWS)}>
+            {texts.moreRows}
+          </button>
+        </p>
+      )}
     </>
   );
 }

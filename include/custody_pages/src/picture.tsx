@@ -11,6 +11,8 @@ import "@xyflow/react/dist/style.css";
 
 type FlowFileNode = Node<{ node: LineageNode; look: string }, "flowfile">;
 
+/** Up to so many FlowFiles are all in sight at first; of more, the start is. */
+const ALL_IN_SIGHT = 30;
 const TYPES = { flowfile: FlowFile };
 
 export default function Picture({
@@ -56,7 +58,7 @@ export default function Picture({
     target: to,
     focusable: false,
     animated: false,
-    markerEnd: { type: MarkerType.ArrowClosed },
+    markerEnd: { type: MarkerType.ArrowClosed, width: 18, height: 18 },
   }));
   return (
     <div className="picture">
@@ -66,6 +68,7 @@ export default function Picture({
         nodeTypes={TYPES}
         colorMode={isDark() ? "dark" : "light"}
         fitView
+        fitViewOptions={{ nodes: inSight(nodes), maxZoom: 1 }}
         minZoom={0.05}
         nodesDraggable={false}
         nodesConnectable={false}
@@ -82,6 +85,10 @@ export default function Picture({
       </ReactFlow>
     </div>
   );
+}
+
+function inSight(nodes: FlowFileNode[]): FlowFileNode[] {
+  return nodes.length > ALL_IN_SIGHT ? nodes.slice(0, 1) : nodes;
 }
 
 function isDark(): boolean {

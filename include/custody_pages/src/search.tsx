@@ -6,7 +6,8 @@ import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, Facets, Fields, Listed, Welcome } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
-import { barsOfDays, Histogram } from "./histogram.tsx";
+import { Histogram } from "./histogram.tsx";
+import { barsOfDays } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
 import { QueryField } from "./query_field.tsx";
 import { combined } from "./query.ts";
@@ -179,16 +180,18 @@ function FacetList({ field }: { field: string }): ReactNode {
       <ul className="values">
         {values.map(([value, number]) => {
           const pair = `${field}:${value}`;
-          const isChosen = chosen.includes(pair);
-          const next = isChosen ? chosen.filter((one) => one !== pair) : [...chosen, pair];
+          // Case never matters in a query, and the facets give their values in lower case.
+          const isSame = (one: string): boolean => one.toLowerCase() === pair.toLowerCase();
+          const isChosen = chosen.some(isSame);
+          const next = isChosen ? chosen.filter((one) => !isSame(one)) : [...chosen, pair];
           return (
             <li key={value}>
               {value ? (
                 <a
                   href={changed(parameters, { f: next })}
                   className={isChosen ? "chosen" : ""}
-                  aria-label={isChosen ? TEXTS.search.remove(`${field} ${value}`) : TEXTS.search.addFacet(field, value, number)}
                 >
+                  <span className="unseen">{isChosen ? TEXTS.search.remove(field) : TEXTS.search.only(field)} </span>
                   <span className="value">{value}</span> <span className="number">{count(number)}</span>
                 </a>
               ) : (

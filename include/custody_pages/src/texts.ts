@@ -70,8 +70,7 @@ export const TEXTS = {
     until: "To",
     export: "Export all matches",
     completions: "Completions",
-    addFacet: (field: string, value: string, number: number) =>
-      `Only ${field} ${value}: ${plural(number, "event", "events")}`,
+    only: (field: string) => `Only ${field}`,
     empty: "(empty)",
     moreFacets: "More fields",
     table: "Events that match",
@@ -148,6 +147,7 @@ export const TEXTS = {
     tableCaption: "FlowFiles of this lineage",
     drawing: "The picture is being laid out …",
     drawFailed: "The picture cannot be laid out; the table has the same answer.",
+    moreRows: "More FlowFiles",
     flowfile: "FlowFile",
     events: "Events",
     first: "First",
