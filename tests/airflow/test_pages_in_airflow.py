@@ -1,18 +1,21 @@
-"""custody's pages in a real Airflow: in its frame by the session of its user, alone, in the tab of a run, and refused."""
+"""custody's pages in a real Airflow: in its frame by the session of its user, in the tab of a run, alone, and refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
+from custody.model import Event
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
 from custody_pages import build
-from plugins.custody_airflow.run_events import RunFacts, end_events, start_events
+from custody_airflow.run_events import RunFacts, end_events, start_events
 from tests.airflow import browser
 from tests.support import append, run_steps, sample
 
@@ -93,12 +96,6 @@ def test_the_tab_of_a_run_shows_what_it_read_and_wrote(
 
 def _tell_of(repository: Repository, dag_id: str, run_id: str) -> None:
     """Store what the listener of runs would have told of a task that read one asset and wrote another one."""
-    from datetime import UTC, datetime
-
-    import msgspec
-
-    from custody.model import Event
-
     moment = datetime(2026, 3, 1, tzinfo=UTC)
     before = RunFacts(
         "airflow", dag_id, "earlier", "success", moment, moment, "load", outlets=["hdfs://landing/orders"]
