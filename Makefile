@@ -48,7 +48,7 @@ lint: env ## style, import contracts, spelling, containers
 	$(BIN)/lint-imports
 	$(BIN)/hadolint --failure-threshold warning Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.override.yml
-	$(BIN)/codespell --skip '*_pb2.py*,*/__pycache__/*,*.jars' $(SPELLED)
+	$(BIN)/codespell --skip '*_pb2.py*,*/__pycache__/*,*.jars,*/custody_pages/built/*,*/package-lock.json' $(SPELLED)
 
 types: env ## type check
 	$(BIN)/mypy

@@ -13,7 +13,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class PagesHook(BuildHookInterface[Any]):
+class PagesHook(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchling is there only while a wheel is made
     """Called by hatchling before the files of a wheel are collected."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

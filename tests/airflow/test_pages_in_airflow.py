@@ -1,4 +1,4 @@
-"""custody's pages in a real Airflow: in its frame by the session of its user, in the tab of a run, alone, and refused."""
+"""custody's pages in a real Airflow: in its frame by its user's session, in the tab of a run, alone, and refused."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from custody.model import Event
 from custody.repository import Repository
+from custody_airflow.run_events import RunFacts, end_events, start_events
 from custody_local.airflow import LocalAirflow
 from custody_pages import build
-from custody_airflow.run_events import RunFacts, end_events, start_events
 from tests.airflow import browser
 from tests.support import append, run_steps, sample
 
@@ -69,7 +69,7 @@ def page(airflow: LocalAirflow) -> Iterator[Any]:
 def test_a_user_of_airflow_searches_in_its_frame_and_alone(airflow: LocalAirflow, page: Any) -> None:
     page.goto(f"{airflow.url}/plugin/provenance")
     frame = page.frame_locator("iframe")
-    frame.get_by_text(f"{EVENTS:,} events").first.wait_for()
+    frame.get_by_role("status").get_by_text(f"{EVENTS:,} events").wait_for()
     page.wait_for_timeout(1000)
     page.screenshot(path=IMAGES / "pages-airflow.png")
     frame.get_by_role("rowheader").get_by_role("link").first.click()

@@ -135,6 +135,16 @@ def opened(url: str, *refusals: int, **options: Any) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     wrong: list[str] = []
+    expected = [f"status of {status} " for status in refusals]
+
+    def said(message: Any) -> None:
+        if message.type == "error" and not any(one in message.text for one in expected):
+            wrong.append(f"console: {message.text}")
+
+    def asked(request: Any) -> None:
+        if not request.url.startswith((f"{url}/", "blob:", "data:")):
+            wrong.append(f"asked: {request.url}")
+
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
@@ -145,18 +155,9 @@ def opened(url: str, *refusals: int, **options: Any) -> Iterator[Any]:
             page = chromium.new_context(**{**settings, **options}).new_page()
             page.set_default_timeout(30_000)
             page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-            expected = [f"status of {status} " for status in refusals]
-            page.on(
-                "console",
-                lambda said: (
-                    said.type == "error"
-                    and not any(one in said.text for one in expected)
-                    and wrong.append(f"console: {said.text}")
-                ),
-            )
+            page.on("console", said)
             page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-            own = (f"{url}/", "blob:", "data:")
-            page.on("request", lambda asked: asked.url.startswith(own) or wrong.append(f"asked: {asked.url}"))
+            page.on("request", asked)
             yield page
         finally:
             chromium.close()
@@ -257,8 +258,8 @@ def _read_the_event(page: Any) -> None:
     page.get_by_role("button", name="Difference").click()
     difference = page.get_by_role("region", name="From the content before to the content after").last
     difference.wait_for()
-    assert '− ' + ' "amount": 10,' in difference.inner_text()
-    assert '+ ' + ' "amount": 12345678901234567890,' in difference.inner_text()
+    assert "− " + ' "amount": 10,' in difference.inner_text()
+    assert "+ " + ' "amount": 12345678901234567890,' in difference.inner_text()
     picture(page, "pages-event")
     with page.expect_download() as saved:
         after.get_by_role("button", name="Save").click()
@@ -425,7 +426,7 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_its_rights_hold(repository: Re
     reader = token(root, "reader", Scope.READ)["authorization"].removeprefix("Bearer ")
     try:
         with (
-            served(root, "--door", "pages", **{"CUSTODY__SERVE__TOKEN_FILE": "tokens"}) as running,
+            served(root, "--door", "pages", CUSTODY__SERVE__TOKEN_FILE="tokens") as running,
             opened(running.url, 401, 403) as page,
         ):
             page.goto(f"{running.url}/ui/search.html")

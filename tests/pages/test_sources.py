@@ -1,4 +1,4 @@
-"""The sources of the pages, read without Node: pins, texts, what the API is taken to answer, and what never stands there."""
+"""The sources of the pages, read without Node: pins, texts, what the API answers, and what never stands there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from custody_pages import SOURCES, build
+from custody_pages import SOURCES, STAMP, build
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted(path for path in (SOURCES / "src").glob("*.ts*") if ".test." not in path.name)
@@ -117,9 +117,9 @@ def test_a_change_of_any_source_makes_a_new_build(tmp_path: Path) -> None:
     target = tmp_path / "built"
     target.mkdir()
     assert not build.is_current(target)
-    (target / build.STAMP).write_text(build.digest_of(paths))
+    (target / STAMP).write_text(build.digest_of(paths))
     assert build.is_current(target)
-    (target / build.STAMP).write_text(build.digest_of(paths[1:]))
+    (target / STAMP).write_text(build.digest_of(paths[1:]))
     assert not build.is_current(target)
 
 

@@ -108,7 +108,7 @@ export function titleOf(node: LineageNode): string {
   return node.uuid.slice(0, 8);
 }
 
-const FAILED = /\b(fail(ed|ure)?|error|retry|denied|rejected)\b/i;
+const FAILED = /\b(fail|failed|failure|error|retry|denied|rejected)\b/i;
 
 /** Whether an event of a FlowFile says that something failed: by its relationship, its details or a state. */
 export function hasFailed(node: LineageNode): boolean {
