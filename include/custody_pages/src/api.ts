@@ -38,16 +38,6 @@ export async function ask<T>(path: string, parameters: Parameters = {}, signal?:
   return (await (await answered(addressOf(path, parameters), {}, signal)).json()) as T;
 }
 
-/** The same, null where this server has no such resource. */
-export async function askIfThere<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T | null> {
-  try {
-    return await ask<T>(path, parameters, signal);
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 404) return null;
-    throw error;
-  }
-}
-
 export interface Piece {
   data: Uint8Array<ArrayBuffer>;
   /** Bytes of the whole content. */

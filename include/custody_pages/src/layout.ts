@@ -20,6 +20,8 @@ export async function placesOf({ nodes, edges }: Drawn): Promise<Places> {
       "elk.direction": "RIGHT",
       "elk.layered.spacing.nodeNodeBetweenLayers": "70",
       "elk.spacing.nodeNode": "18",
+      // Those that are of one kind stand as the answer has them, for they were made in that order.
+      "elk.layered.considerModelOrder.strategy": "NODES_AND_EDGES",
     },
     children: nodes.map(({ uuid }) => ({ id: uuid, width: WIDTH, height: HEIGHT })),
     edges: edges.map(({ from, to }, at) => ({ id: String(at), sources: [from], targets: [to] })),

@@ -28,12 +28,12 @@ export default function Picture({
   onWay: string[];
   choose: (uuid: string) => void;
 }): ReactNode {
-  const [laid, setLaid] = useState<{ drawn: Drawn; places: Places } | null>(null);
+  const [laid, setLaid] = useState<{ drawn: Drawn; places: Places; round: number } | null>(null);
   const [hasFailed, fail] = useState(false);
   useEffect(() => {
     let isCurrent = true;
     placesOf(drawn).then(
-      (places) => isCurrent && setLaid({ drawn, places }),
+      (places) => isCurrent && setLaid((before) => ({ drawn, places, round: (before?.round ?? 0) + 1 })),
       () => isCurrent && fail(true),
     );
     return () => {
@@ -63,6 +63,8 @@ export default function Picture({
   return (
     <div className="picture">
       <ReactFlow
+        // Another picture is looked at anew.
+        key={laid.round}
         nodes={nodes}
         edges={edges}
         nodeTypes={TYPES}

@@ -19,6 +19,7 @@ const FOLLOW_MS = 2000;
 const COLUMNS = ["event_time", "event_type", "component_name", "filename", "file_size", "flowfile_uuid"];
 const FACETS = ["event_type", "component_name", "component_type", "source_node"];
 const FACET_VALUES = 12;
+const DAYS_MAX = 10_000;
 const EXPORTS = { ndjson: "NDJSON", csv: "CSV", arrow: "Arrow" };
 
 const parameters = ownParameters();
@@ -133,7 +134,7 @@ function ChosenList(): ReactNode {
 }
 
 function Days(): ReactNode {
-  const [answer] = useAnswer((signal) => ask<Facets>("events/facets", { ...asked, field: "day", top: 10_000 }, signal), query);
+  const [answer] = useAnswer((signal) => ask<Facets>("events/facets", { ...asked, field: "day", top: DAYS_MAX }, signal), query);
   if (answer.state !== "there") return <div className="histogram waits" />;
   const bars = barsOfDays(answer.value.facets["day"] ?? {});
   return <Histogram bars={bars} address={(first, last) => changed(parameters, { since: first, until: last })} />;
@@ -142,13 +143,20 @@ function Days(): ReactNode {
 function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
   const wanted = parameters.getAll("facet");
   const names = [...FACETS, ...wanted].filter((name, at, all) => all.indexOf(name) === at && fields?.facets.includes(name));
+  // One question for all of them: the events that match are looked for once.
+  const [answer] = useAnswer(
+    async (signal) => (names.length ? ask<Facets>("events/facets", { ...asked, field: names, top: FACET_VALUES }, signal) : null),
+    names.join(),
+  );
+  const counts = answer.state === "there" ? answer.value?.facets : undefined;
   const others = fields?.facets.filter((name) => name !== "day" && !names.includes(name)) ?? [];
   return (
     <aside aria-label={TEXTS.search.facets}>
       <details open={matchMedia("(min-width: 60rem)").matches}>
         <summary>{TEXTS.search.facets}</summary>
+        {answer.state === "failed" && <p className="quiet">{answer.error.message}</p>}
         {names.map((name) => (
-          <FacetList key={name} field={name} />
+          <FacetList key={name} field={name} counts={counts?.[name] ?? {}} />
         ))}
         {others.length > 0 && (
           <details>
@@ -167,11 +175,8 @@ function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
   );
 }
 
-function FacetList({ field }: { field: string }): ReactNode {
-  const [answer] = useAnswer((signal) => ask<Facets>("events/facets", { ...asked, field, top: FACET_VALUES }, signal), field);
-  // A field that cannot be counted is no reason to show no events.
-  if (answer.state !== "there") return null;
-  const values = Object.entries(answer.value.facets[field] ?? {});
+function FacetList({ field, counts }: { field: string; counts: Record<string, number> }): ReactNode {
+  const values = Object.entries(counts);
   if (!values.length) return null;
   const chosen = parameters.getAll("f");
   return (
