@@ -198,6 +198,10 @@ def test_from_a_search_to_the_event_its_contents_its_lineage_and_an_earlier_stat
         assert total(page) == "12 events"
         assert "f=component_name%3Aput+order" in page.url
         picture(page, "pages-search")
+        page.get_by_text("Export all matches").click()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="NDJSON").click()
+        assert len(saved.value.path().read_text().splitlines()) == 12 + 1
         page.get_by_role("link", name="Remove component_name put order").first.click()
         settled(page)
         page.get_by_label("Query").fill(f'flowfile_uuid:"{ORDER}" AND event_type:CONTENT_MODIFIED')

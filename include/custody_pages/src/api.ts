@@ -60,12 +60,20 @@ export async function piece(path: string, start: number, length: number, signal?
   return { data, size };
 }
 
-/** Save an answer as a file: a link would not bring the token. */
-export async function save(path: string, parameters: Parameters, name: string): Promise<void> {
-  const blob = await (await answered(addressOf(path, parameters), {})).blob();
+/**
+ * Save an answer as a file. What may be large goes to the disk as it comes; where a token is needed it is held in memory
+ * first, for a link does not bring the token.
+ */
+export async function save(path: string, parameters: Parameters, name: string, isLarge: boolean): Promise<void> {
+  const address = addressOf(path, parameters);
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
   link.download = name;
+  if (isLarge && token() === null) {
+    link.href = address;
+    link.click();
+    return;
+  }
+  link.href = URL.createObjectURL(await (await answered(address, {})).blob());
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

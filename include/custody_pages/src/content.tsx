@@ -63,7 +63,7 @@ function OneContent({ title, place, name }: { title: string; place: ContentPlace
         <>
           <p className="row">
             <span>{bytes(place.size)}</span>
-            <SaveButton path={place.href} name={name}>
+            <SaveButton path={place.href} name={name} isLarge>
               {TEXTS.save}
             </SaveButton>
           </p>

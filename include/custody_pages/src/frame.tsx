@@ -237,11 +237,13 @@ export function SaveButton({
   path,
   parameters = {},
   name,
+  isLarge = false,
   children,
 }: {
   path: string;
   parameters?: Parameters;
   name: string;
+  isLarge?: boolean;
   children: ReactNode;
 }): ReactNode {
   const [error, setError] = useState<string | null>(null);
@@ -251,7 +253,7 @@ export function SaveButton({
         type="button"
         onClick={() => {
           setError(null);
-          save(path, parameters, name).catch((failure: Error) => setError(failure.message));
+          save(path, parameters, name, isLarge).catch((failure: Error) => setError(failure.message));
         }}
       >
         {children}

@@ -253,7 +253,7 @@ function Results({ first, fields }: { first: EventPage; fields: Fields | null })
           <summary>{TEXTS.search.export}</summary>
           <div className="row">
             {Object.entries(EXPORTS).map(([format, name]) => (
-              <SaveButton key={format} path="events/export" parameters={{ ...asked, format }} name={`events.${format}`}>
+              <SaveButton key={format} path="events/export" parameters={{ ...asked, format }} name={`events.${format}`} isLarge>
                 {name}
               </SaveButton>
             ))}
