@@ -6,6 +6,10 @@ FROM astrocrpublic.azurecr.io/runtime:3.3-8-python-3.12
 USER root
 RUN pip install --no-cache-dir --no-deps --editable /usr/local/airflow \
     && install --directory --owner=astro --group=0 /usr/local/airflow/repository
+# The pages for browsers. Node and npm's packages are gone with this step; where npm's registry is out of reach the image
+# has no pages, and says so.
+RUN PYTHONPATH=/usr/local/airflow/include python -m custody_pages.build --if-possible --work /tmp/custody-pages \
+    && rm -rf /tmp/custody-pages
 # An archive of the Java classes that each Spark job loads, so that it starts faster.
 RUN python -m custody.spark.archive
 USER astro

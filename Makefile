@@ -16,7 +16,7 @@ PARALLEL := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 SPELLED := $(wildcard *.md .ci benchmarks dags docs include plugins soak spark_jobs tests Dockerfile Makefile)
 
-.PHONY: help env demo stop test lint types unit slow ui soak bench proto lock clean
+.PHONY: help env pages demo stop test lint types unit slow ui soak bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,11 @@ $(STAMP): pyproject.toml requirements.lock .ci/environment .ci/uv
 	@.ci/environment $(PYTHON)
 	@touch $@
 
+pages: env ## build the pages for browsers, with Node from PyPI and packages from npm's registry
+	@$(BIN)/python -m custody_pages.build
+
 demo: env ## run the demo (REPO=folder uses a repository of yours, UI=1 leaves Airflow open, DATABASE=url)
+	@$(BIN)/python -m custody_pages.build --if-possible
 	@$(BIN)/python -m custody_local.demo $(if $(REPO),--repository "$(REPO)") $(if $(UI),--ui) \
 		$(if $(DATABASE),--database "$(DATABASE)")
 
@@ -44,7 +48,7 @@ lint: env ## style, import contracts, spelling, containers
 	$(BIN)/lint-imports
 	$(BIN)/hadolint --failure-threshold warning Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.override.yml
-	$(BIN)/codespell --skip '*_pb2.py*,*/__pycache__/*,*.jars' $(SPELLED)
+	$(BIN)/codespell --skip '*_pb2.py*,*/__pycache__/*,*.jars,*/custody_pages/built/*,*/package-lock.json' $(SPELLED)
 
 types: env ## type check
 	$(BIN)/mypy
@@ -55,8 +59,8 @@ unit: env ## the tests that start neither Spark nor Airflow
 slow: env ## the long tests: crashes at every operation in every mode, killed Airflows, a week's backfill, a browser
 	CUSTODY_TEST_SEED=all $(BIN)/pytest -m "slow or in_parts"
 
-ui: env ## Airflow's page in the system's Chromium, on the system's PostgreSQL; renews the pictures in docs/images
-	$(BIN)/pytest -m slow tests/airflow/test_page.py
+ui: env ## the pages and Airflow's in the system's Chromium, on the system's PostgreSQL; renews the pictures in docs/images
+	$(BIN)/pytest -m slow tests/airflow/test_page.py tests/airflow/test_pages_in_airflow.py tests/pages
 
 soak: env ## thirty minutes of everything at once, with random kills; writes docs/soak.md
 	PYTHONPATH=include $(BIN)/python -m soak
@@ -72,5 +76,5 @@ lock: env ## resolve requirements.lock anew from pyproject.toml
 	.ci/uv pip compile pyproject.toml $(LOCK_OPTIONS) --upgrade --output-file requirements.lock
 
 clean: ## remove what the targets above have made, the demo's state included
-	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .local include/custody_pages/built build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find benchmarks dags include plugins soak spark_jobs tests -name __pycache__ -prune -exec rm -rf {} +

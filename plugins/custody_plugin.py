@@ -1,4 +1,4 @@
-"""custody in Airflow: its doors and the NGSI receiver in the API server, and the listener of runs, where named."""
+"""custody in Airflow: its doors, its pages and the NGSI receiver in the API server, and the listener of runs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,27 @@ def _listeners() -> list[Any]:
     return [run_listener]
 
 
+def _pages() -> list[dict[str, Any]]:
+    """Return the entries of Airflow's page that show custody's own; paths are relative to Airflow's."""
+    doors = serve_mount()
+    if doors is None:
+        return []
+    folder = f"{doors.removeprefix('/')}/ui"
+    run = f"{folder}/run.html?dag_id={{DAG_ID}}&run_id={{RUN_ID}}"
+    task = f"{run}&task_id={{TASK_ID}}&map_index={{MAP_INDEX}}"
+    framed = {"name": "Provenance", "href": f"{folder}/search.html", "url_route": "provenance"}
+    # In a frame no link leads outward and no tab opens: the same page once more, alone.
+    alone = {"name": "Provenance, full page", "href": f"{folder}/search.html"}
+    of_run = {"name": "Provenance", "href": run, "url_route": "provenance-run", "destination": "dag_run"}
+    of_task = {"name": "Provenance", "href": task, "url_route": "provenance-task", "destination": "task_instance"}
+    in_menu = {"destination": "nav", "category": "browse"}
+    return [{**framed, **in_menu}, {**alone, **in_menu}, of_run, of_task]
+
+
 class CustodyPlugin(AirflowPlugin):
     """Mounted at `CUSTODY_SERVE_MOUNT` and `CUSTODY_NGSI_MOUNT`; docs/serve.md and docs/receiver.md say how."""
 
     name = "custody"
     fastapi_apps = _applications()
+    external_views = _pages()
     listeners = _listeners()

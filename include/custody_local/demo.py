@@ -30,6 +30,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 _RUN_SECONDS_MAX = 900
 _WATCH_SECONDS = 2
 """How often the demo's Airflow looks for journals that wait: they start a run, and nothing else does."""
+_MOUNT = "/custody"
 _STARTS_SECONDS_MAX = 60
 _POLL_SECONDS = 0.5
 _TREE_EVENTS_MAX = 16
@@ -85,7 +86,13 @@ class Demo:
             PROJECT,
             repository=self._folder,
             database=self._database,
-            settings={"CUSTODY_ROLLOVER_SCHEDULE": "", "CUSTODY_ROLLOVER_WATCH": str(_WATCH_SECONDS)},
+            settings={
+                "CUSTODY_ROLLOVER_SCHEDULE": "",
+                "CUSTODY_ROLLOVER_WATCH": str(_WATCH_SECONDS),
+                # The pages alone: a door that stores would hold the one writer slot.
+                "CUSTODY_SERVE_MOUNT": _MOUNT,
+                "CUSTODY__SERVE__DOORS": '["pages"]',
+            },
             progress=self._say,
         )
         airflow.start()
@@ -220,10 +227,12 @@ class Demo:
             f"  export PATH={bin_folder}:$PATH CUSTODY_REPOSITORY={self._folder}\n"
             "  custody status\n"
             '  custody search "event_type:SEND AND filename:orders*"\n'
+            "  custody serve --door pages    # the same in a browser: http://127.0.0.1:5080\n"
             "  custody --help"
         )
         if airflow is not None:
             self._say(f"Airflow: {airflow.url}  user {airflow.user}  password {airflow.password}")
+            self._say("What custody knows is there under Browse, Provenance, and in the tab Provenance of each run.")
             self._say(
                 f"It runs on until: make stop. {DAG_ID} starts whenever journals wait, after each `custody ingest` for "
                 f"example; the other DAGs are paused: switch them on in the page."

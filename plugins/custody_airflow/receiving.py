@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 AGAIN_SECONDS = 1.0
 """After this time a worker that could not open the receiver tries again, at the next request."""
+_SESSION_COOKIE = "_token"
+"""The cookie of Airflow's page; the token in it is one of Airflow's."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -144,15 +146,17 @@ def _open_doors(folder: Path) -> tuple[ASGIApp, ExitStack]:
     services = Services(at, at.settings, SystemClock())
     with ExitStack() as stack:
         stack.callback(services.close)
-        doors = stack.enter_context(open_doors(options.doors, services))
-        access = Access(tokens, elsewhere=airflow_grant)
+        # The pages are links of Airflow's own page, whatever else is open.
+        names = options.doors if "pages" in options.doors else (*options.doors, "pages")
+        doors = stack.enter_context(open_doors(names, services))
+        access = Access(tokens, elsewhere=airflow_grant, session_cookie=_SESSION_COOKIE)
         return application(options, doors, access, metrics, options.waiting_bytes_max), stack.pop_all()
 
 
 async def airflow_grant(token: str) -> Grant | None:
     """Return what a user of Airflow may do by a token of Airflow's; None for a token that Airflow does not know.
 
-    Who may see assets may read; who may make events of assets may deliver events.
+    Who may see assets may read; who may make events of assets may deliver events, and read contents.
     """
     from airflow.api_fastapi.app import get_auth_manager
 
@@ -164,7 +168,11 @@ async def airflow_grant(token: str) -> Grant | None:
     except Exception as error:  # noqa: BLE001 - each manager has its own errors; the message may repeat the token
         _LOG.debug("a token that is not Airflow's: %s", type(error).__name__)
         return None
-    methods: tuple[tuple[Scope, ResourceMethod], ...] = ((Scope.READ, "GET"), (Scope.APPEND, "POST"))
+    methods: tuple[tuple[Scope, ResourceMethod], ...] = (
+        (Scope.READ, "GET"),
+        (Scope.APPEND, "POST"),
+        (Scope.CONTENT, "POST"),
+    )
     scopes = frozenset(scope for scope, method in methods if manager.is_authorized_asset(method=method, user=user))
     return Grant(ascii(user.get_name())[1:-1].replace(" ", "_")[:100], scopes)
 

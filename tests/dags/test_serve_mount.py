@@ -62,10 +62,16 @@ def worker(root: Path) -> Iterator[Any]:
 
 
 def ask(
-    portal: BlockingPortal, transport: httpx.ASGITransport, method: str, path: str, bearer: str = "", body: bytes = b""
+    portal: BlockingPortal,
+    transport: httpx.ASGITransport,
+    method: str,
+    path: str,
+    bearer: str = "",
+    body: bytes = b"",
+    headers: dict[str, str] | None = None,
 ) -> httpx.Response:
     async def asked() -> httpx.Response:
-        head = {"authorization": f"Bearer {bearer}"} if bearer else {}
+        head = {"authorization": f"Bearer {bearer}"} if bearer else headers or {}
         async with httpx.AsyncClient(transport=transport, base_url="http://airflow") as client:
             return await client.request(method, path, headers=head, content=body)
 
@@ -95,6 +101,41 @@ def test_users_of_airflow_may_do_what_they_may_do_with_assets(
     assert "jwt-of-a-stranger" not in "".join(record.getMessage() for record in caplog.records)
     assert len(list(Repository.open(root).events())) == (posted == 201)
     assert Repository.open(root).status().slots_taken == 0
+
+
+@pytest.mark.parametrize(
+    ("user", "events", "contents"),
+    [("", 401, 401), ("jwt-of-nobody", 401, 401), ("jwt-of-a-viewer", 200, 403), ("jwt-of-an-operator", 200, 404)],
+)
+def test_the_pages_are_there_for_all_and_their_answers_for_the_user_of_the_session(
+    root: Path, monkeypatch: pytest.MonkeyPatch, user: str, events: int, contents: int
+) -> None:
+    monkeypatch.setattr(airflow_app, "get_auth_manager", Managers)
+    own = {"cookie": f"_token={user}", "sec-fetch-site": "same-origin"} if user else {}
+    with worker(root) as asking:
+        assert asking("GET", "/custody/ui/", headers=own).headers["location"] == "search.html"
+        assert asking("GET", "/custody/api/v1/events", headers=own).status_code == events
+        # There is no such event: who may not read contents does not learn it.
+        assert asking("GET", "/custody/api/v1/events/main/7/content", headers=own).status_code == contents
+        foreign = {**own, "sec-fetch-site": "cross-site"}
+        assert asking("GET", "/custody/api/v1/events", headers=foreign).status_code == 401
+        assert asking("POST", ONE, headers=foreign, body=BODY).status_code == 401
+
+
+def test_airflow_s_page_has_entries_where_the_doors_are_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUSTODY_SERVE_MOUNT", raising=False)
+    monkeypatch.delenv("CUSTODY_NGSI_MOUNT", raising=False)
+    import custody_plugin
+
+    assert custody_plugin._pages() == []
+    monkeypatch.setenv("CUSTODY_SERVE_MOUNT", "/team/custody")
+    entries = custody_plugin._pages()
+    assert [entry.get("destination") for entry in entries] == ["nav", "nav", "dag_run", "task_instance"]
+    # Relative to Airflow's own address, which may lie below a path.
+    assert all(entry["href"].startswith("team/custody/ui/") for entry in entries)
+    assert "{DAG_ID}&run_id={RUN_ID}&task_id={TASK_ID}&map_index={MAP_INDEX}" in entries[3]["href"]
+    routes = [entry["url_route"] for entry in entries if "url_route" in entry]
+    assert len(set(routes)) == len(routes) == 3
 
 
 def test_a_token_of_custody_counts_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,3 +158,5 @@ def _check_access(settings: Settings) -> None:
 def _announce(settings: Settings, url: str) -> None:
     doors = ", ".join(settings.serve.doors)
     stderr().print(clean(f"custody: events are taken at {url} (doors: {doors})"))
+    if "pages" in settings.serve.doors:
+        stderr().print(clean(f"custody: open {url}/ui/ in a browser"))

@@ -644,7 +644,7 @@ class SparkSection(Section):
     master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
 
 
-DoorName = Literal["api", "openlineage", "site-to-site", "events", "ngsi", "swh"]
+DoorName = Literal["api", "pages", "openlineage", "site-to-site", "events", "ngsi", "swh"]
 """The doors of `custody serve`."""
 ScopeName = Literal["read", "content", "append", "replay", "manage"]
 """What a token allows."""
@@ -732,8 +732,8 @@ class ServeSection(ListenerSection):
     doors: tuple[DoorName, ...] = Field(
         ("openlineage",),
         min_length=1,
-        description="What is taken and answered: api (questions), openlineage, site-to-site, events, ngsi (its limits: "
-        "the sections receiver and ngsi), swh (the section swh).",
+        description="What is taken and answered: api (questions), pages (for browsers; opens api, too), openlineage, "
+        "site-to-site, events, ngsi (its limits: the sections receiver and ngsi), swh (the section swh).",
     )
     workers: int = Field(
         1,

@@ -19,11 +19,12 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, Request, cookie_parser
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Send
@@ -123,11 +124,14 @@ class Access:
             are not asked for.
         elsewhere: returns what a token allows that somebody else gave out, such as Airflow; None for one it does not
             know.
+        session_cookie: name of the cookie that has such a token in a browser; it counts only where this server's own
+            pages ask.
     """
 
     tokens: Tokens | None = None
     certificate_scopes: frozenset[Scope] | None = None
     elsewhere: Callable[[str], Awaitable[Grant | None]] | None = None
+    session_cookie: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -139,7 +143,7 @@ class Access:
         if self.is_open:
             return _ANYBODY
         by_token = None if self.tokens is None else self.tokens.grant(headers)
-        if by_token is None and self.elsewhere is not None and (token := brought_token(headers)):
+        if by_token is None and self.elsewhere is not None and (token := self._foreign_token(headers)):
             by_token = await self.elsewhere(token)
         subject = client_certificate(scope)
         if self.certificate_scopes is None or subject is None:
@@ -147,6 +151,24 @@ class Access:
         if by_token is None:
             return Grant(subject, self.certificate_scopes)
         return Grant(by_token.name, by_token.scopes | self.certificate_scopes)
+
+    def _foreign_token(self, headers: Mapping[str, str]) -> str | None:
+        brought = brought_token(headers)
+        # A browser adds the cookie to whatever any page of any site asks for.
+        if brought or self.session_cookie is None or not is_from_own_page(headers):
+            return brought
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.session_cookie)
+        return cookie or None
+
+
+def is_from_own_page(headers: Mapping[str, str]) -> bool:
+    """Whether a browser asks for a page of this server itself, or a person who typed the address in."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    # Without TLS browsers do not say where a request is from; of one that may change something they say the origin.
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")
 
 
 def client_certificate(scope: AsgiScope) -> str | None:

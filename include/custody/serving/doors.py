@@ -16,6 +16,7 @@ _CLASSES: dict[DoorName, tuple[str, str]] = {
     "site-to-site": ("custody.serving.site_to_site_door", "open_site_to_site"),
     "events": ("custody.serving.events_door", "EventsDoor"),
     "ngsi": ("custody.serving.ngsi_door", "NgsiDoor"),
+    "pages": ("custody.serving.pages_door", "PagesDoor"),
     "swh": ("custody.serving.swh_door", "SwhDoor"),
 }
 
@@ -32,11 +33,16 @@ def open_doors(names: Sequence[DoorName], services: Services) -> Iterator[Sequen
         raise ConfigurationError(f"serve.doors: expected each door once, got {', '.join(names)}.")
     with ExitStack() as stack:
         doors: list[Door] = []
-        for name in names:
+        for name in with_needed(names):
             door = _class_of(name)(services)
             stack.callback(door.close)
             doors.append(door)
         yield doors
+
+
+def with_needed(names: Sequence[DoorName]) -> Sequence[DoorName]:
+    """Return the doors with those that they ask: the pages are a client of the API."""
+    return [*names, "api"] if "pages" in names and "api" not in names else names
 
 
 def _class_of(name: DoorName) -> Callable[[Services], Door]:

@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { asText, firstView, hexRows, isText, pictureType, prettyJson } from "./bytes_view.ts";
+
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+test("hex rows have sixteen bytes, their offset in the content, and only what can be printed", () => {
+  const rows = hexRows(Uint8Array.from({ length: 20 }, (_, at) => at * 13), 4096);
+  assert.equal(rows.length, 2);
+  assert.deepEqual([rows[0]!.offset, rows[1]!.offset], ["00001000", "00001010"]);
+  assert.equal(rows[1]!.hex, "d0 dd ea f7");
+  assert.match(rows[0]!.text, /^[\x20-\x7e·]{16}$/);
+});
+
+test("JSON gets its structure shown, and no number, key or text changes", () => {
+  const text = '{"n":12345678901234567890,"n":1.0,"a":[],"t":"{\\"x\\": [1]}","o":{"b":[1,{}]}}';
+  const pretty = prettyJson(text)!;
+  assert.equal(pretty.replaceAll(/\n */g, "").replaceAll(": ", ":"), text.replaceAll(": ", ":"));
+  assert.match(pretty, /12345678901234567890/);
+  assert.match(pretty, /\n {2}"a": \[\],\n/);
+  assert.equal(prettyJson('{"a": 1'), null);
+  assert.equal(prettyJson("hello"), null);
+});
+
+test("pictures are told by their bytes, and HTML is none", () => {
+  assert.equal(pictureType(Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 13)), "image/png");
+  assert.equal(pictureType(bytes('<?xml version="1.0"?>\n<!-- a --><svg xmlns="x">')), "image/svg+xml");
+  assert.equal(pictureType(bytes("<html><svg></svg>")), null);
+  assert.equal(pictureType(bytes("RIFF1234WAVE")), null);
+});
+
+test("what is shown first follows the bytes; a cut character is still text", () => {
+  assert.equal(firstView(bytes('  {"a": 1}')), "json");
+  assert.equal(firstView(bytes("<script>alert(1)</script>")), "text");
+  assert.equal(firstView(Uint8Array.of(0, 1, 2, 3, 0, 0, 0, 0, 0, 0)), "hex");
+  const cut = bytes("größer: 5 €").subarray(0, -1);
+  assert.equal(isText(cut), true);
+  assert.equal(asText(cut).startsWith("größer"), true);
+});

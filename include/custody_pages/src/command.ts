@@ -1,0 +1,26 @@
+// The command line that gives the same answer as a page.
+
+/** A word as a POSIX shell takes it literally. */
+export function word(text: string): string {
+  return /^[A-Za-z0-9_./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+type Value = string | number | boolean | null | undefined;
+
+/** A command with the options that have a value; words that begin with a dash stand behind `--`. */
+export function command(name: string, words: string[], options: Record<string, Value> = {}): string {
+  const given: string[] = [];
+  for (const [option, value] of Object.entries(options)) {
+    if (value === true) given.push(`--${option}`);
+    else if (value !== false && value !== null && value !== undefined && value !== "")
+      given.push(`--${option}`, word(String(value)));
+  }
+  const dash = words.some((one) => one.startsWith("-")) ? ["--"] : [];
+  return ["custody", name, ...given, ...dash, ...words.map(word)].join(" ");
+}
+
+/** The same question by curl; the token is named, not written. */
+export function curl(address: string, hasToken: boolean): string {
+  const token = hasToken ? `-H "Authorization: Bearer $CUSTODY_TOKEN" ` : "";
+  return `curl ${token}${word(address)}`;
+}

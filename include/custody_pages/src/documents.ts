@@ -1,0 +1,245 @@
+// What the API answers, as far as the pages use it. A test compares the names with docs/openapi.json.
+
+export interface ContentClaim {
+  container?: string | null;
+  section?: string | null;
+  identifier?: string | null;
+  offset?: number | null;
+  size?: number | null;
+}
+
+export interface EventDocument {
+  event_id?: number;
+  event_type: string;
+  event_time: number;
+  component_id: string;
+  component_type: string;
+  component_name?: string | null;
+  process_group_id?: string | null;
+  process_group_name?: string | null;
+  flowfile_uuid: string;
+  file_size: number;
+  previous_file_size?: number | null;
+  event_duration?: number;
+  flowfile_entry_date?: number | null;
+  lineage_start_date?: number | null;
+  transit_uri?: string | null;
+  alternate_identifier_uri?: string | null;
+  source_system_flowfile_identifier?: string | null;
+  details?: string | null;
+  relationship?: string | null;
+  source_queue_identifier?: string | null;
+  parent_uuids?: string[];
+  child_uuids?: string[];
+  previous_attributes?: Record<string, string | null>;
+  updated_attributes?: Record<string, string | null>;
+  content_claim?: ContentClaim | null;
+  previous_content_claim?: ContentClaim | null;
+  source_format?: string | null;
+  source_node?: string | null;
+  source_host?: string | null;
+  source_ordinal?: string | null;
+}
+
+export interface Listed {
+  writer: string;
+  event: EventDocument;
+}
+
+export interface EventPage {
+  total: number;
+  items: Listed[];
+  next: string | null;
+  lost: number;
+  notices?: string[];
+}
+
+export interface ContentPlace {
+  availability: string;
+  size: number | null;
+  href: string | null;
+}
+
+export interface OneEvent {
+  writer: string;
+  event: EventDocument;
+  attributes: Record<string, string>;
+  content: ContentPlace | null;
+  previous_content: ContentPlace | null;
+  links: Record<string, string>;
+}
+
+export interface Facets {
+  facets: Record<string, Record<string, number>>;
+  notices?: string[];
+}
+
+export interface Fields {
+  fields: string[];
+  attributes: string[];
+  event_types: string[];
+  facets: string[];
+}
+
+export interface Welcome {
+  version: string;
+  can: string[];
+  writers: string[];
+  links: Record<string, string>;
+}
+
+export interface LineageNode {
+  uuid: string;
+  kind: string;
+  events: Listed[];
+  parents: string[];
+  children: string[];
+  cut?: string | null;
+}
+
+export interface LineageDocument {
+  nodes: LineageNode[];
+  events: number;
+  is_complete: boolean;
+  frontier: Record<string, string>;
+  identifiers: Record<string, string[]>;
+  unknown_events: Record<string, unknown>[];
+  notices?: string[];
+}
+
+export interface TransactionSummary {
+  revision: number;
+  commit_time_ms: number;
+  uuid: string;
+  previous_digest: string;
+  files_added: number;
+  events_added: number;
+  shards_added: number;
+  removed: number;
+  other: string[];
+}
+
+export interface Timeline {
+  writer: string;
+  items: TransactionSummary[];
+  next: string | null;
+}
+
+export interface QuarantineEntry {
+  key: string;
+  severity: string;
+  code: string;
+  message: string;
+  file: string;
+  size_bytes: number;
+  node: string | null;
+  received_ms: number;
+  format?: string;
+}
+
+export interface Quarantined {
+  items: QuarantineEntry[];
+  total: number;
+}
+
+export interface Hold {
+  name: string;
+  reason: string;
+  who: string;
+  created_ms: number;
+  writers: string[];
+}
+
+export interface Holds {
+  items: Hold[];
+}
+
+export interface WriterStatus {
+  writer: string;
+  is_held: boolean;
+  events_live: number;
+  events_waiting: number;
+  events_lost: number;
+  logs: number;
+  log_bytes: number;
+  shards: number;
+  shard_bytes: number;
+  revision: number;
+  last_commit_ms: number | null;
+  missing_containers?: string[];
+}
+
+export interface DiskStatus {
+  folder: string;
+  state: string;
+  total_bytes: number | null;
+  free_bytes: number | null;
+}
+
+export interface Connection {
+  name: string;
+  count_max?: number;
+  bytes_max?: number;
+  consumer?: string | null;
+}
+
+export interface QueueStatus {
+  connection: Connection;
+  count: number;
+  content_bytes: number;
+  oldest_ms: number | null;
+  is_full: boolean;
+}
+
+export interface BudgetStatus {
+  used_bytes: number;
+  kinds: Record<string, number>;
+  waiting_bytes: number;
+  limit_bytes: number | null;
+  holds: number;
+}
+
+export interface Pending {
+  sealed_groups: number;
+  abandoned_journals: number;
+  live_journals: number;
+  staged_units: number;
+}
+
+export interface RepositoryStatus {
+  root: string;
+  slots: number;
+  slots_taken: number;
+  pending: Pending;
+  quarantined: number;
+  budget: BudgetStatus;
+  disks: DiskStatus[];
+  writers: WriterStatus[];
+  queues?: QueueStatus[];
+  notices?: string[];
+}
+
+export interface Expiring {
+  writer: string;
+  path: string;
+  why: string;
+  events: number;
+  bytes: number;
+}
+
+export interface RetentionPlan {
+  now_ms: number;
+  used_bytes: number;
+  after_bytes: number;
+  limit_bytes: number | null;
+  expiring: Expiring[];
+  problem?: string | null;
+}
+
+export interface ProblemDocument {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  kind: string;
+}

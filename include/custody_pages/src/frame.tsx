@@ -1,0 +1,309 @@
+// What all pages share: the frame with navigation and colours, answers that load or fail, and small parts.
+
+import { StrictMode, useCallback, useEffect, useId, useRef, useState, type ReactNode } from "react";
+import { createRoot } from "react-dom/client";
+import { ownParameters, pageAddress, type Page } from "./address.ts";
+import { ApiError, addressOf, keepToken, save, token } from "./api.ts";
+import { curl } from "./command.ts";
+import { absolute, iso, relative } from "./moments.ts";
+import { TEXTS } from "./texts.ts";
+import type { Parameters } from "./address.ts";
+import "./style.css";
+
+const NAVIGATION: Page[] = ["search", "lineage", "run", "status", "proof"];
+const THEME = "custody-theme";
+type Theme = keyof typeof TEXTS.themes;
+
+export function start(page: ReactNode): void {
+  applyTheme(theme());
+  createRoot(document.getElementById("page")!).render(<StrictMode>{page}</StrictMode>);
+}
+
+function theme(): Theme {
+  const kept = localStorage.getItem(THEME);
+  return kept === "light" || kept === "dark" ? kept : "auto";
+}
+
+function applyTheme(chosen: Theme): void {
+  document.documentElement.dataset["theme"] = chosen === "auto" ? (frameTheme() ?? "auto") : chosen;
+}
+
+/** The colours of the page around this one, where it is of the same origin and says them. */
+function frameTheme(): Theme | null {
+  try {
+    if (window.parent === window) return null;
+    const { className, dataset } = window.parent.document.documentElement;
+    const said = `${className} ${dataset["theme"] ?? ""}`;
+    return /\bdark\b/.test(said) ? "dark" : /\blight\b/.test(said) ? "light" : null;
+  } catch {
+    return null;
+  }
+}
+
+export function Frame({ page, title, children }: { page: Page; title: string; children: ReactNode }): ReactNode {
+  useEffect(() => {
+    document.title = `${title} · ${TEXTS.product}`;
+  }, [title]);
+  const parameters = ownParameters();
+  const carried = { writer: parameters.get("writer"), as_of: parameters.get("as_of") };
+  return (
+    <>
+      <a className="skip" href="#content">
+        {TEXTS.skip}
+      </a>
+      <header>
+        <span className="product">{TEXTS.product}</span>
+        <nav aria-label={TEXTS.navigation}>
+          {NAVIGATION.map((one) => (
+            <a key={one} href={pageAddress(one, one === "search" || one === "lineage" ? carried : {})} aria-current={one === page ? "page" : undefined}>
+              {TEXTS.pages[one]}
+            </a>
+          ))}
+        </nav>
+        <ThemeChoice />
+      </header>
+      <main id="content" tabIndex={-1}>
+        <h1>{title}</h1>
+        {children}
+      </main>
+    </>
+  );
+}
+
+function ThemeChoice(): ReactNode {
+  const [chosen, choose] = useState(theme);
+  return (
+    <label className="theme">
+      {TEXTS.theme}{" "}
+      <select
+        value={chosen}
+        onChange={({ target }) => {
+          const next = target.value as Theme;
+          if (next === "auto") localStorage.removeItem(THEME);
+          else localStorage.setItem(THEME, next);
+          choose(next);
+          applyTheme(next);
+        }}
+      >
+        {Object.entries(TEXTS.themes).map(([name, text]) => (
+          <option key={name} value={name}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export type Answer<T> = { state: "loading" } | { state: "there"; value: T } | { state: "failed"; error: Error };
+
+/** What `load` answers, asked for once for each `key`; and how it is asked for again. */
+export function useAnswer<T>(load: (signal: AbortSignal) => Promise<T>, key: string): [Answer<T>, () => void] {
+  const [answer, setAnswer] = useState<Answer<T>>({ state: "loading" });
+  const [round, setRound] = useState(0);
+  const latest = useRef(load);
+  latest.current = load;
+  useEffect(() => {
+    const stop = new AbortController();
+    latest.current(stop.signal).then(
+      (value) => stop.signal.aborted || setAnswer({ state: "there", value }),
+      (error: unknown) => stop.signal.aborted || setAnswer({ state: "failed", error: error as Error }),
+    );
+    return () => stop.abort();
+  }, [key, round]);
+  const again = useCallback(() => setRound((now) => now + 1), []);
+  return [answer, again];
+}
+
+/** The value of an answer, or what is shown until it is there. */
+export function Shown<T>({
+  answer,
+  again,
+  children,
+}: {
+  answer: Answer<T>;
+  again: () => void;
+  children: (value: T) => ReactNode;
+}): ReactNode {
+  if (answer.state === "loading")
+    return (
+      <p className="loading" role="status">
+        {TEXTS.loading}
+      </p>
+    );
+  if (answer.state === "failed") return <Failure error={answer.error} again={again} />;
+  return children(answer.value);
+}
+
+export function Failure({ error, again }: { error: Error; again: () => void }): ReactNode {
+  const status = error instanceof ApiError ? error.status : -1;
+  if (status === 401) return <TokenForm again={again} />;
+  const message = status === 403 ? TEXTS.forbidden(error.message) : error.message;
+  return (
+    <div className="failure" role="alert">
+      <h2>{TEXTS.problem}</h2>
+      <pre>{message}</pre>
+      <button type="button" onClick={again}>
+        {TEXTS.retry}
+      </button>
+      {status === 403 && token() && (
+        <button
+          type="button"
+          onClick={() => {
+            keepToken(null);
+            again();
+          }}
+        >
+          {TEXTS.token.forget}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function TokenForm({ again }: { again: () => void }): ReactNode {
+  const id = useId();
+  return (
+    <form
+      className="failure"
+      onSubmit={(event) => {
+        event.preventDefault();
+        keepToken(String(new FormData(event.currentTarget).get("token")).trim());
+        again();
+      }}
+    >
+      <h2>{TEXTS.token.title}</h2>
+      <p>{TEXTS.token.why}</p>
+      <p>{TEXTS.token.airflow}</p>
+      <label htmlFor={id}>{TEXTS.token.label}</label>
+      <input id={id} name="token" type="password" autoComplete="off" required />
+      <button type="submit">{TEXTS.token.use}</button>
+    </form>
+  );
+}
+
+export function Notices({ notices }: { notices: readonly string[] | undefined }): ReactNode {
+  if (!notices?.length) return null;
+  return (
+    <section className="notices" aria-label={TEXTS.notices}>
+      <ul>
+        {notices.map((notice, at) => (
+          <li key={at}>{notice}</li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** A time in the reader's zone; how long ago it is, and UTC, where the pointer rests. */
+export function When({ ms, away = false }: { ms: number | null | undefined; away?: boolean }): ReactNode {
+  if (ms === null || ms === undefined) return "–";
+  const ago = relative(ms, Date.now());
+  return (
+    <time dateTime={iso(ms)} title={`${ago} · ${iso(ms)}`}>
+      {absolute(ms)}
+      {away && <span className="quiet"> ({ago})</span>}
+    </time>
+  );
+}
+
+/** A table that scrolls by itself where the page is narrow. */
+export function TableFrame({ label, children }: { label: string; children: ReactNode }): ReactNode {
+  return (
+    <div className="scrolls" role="region" aria-label={label} tabIndex={0}>
+      <table>
+        <caption className="unseen">{label}</caption>
+        {children}
+      </table>
+    </div>
+  );
+}
+
+export function Head({ columns }: { columns: readonly string[] }): ReactNode {
+  return (
+    <thead>
+      <tr>
+        {columns.map((column) => (
+          <th key={column} scope="col">
+            {column}
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
+
+export function SaveButton({
+  path,
+  parameters = {},
+  name,
+  isLarge = false,
+  children,
+}: {
+  path: string;
+  parameters?: Parameters;
+  name: string;
+  isLarge?: boolean;
+  children: ReactNode;
+}): ReactNode {
+  const [error, setError] = useState<string | null>(null);
+  return (
+    <>
+      <button
+        type="button"
+        onClick={() => {
+          setError(null);
+          save(path, parameters, name, isLarge).catch((failure: Error) => setError(failure.message));
+        }}
+      >
+        {children}
+      </button>
+      {error && <span role="alert">{error}</span>}
+    </>
+  );
+}
+
+/** The command and the request that give the answer of a page. */
+export function SameAnswer({
+  commandLine,
+  path,
+  parameters = {},
+}: {
+  commandLine: string;
+  path: string;
+  parameters?: Parameters;
+}): ReactNode {
+  return (
+    <details className="same">
+      <summary>{TEXTS.same.title}</summary>
+      <Copied label={TEXTS.same.command} text={commandLine} />
+      <Copied label={TEXTS.same.api} text={curl(addressOf(path, parameters), token() !== null)} />
+      <Copied label={TEXTS.same.link} text={location.href} />
+    </details>
+  );
+}
+
+function Copied({ label, text }: { label: string; text: string }): ReactNode {
+  const id = useId();
+  const [done, setDone] = useState(false);
+  return (
+    <div className="copied">
+      <label htmlFor={id}>{label}</label>
+      <input id={id} readOnly value={text} onFocus={({ target }) => target.select()} />
+      <button
+        type="button"
+        onClick={() => {
+          // Without permission, as in some frames, the text is there to be copied by hand.
+          const field = document.getElementById(id) as HTMLInputElement;
+          field.select();
+          navigator.clipboard?.writeText(text).then(
+            () => setDone(true),
+            () => undefined,
+          );
+        }}
+      >
+        {done ? TEXTS.copied : TEXTS.copy}
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { EventDocument, LineageDocument, LineageNode } from "./documents.ts";
+import { drawn, edgesOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { barsOfDays } from "./histogram_days.ts";
+import { bytes, relative } from "./moments.ts";
+
+const node = (uuid: string, children: string[] = [], parents: string[] = []): LineageNode => ({
+  uuid,
+  kind: "FLOWFILE",
+  events: [],
+  parents,
+  children,
+});
+const lineage = (nodes: LineageNode[]): LineageDocument => ({
+  nodes,
+  events: 0,
+  is_complete: true,
+  frontier: {},
+  identifiers: {},
+  unknown_events: [],
+});
+const happened = (changes: Partial<EventDocument>): LineageNode => ({
+  ...node("a1b2c3d4-0000"),
+  events: [{ writer: "main", event: { event_type: "ROUTE", event_time: 5, component_id: "c", component_type: "t", flowfile_uuid: "a", file_size: 0, ...changes } }],
+});
+
+test("an edge that both ends name is one, and one to what is not there is none", () => {
+  const nodes = [node("a", ["b", "x"]), node("b", [], ["a"])];
+  assert.deepEqual(edgesOf(nodes), [{ from: "a", to: "b" }]);
+});
+
+test("of a large lineage the nearest FlowFiles are drawn, and all that is left is counted", () => {
+  const chain = Array.from({ length: 5000 }, (_, at) => node(`n${at}`, at < 4999 ? [`n${at + 1}`] : []));
+  const picture = drawn(lineage(chain), ["n2500"]);
+  assert.equal(picture.nodes.length, NODES_MAX);
+  assert.equal(picture.left, 5000 - NODES_MAX);
+  const numbers = picture.nodes.map(({ uuid }) => Math.abs(Number(uuid.slice(1)) - 2500));
+  assert.equal(Math.max(...numbers), NODES_MAX / 2);
+  assert.equal(picture.edges.length, NODES_MAX - 1);
+});
+
+test("the way to a FlowFile is a shortest one, in either direction", () => {
+  const edges = edgesOf([node("a", ["b"]), node("b", ["c", "d"]), node("c", ["e"]), node("d"), node("e"), node("z")]);
+  assert.deepEqual(way(edges, "a", "e"), ["a", "b", "c", "e"]);
+  assert.deepEqual(way(edges, "d", "e"), ["d", "b", "c", "e"]);
+  assert.deepEqual(way(edges, "a", "a"), ["a"]);
+  assert.deepEqual(way(edges, "a", "z"), []);
+});
+
+test("failures are told by relationship, details and states, not by any text", () => {
+  assert.equal(hasFailed(happened({ relationship: "failure" })), true);
+  assert.equal(hasFailed(happened({ details: "Connection error" })), true);
+  assert.equal(hasFailed(happened({ updated_attributes: { "airflow.state": "failed" } })), true);
+  assert.equal(hasFailed(happened({ updated_attributes: { filename: "error.log" }, relationship: "success" })), false);
+});
+
+test("a FlowFile is called by its file, else by the beginning of its uuid", () => {
+  assert.equal(titleOf(happened({ updated_attributes: { filename: "orders.csv" } })), "orders.csv");
+  assert.equal(titleOf(happened({})), "a1b2c3d4");
+  assert.deepEqual(span([happened({}), happened({ event_time: 9 }), node("x")]), [5, 9]);
+  assert.equal(span([node("x")]), null);
+});
+
+test("days without events have bars, and many days share one", () => {
+  const bars = barsOfDays({ "2026-03-03": 2, "2026-03-01": 1 });
+  assert.deepEqual(bars.map(({ label, count }) => [label, count]), [["2026-03-01", 1], ["2026-03-02", 0], ["2026-03-03", 2]]);
+  const years = barsOfDays({ "2016-01-01": 3, "2026-01-01": 4 });
+  assert.equal(years.length <= 400, true);
+  assert.equal(years.reduce((sum, bar) => sum + bar.count, 0), 7);
+  assert.equal(years.at(-1)!.until, "2026-01-01");
+  assert.deepEqual(barsOfDays({}), []);
+});
+
+test("sizes and times are said in the largest unit that fits", () => {
+  assert.deepEqual([bytes(0), bytes(1023), bytes(1536), bytes(null)], ["0 B", "1023 B", "1.5 KiB", "–"]);
+  assert.equal(relative(0, 3 * 3_600_000), "3 hours ago");
+  assert.equal(relative(86_400_000, 0), "tomorrow");
+});

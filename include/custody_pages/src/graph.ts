@@ -1,0 +1,119 @@
+// What of a lineage is drawn: the nearest FlowFiles first, at most NODES_MAX, and the way from one to another.
+
+import type { LineageDocument, LineageNode } from "./documents.ts";
+
+export const NODES_MAX = 300;
+
+export interface Edge {
+  from: string;
+  to: string;
+}
+
+export interface Drawn {
+  nodes: LineageNode[];
+  edges: Edge[];
+  /** FlowFiles of the answer that are only in the table. */
+  left: number;
+}
+
+/** All edges between FlowFiles of the answer, each once, whichever end names it. */
+export function edgesOf(nodes: LineageNode[]): Edge[] {
+  const known = new Set(nodes.map((node) => node.uuid));
+  const edges = new Map<string, Edge>();
+  const add = (from: string, to: string): void => {
+    if (known.has(from) && known.has(to)) edges.set(`${from}\n${to}`, { from, to });
+  };
+  for (const node of nodes) {
+    for (const child of node.children) add(node.uuid, child);
+    for (const parent of node.parents) add(parent, node.uuid);
+  }
+  return [...edges.values()];
+}
+
+/** The nodes in order of their distance from the roots; those that no root leads to stand last. */
+export function byDistance(nodes: LineageNode[], edges: Edge[], roots: string[]): LineageNode[] {
+  const near = neighbours(edges);
+  const byName = new Map(nodes.map((node) => [node.uuid, node]));
+  const order = new Set(roots.filter((uuid) => byName.has(uuid)));
+  // A set gives its elements in the order in which they came, those too that are added meanwhile.
+  for (const uuid of order) for (const other of near.get(uuid) ?? []) if (byName.has(other)) order.add(other);
+  for (const node of nodes) order.add(node.uuid);
+  return [...order].map((uuid) => byName.get(uuid)!);
+}
+
+function neighbours(edges: Edge[]): Map<string, string[]> {
+  const near = new Map<string, string[]>();
+  const add = (from: string, to: string): void => {
+    const others = near.get(from);
+    if (others) others.push(to);
+    else near.set(from, [to]);
+  };
+  for (const { from, to } of edges) {
+    add(from, to);
+    add(to, from);
+  }
+  return near;
+}
+
+export function drawn(lineage: LineageDocument, roots: string[], nodesMax = NODES_MAX): Drawn {
+  const all = edgesOf(lineage.nodes);
+  const nodes = byDistance(lineage.nodes, all, roots).slice(0, nodesMax);
+  const shown = new Set(nodes.map((node) => node.uuid));
+  return {
+    nodes,
+    edges: all.filter(({ from, to }) => shown.has(from) && shown.has(to)),
+    left: lineage.nodes.length - nodes.length,
+  };
+}
+
+/** The FlowFiles on a shortest way between two, both included; empty where there is none. */
+export function way(edges: Edge[], from: string, to: string): string[] {
+  const near = neighbours(edges);
+  const came = new Map<string, string | null>([[from, null]]);
+  let wave = [from];
+  while (wave.length && !came.has(to)) {
+    const next: string[] = [];
+    for (const uuid of wave)
+      for (const other of near.get(uuid) ?? [])
+        if (!came.has(other)) {
+          came.set(other, uuid);
+          next.push(other);
+        }
+    wave = next;
+  }
+  if (!came.has(to)) return [];
+  const path: string[] = [];
+  for (let at: string | null = to; at !== null; at = came.get(at) ?? null) path.unshift(at);
+  return path;
+}
+
+/** The first and the last time of all events; null where there are none. */
+export function span(nodes: LineageNode[]): [number, number] | null {
+  let first = Infinity;
+  let last = -Infinity;
+  for (const node of nodes)
+    for (const { event } of node.events) {
+      first = Math.min(first, event.event_time);
+      last = Math.max(last, event.event_time);
+    }
+  return first <= last ? [first, last] : null;
+}
+
+/** The name that people know a FlowFile by: its newest filename, or what it is said to be elsewhere. */
+export function titleOf(node: LineageNode): string {
+  for (const { event } of node.events.toReversed()) {
+    const name = event.updated_attributes?.["filename"] ?? event.previous_attributes?.["filename"];
+    if (name) return name;
+  }
+  return node.uuid.slice(0, 8);
+}
+
+const FAILED = /\b(fail|failed|failure|error|retry|denied|rejected)\b/i;
+
+/** Whether an event of a FlowFile says that something failed: by its relationship, its details or a state. */
+export function hasFailed(node: LineageNode): boolean {
+  return node.events.some(({ event }) => {
+    const states = Object.entries(event.updated_attributes ?? {}).filter(([name]) => /state|status|event_?type/i.test(name));
+    return [event.relationship, event.details, ...states.map(([, value]) => value)].some((text) => text && FAILED.test(text));
+  });
+}

@@ -1,0 +1,259 @@
+// Lineage: what led to FlowFiles and what came of them, as a table and as a picture of the nearest ones.
+
+import { lazy, Suspense, useMemo, useState, type ReactNode } from "react";
+import { ownParameters, pageAddress, remember, type Parameters } from "./address.ts";
+import { ask } from "./api.ts";
+import { command } from "./command.ts";
+import type { LineageDocument, LineageNode } from "./documents.ts";
+import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { byDistance, drawn, edgesOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { absolute } from "./moments.ts";
+import { TEXTS } from "./texts.ts";
+
+// The table does not wait for the code of the picture.
+const Picture = lazy(() => import("./picture.tsx"));
+const EXPORTS = { svg: "SVG", json: "JSON", dot: "DOT", graphml: "GraphML", openlineage: "OpenLineage" };
+const EVENTS_SHOWN = 6;
+/** Rows of the table that are there at once, and by which it grows. */
+const ROWS = 300;
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+const texts = TEXTS.lineage;
+
+const parameters = ownParameters();
+// One field takes both, as `custody lineage` does.
+const what = parameters.getAll("what").filter(Boolean);
+const flowfiles = [...parameters.getAll("flowfile"), ...what.filter((one) => UUID.test(one))];
+const identifiers = [...parameters.getAll("identifier"), ...what.filter((one) => !UUID.test(one))];
+const depth = parameters.get("depth") ?? "1";
+const writer = parameters.get("writer");
+const asOf = parameters.get("as_of");
+const asked: Parameters = {
+  flowfile: flowfiles,
+  identifier: identifiers,
+  depth: depth === "all" ? 1000 : depth,
+  writer,
+  as_of: asOf,
+};
+const own = (changes: Parameters): string =>
+  pageAddress("lineage", { flowfile: flowfiles, identifier: identifiers, depth, writer, as_of: asOf, ...changes });
+
+function LineagePage(): ReactNode {
+  const hasRoot = flowfiles.length + identifiers.length > 0;
+  const first = flowfiles[0] ?? identifiers[0] ?? "";
+  return (
+    <Frame page="lineage" title={texts.title}>
+      <search>
+        <form className="question">
+          <label className="grows">
+            {texts.what}
+            <input name="what" defaultValue={first} size={40} required />
+          </label>
+          <label>
+            {texts.depth}
+            <select name="depth" defaultValue={depth}>
+              {["1", "2", "3", "5", "10"].map((number) => (
+                <option key={number}>{number}</option>
+              ))}
+              <option value="all">{texts.allDepths}</option>
+            </select>
+          </label>
+          <label>
+            {TEXTS.writer}
+            <input name="writer" defaultValue={writer ?? ""} size={10} />
+          </label>
+          <label title={TEXTS.asOfHint}>
+            {TEXTS.asOf}
+            <input name="as_of" defaultValue={asOf ?? ""} size={12} />
+          </label>
+          <button type="submit" className="main">
+            {texts.show}
+          </button>
+        </form>
+      </search>
+      {hasRoot ? <Answered first={first} /> : <p>{texts.which}</p>}
+    </Frame>
+  );
+}
+
+function Answered({ first }: { first: string }): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<LineageDocument>("lineage", asked, signal), "lineage");
+  return (
+    <>
+      <Shown answer={answer} again={again}>
+        {(lineage) => (lineage.nodes.length ? <Views lineage={lineage} /> : <p>{texts.nothing}</p>)}
+      </Shown>
+      <SameAnswer
+        commandLine={command("lineage", [first], { depth: depth === "all" ? null : depth, writer, "as-of": asOf })}
+        path="lineage"
+        parameters={asked}
+      />
+    </>
+  );
+}
+
+function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
+  const roots = flowfiles.length ? flowfiles : Object.values(lineage.identifiers).flat();
+  const [chosen, choose] = useState<string | null>(parameters.get("chosen"));
+  const [until, bound] = useState<number | null>(null);
+  const [isFailedOnly, failedOnly] = useState(false);
+  const [rows, allow] = useState(ROWS);
+  const edges = useMemo(() => edgesOf(lineage.nodes), [lineage]);
+  const times = useMemo(() => span(lineage.nodes), [lineage]);
+  const isShown = (node: LineageNode): boolean =>
+    (until === null || !node.events.length || node.events[0]!.event.event_time <= until) &&
+    (!isFailedOnly || hasFailed(node) || roots.includes(node.uuid));
+  const nodes = lineage.nodes.filter(isShown);
+  const names = new Map(lineage.nodes.map((node) => [node.uuid, titleOf(node)]));
+  const picture = useMemo(() => drawn({ ...lineage, nodes }, roots), [lineage, until, isFailedOnly]);
+  // The table begins with what the picture has.
+  const inOrder = useMemo(() => byDistance(nodes, edges, roots), [lineage, until, isFailedOnly]);
+  const onWay = chosen && roots[0] ? way(edges, roots[0], chosen) : [];
+  const pick = (uuid: string): void => {
+    choose(uuid);
+    remember({ chosen: uuid });
+  };
+  const behind = Object.keys(lineage.frontier).length;
+  return (
+    <>
+      <Notices notices={lineage.notices} />
+      <p role="status">
+        <strong>{texts.summary(lineage.nodes.length, lineage.events)}</strong>. {behind > 0 && texts.more(behind)}{" "}
+        {picture.left > 0 && texts.left(picture.left, NODES_MAX)}
+      </p>
+      <div className="row">
+        {times && times[0] < times[1] && (
+          <label>
+            {texts.time} {absolute(until ?? times[1])}{" "}
+            <input
+              type="range"
+              min={times[0]}
+              max={times[1]}
+              step="any"
+              value={until ?? times[1]}
+              aria-valuetext={absolute(until ?? times[1])}
+              onChange={({ target }) => bound(Number(target.value) >= times[1] ? null : Number(target.value))}
+            />
+          </label>
+        )}
+        <label className="check">
+          <input type="checkbox" checked={isFailedOnly} onChange={({ target }) => failedOnly(target.checked)} />{" "}
+          {texts.failures}
+        </label>
+        <div className="row" role="group" aria-label={texts.export}>
+          {Object.entries(EXPORTS).map(([format, name]) => (
+            <SaveButton key={format} path="lineage/export" parameters={{ ...asked, format }} name={`lineage.${format}`}>
+              {name}
+            </SaveButton>
+          ))}
+        </div>
+      </div>
+      <section aria-label={texts.picture}>
+        <Suspense fallback={<p className="picture">{texts.drawing}</p>}>
+          <Picture drawn={picture} roots={roots} chosen={chosen} onWay={onWay} choose={pick} />
+        </Suspense>
+      </section>
+      <TableFrame label={texts.tableCaption}>
+        <Head columns={[texts.flowfile, texts.events, texts.first, texts.last, texts.parents, texts.children, texts.bound]} />
+        <tbody>
+          {inOrder.slice(0, rows).map((node) => (
+            <NodeRow key={node.uuid} node={node} names={names} isChosen={node.uuid === chosen} isRoot={roots.includes(node.uuid)} onWay={onWay} pick={pick} />
+          ))}
+        </tbody>
+      </TableFrame>
+      {nodes.length > rows && (
+        <p className="row">
+          <span className="quiet">{TEXTS.search.shown(rows, nodes.length)}</span>
+          <button type="button" onClick={() => allow(rows + ROWS)}>
+            {texts.moreRows}
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+function NodeRow({
+  node,
+  names,
+  isChosen,
+  isRoot,
+  onWay,
+  pick,
+}: {
+  node: LineageNode;
+  names: Map<string, string>;
+  isChosen: boolean;
+  isRoot: boolean;
+  onWay: string[];
+  pick: (uuid: string) => void;
+}): ReactNode {
+  const isOnWay = onWay.includes(node.uuid);
+  return (
+    <tr id={`row-${node.uuid}`} className={isOnWay || isChosen ? "chosen-row" : ""}>
+      <th scope="row">
+        <button type="button" aria-pressed={isChosen} onClick={() => pick(node.uuid)}>
+          {names.get(node.uuid)}
+        </button>{" "}
+        <code className="quiet">{node.uuid}</code>
+        {isRoot && <span className="quiet"> ({texts.start})</span>}
+        {isOnWay && <span className="unseen"> {texts.way}</span>}
+        {node.kind !== "FLOWFILE" && <span className="quiet"> ({texts.unknown})</span>}{" "}
+        {!isRoot && <a href={own({ flowfile: [node.uuid], identifier: [] })}>{texts.centre}</a>}
+      </th>
+      <td>
+        <Events node={node} />
+      </td>
+      <td className="event_time">
+        <When ms={node.events[0]?.event.event_time} />
+      </td>
+      <td className="event_time">
+        <When ms={node.events.at(-1)?.event.event_time} />
+      </td>
+      <td>
+        <Relatives uuids={node.parents} names={names} />
+      </td>
+      <td>
+        <Relatives uuids={node.children} names={names} />
+      </td>
+      <td>
+        {node.cut && (
+          <>
+            {texts.bounds[node.cut] ?? node.cut} <a href={own({ flowfile: [...flowfiles, node.uuid] })}>{texts.expand}</a>
+          </>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+function Events({ node }: { node: LineageNode }): ReactNode {
+  const shown = node.events.slice(0, EVENTS_SHOWN);
+  return (
+    <>
+      {shown.map(({ writer: by, event }, at) => (
+        <span key={`${by}/${event.event_id}`}>
+          {at > 0 && ", "}
+          <a href={pageAddress("event", { writer: by, event: event.event_id, as_of: asOf })}>{event.event_type}</a>
+        </span>
+      ))}
+      {node.events.length > shown.length && (
+        <>
+          {" … "}
+          <a href={pageAddress("search", { q: `flowfile_uuid:"${node.uuid}"`, as_of: asOf })}>{node.events.length}</a>
+        </>
+      )}
+    </>
+  );
+}
+
+function Relatives({ uuids, names }: { uuids: string[]; names: Map<string, string> }): ReactNode {
+  return uuids.slice(0, EVENTS_SHOWN).map((uuid, at) => (
+    <span key={uuid}>
+      {at > 0 && ", "}
+      {names.has(uuid) ? <a href={`#row-${uuid}`}>{names.get(uuid)}</a> : <code>{uuid.slice(0, 8)}</code>}
+      {at === EVENTS_SHOWN - 1 && uuids.length > EVENTS_SHOWN && ` … ${uuids.length}`}
+    </span>
+  ));
+}
+
+start(<LineagePage />);

@@ -1,0 +1,450 @@
+"""The pages in a real browser on a real repository: what they show, that nothing breaks out, and that all can use them.
+
+The pictures of docs/pages.md are made here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from custody.model import Event
+from custody.repository import Repository
+from custody.serving.access import Scope
+from custody_pages import build
+from tests.airflow import browser
+from tests.support import append, event, run_steps, sample
+from tests.unit.serving.serve_process import Served, served, token
+
+pytestmark = pytest.mark.slow
+
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+IMAGE_BYTES_MAX = 300_000
+BEFORE = json.dumps({"order": 45226, "amount": 10, "currency": "EUR"}, indent=1).encode()
+AFTER = json.dumps({"order": 45226, "amount": 12345678901234567890, "currency": "EUR"}, indent=1).encode()
+ORDER = "0dd0ca5e-0000-4000-8000-000000000001"
+CHILDREN = [f"0dd0ca5e-0000-4000-8000-0000000001{number:02}" for number in range(12)]
+HOSTILE_UUID = "bad00000-0000-4000-8000-000000000001"
+MANY = "fa000000-0000-4000-8000-000000000000"
+MANY_CHILDREN = 2900
+HOSTILE = (
+    "<img src=x onerror=\"window.broken='image'\">",
+    "<script>window.broken='script'</script>",
+    "${window.broken='template'}{{7*7}}",
+    "\"'><svg onload=window.broken='svg'>",
+    "javascript:window.broken='address'",
+    "\u202egnp.exe\u202c right to left",
+    "x" * 3000,
+    "a\nb\tc\\d",
+)
+HTML = b"<html><body><script>window.broken='content'</script><h1>Not a page</h1></body></html>"
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><script>window.broken='picture'</script></svg>"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """The pages as they are now; built here where they can be."""
+    if reason := browser.missing():
+        pytest.skip(reason)
+    try:
+        build.build()
+    except build.BuildError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Samples, then in a later revision an order whose content was changed, hostile texts, and a wide lineage."""
+    root = tmp_path_factory.mktemp("pages") / "repository"
+    Repository.create(root)
+    opened = Repository.open(root)
+    append(opened, sample(3000))
+    run_steps(opened.settings)
+    with opened.writer() as writer:
+        # Large enough that each is a file of its own, with a range behind the first one.
+        before, after = (writer.content.put(text + b" " * 70_000).claim for text in (BEFORE, AFTER))
+        hostile, picture = (writer.content.put(text).claim for text in (HTML, SVG))
+    append(opened, _story(before, after, hostile, picture))
+    run_steps(opened.settings)
+    return Repository.open(root)
+
+
+def _story(before: Any, after: Any, hostile: Any, picture: Any) -> list[Event]:
+    names = {"filename": "order-45226.json"}
+    order = {"flowfile_uuid": ORDER, "component_name": "Enrich order", "component_type": "ConvertRecord"}
+    received = event(10_000, **order, event_type="RECEIVE", content_claim=before, updated_attributes=names)
+    changed = event(
+        10_001,
+        **order,
+        event_type="CONTENT_MODIFIED",
+        content_claim=after,
+        previous_content_claim=before,
+        previous_attributes=names | {"price": "10", "to-go": "1"},
+        updated_attributes={"price": "12", "currency": "EUR", "to-go": None},
+    )
+    fork = event(10_002, **order, event_type="FORK", parent_uuids=[ORDER], child_uuids=CHILDREN)
+    sent = [
+        event(
+            10_010 + at,
+            event_type="SEND",
+            flowfile_uuid=child,
+            component_name="Put order",
+            transit_uri=f"hdfs://orders/{at}",
+            relationship="failure" if at == 3 else None,
+            updated_attributes={"filename": f"part-{at}.json"},
+        )
+        for at, child in enumerate(CHILDREN)
+    ]
+    odd = event(
+        10_100,
+        flowfile_uuid=HOSTILE_UUID,
+        event_type="CONTENT_MODIFIED",
+        component_name=HOSTILE[0],
+        component_type=HOSTILE[3],
+        transit_uri=HOSTILE[4],
+        details=HOSTILE[1],
+        content_claim=hostile,
+        previous_content_claim=picture,
+        previous_attributes={text[:200]: text for text in HOSTILE},
+        updated_attributes={"filename": HOSTILE[0], **{text[:200]: text[::-1] for text in HOSTILE}},
+    )
+    many = [f"fa000000-0000-4000-8000-{number:012d}" for number in range(1, MANY_CHILDREN + 1)]
+    wide = event(10_200, event_type="FORK", flowfile_uuid=MANY, parent_uuids=[MANY], child_uuids=many)
+    return [received, changed, fork, *sent, odd, wide]
+
+
+@pytest.fixture(scope="module")
+def server(repository: Repository) -> Iterator[Served]:
+    with served(repository.settings.root, "--door", "pages") as running:
+        yield running
+
+
+@contextmanager
+def opened(url: str, *refusals: int, **options: Any) -> Iterator[Any]:
+    """A page whose console must have no error, and which may ask no other server for anything.
+
+    `refusals` are the statuses that the server is expected to answer with; the browser notes each as an error.
+    """
+    from playwright.sync_api import sync_playwright
+
+    wrong: list[str] = []
+    expected = [f"status of {status} " for status in refusals]
+
+    def said(message: Any) -> None:
+        if message.type == "error" and not any(one in message.text for one in expected):
+            wrong.append(f"console: {message.text}")
+
+    def asked(request: Any) -> None:
+        if not request.url.startswith((f"{url}/", "blob:", "data:")):
+            wrong.append(f"asked: {request.url}")
+
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=browser.chromium(), args=[*arguments, "--no-proxy-server"]
+        )
+        try:
+            settings = {"viewport": browser.SIZE, "locale": "en-GB", "timezone_id": "UTC", "color_scheme": "light"}
+            page = chromium.new_context(**{**settings, **options}).new_page()
+            page.set_default_timeout(30_000)
+            page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+            page.on("console", said)
+            page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+            page.on("request", asked)
+            yield page
+        finally:
+            chromium.close()
+    assert wrong == []
+
+
+def settled(page: Any) -> None:
+    page.wait_for_load_state("networkidle")
+    page.wait_for_function("!document.querySelector('.loading')")
+
+
+def total(page: Any) -> str:
+    status = page.get_by_role("region", name="Events that match").first.get_by_role("status")
+    text = status.inner_text()
+    assert isinstance(text, str)
+    return text
+
+
+def picture(page: Any, name: str) -> None:
+    page.mouse.move(640, 790)
+    IMAGES.mkdir(exist_ok=True)
+    path = IMAGES / f"{name}.png"
+    page.screenshot(path=path)
+    assert path.stat().st_size < IMAGE_BYTES_MAX
+
+
+def test_from_a_search_to_the_event_its_contents_its_lineage_and_an_earlier_state(
+    server: Served, repository: Repository
+) -> None:
+    live = repository.search("").total
+    with opened(server.url) as page:
+        page.goto(f"{server.url}/")
+        settled(page)
+        assert total(page) == f"{live:,} events"
+        _complete_a_query(page)
+        page.get_by_role("link", name="Only component_name put order").click()
+        settled(page)
+        assert total(page) == "12 events"
+        assert "f=component_name%3Aput+order" in page.url
+        picture(page, "pages-search")
+        page.get_by_text("Export all matches").click()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="NDJSON").click()
+        assert len(saved.value.path().read_text().splitlines()) == 12 + 1
+        page.get_by_role("link", name="Remove component_name put order").first.click()
+        settled(page)
+        page.get_by_label("Query").fill(f'flowfile_uuid:"{ORDER}" AND event_type:CONTENT_MODIFIED')
+        page.get_by_label("Query").press("Enter")
+        settled(page)
+        assert total(page) == "1 event"
+        page.get_by_role("region", name="Events that match").get_by_role("rowheader").get_by_role("link").click()
+        settled(page)
+        _read_the_event(page)
+        _follow_the_lineage(page)
+        page.goto(f"{server.url}/ui/search.html?writer=main&as_of=0")
+        settled(page)
+        assert total(page) == "3,000 events"
+        page.goto(f"{server.url}/ui/proof.html")
+        settled(page)
+        page.get_by_role("link", name="Look as of it: 0").click()
+        settled(page)
+        assert total(page) == "3,000 events"
+
+
+def _complete_a_query(page: Any) -> None:
+    field = page.get_by_label("Query")
+    field.press_sequentially("event_ty")
+    page.get_by_role("option", name="event_type").wait_for()
+    field.press("ArrowDown")
+    field.press("Enter")
+    assert field.input_value() == "event_type:"
+    field.press_sequentially("SEN")
+    page.get_by_role("option", name="SEND").wait_for()
+    field.press("ArrowDown")
+    field.press("Enter")
+    assert field.input_value() == "event_type:SEND "
+    field.press("Enter")
+    settled(page)
+    assert "q=event_type%3ASEND" in page.url
+    command = page.get_by_text("The same answer elsewhere")
+    command.click()
+    assert page.get_by_label("Command line").input_value() == "custody search --limit 100 event_type:SEND"
+    command.click()
+
+
+def _read_the_event(page: Any) -> None:
+    attributes = page.get_by_role("region", name="Attributes").last
+    assert attributes.get_by_role("row").count() == 5
+    page.get_by_label("Only what changed").check()
+    rows = [row.split("\t") for row in attributes.inner_text().splitlines() if "\t" in row]
+    assert ["price", "10", "12", "changed"] in rows
+    assert ["to-go", "1", "not there", "removed"] in rows
+    assert not any(row[0] == "filename" for row in rows)
+    after = page.get_by_role("region", name="Content after the event", exact=True)
+    # As it is written: JavaScript's own number would end in 000.
+    after.get_by_text("12345678901234567890").wait_for()
+    after.get_by_role("button", name="Hex").click()
+    after.get_by_text("7b 0a 20 22 6f 72 64 65").wait_for()
+    after.get_by_role("button", name="Later bytes").click()
+    after.get_by_text("Bytes 4,096 to 8,191").wait_for()
+    after.get_by_role("button", name="Text").click()
+    page.get_by_role("button", name="Difference").click()
+    difference = page.get_by_role("region", name="From the content before to the content after").last
+    difference.locator(".minus").wait_for()
+    assert "− " + ' "amount": 10,' in difference.inner_text()
+    assert "+ " + ' "amount": 12345678901234567890,' in difference.inner_text()
+    picture(page, "pages-event")
+    with page.expect_download() as saved:
+        after.get_by_role("button", name="Save").click()
+    assert saved.value.path().read_bytes() == AFTER + b" " * 70_000
+
+
+def _follow_the_lineage(page: Any) -> None:
+    page.get_by_role("main").get_by_role("link", name="Lineage").click()
+    settled(page)
+    page.locator(".react-flow__node").first.wait_for()
+    table = page.get_by_role("region", name="FlowFiles of this lineage")
+    assert table.get_by_role("row").count() == 14
+    table.get_by_role("button", name="part-3.json").click()
+    page.locator(".flowfile.on-way").first.wait_for()
+    assert f"chosen={CHILDREN[3]}" in page.url
+    page.get_by_label("Only what failed").check()
+    page.wait_for_function("document.querySelectorAll('tbody tr').length === 2")
+    page.get_by_label("Only what failed").uncheck()
+    page.locator(".react-flow__node").nth(5).wait_for()
+    page.wait_for_timeout(500)
+    picture(page, "pages-lineage")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="SVG").click()
+    assert saved.value.path().read_text().lstrip().startswith(("<svg", "<?xml"))
+
+
+def test_a_bar_of_the_histogram_selects_its_time_and_facets_toggle(server: Served, repository: Repository) -> None:
+    with opened(server.url) as page:
+        page.goto(f"{server.url}/ui/search.html")
+        settled(page)
+        bars = page.get_by_role("group", name="When").get_by_role("link")
+        bars.first.focus()
+        page.keyboard.press("End")
+        page.keyboard.press("Enter")
+        settled(page)
+        assert "since=" in page.url
+        assert "until=" in page.url
+        chosen = page.get_by_role("region", name="Chosen")
+        assert chosen.get_by_role("link").count() == 1
+        page.get_by_role("link", name="Only event_type fork").click()
+        settled(page)
+        assert total(page) == f"{repository.search('event_type:FORK').total:,} events"
+        page.go_back()
+        settled(page)
+        assert page.get_by_role("region", name="Chosen").get_by_role("link").count() == 1
+
+
+def test_new_events_come_while_the_page_follows(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    Repository.create(root)
+    repository = Repository.open(root)
+    append(repository, [event(number) for number in range(3)])
+    with served(root, "--door", "pages") as running, opened(running.url) as page:
+        page.goto(f"{running.url}/ui/search.html")
+        settled(page)
+        page.get_by_label("Show new events as they come").check()
+        append(repository, [event(number) for number in range(3, 5)])
+        page.get_by_text("2 new events").wait_for()
+        assert page.get_by_role("region", name="Events that match").get_by_role("rowheader").count() == 5
+        assert total(page).startswith("5 events")
+
+
+def test_hostile_texts_stay_text(server: Served, repository: Repository) -> None:
+    [odd] = repository.search(f'flowfile_uuid:"{HOSTILE_UUID}"').events
+    # Some of them are no queries.
+    with opened(server.url, 400) as page:
+        for path in (
+            f'search.html?q=flowfile_uuid:"{HOSTILE_UUID}"&columns=event_time,component_type,transit_uri,details,filename',
+            f"event.html?writer=main&event={odd.event.event_id}&whole=true",
+            f"lineage.html?flowfile={HOSTILE_UUID}",
+        ):
+            page.goto(f"{server.url}/ui/{path}")
+            settled(page)
+            page.get_by_text(HOSTILE[0]).first.wait_for()
+            _nothing_broke(page)
+        page.goto(f"{server.url}/ui/event.html?writer=main&event={odd.event.event_id}&whole=true")
+        settled(page)
+        shown = page.get_by_role("region", name="Attributes").last.inner_text()
+        for text in HOSTILE:
+            assert text[::-1] in shown.replace("\t", "\t"), text[:40]
+        page.get_by_text("<h1>Not a page</h1>").first.wait_for()
+        # As a picture, SVG runs nothing.
+        page.get_by_role("img", name="The content as a picture").wait_for()
+        page.wait_for_timeout(300)
+        _nothing_broke(page)
+        for hostile in HOSTILE:
+            page.goto(f"{server.url}/ui/search.html")
+            page.get_by_label("Query").fill(hostile)
+            page.get_by_label("Query").press("Enter")
+            page.wait_for_url("**/search.html?q=*")
+            page.wait_for_load_state("networkidle")
+            _nothing_broke(page)
+
+
+def _nothing_broke(page: Any) -> None:
+    assert page.evaluate("window.broken ?? null") is None
+    assert page.locator("img[src=x], main script, svg[onload]").count() == 0
+
+
+AXE = """async () => (await axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}))
+    .violations.map(one => `${one.id}: ${one.nodes.map(node => `${node.target} ${node.failureSummary}`).join('; ')}`)"""
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 320])
+def test_everybody_can_use_every_page(server: Served, repository: Repository, colours: str, width: int) -> None:
+    [changed] = repository.search(f'flowfile_uuid:"{ORDER}" AND event_type:CONTENT_MODIFIED').events
+    axe = (build.WORK / "source" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    problems: dict[str, list[str]] = {}
+    with opened(server.url, 400, color_scheme=colours, viewport={"width": width, "height": 800}) as page:
+        for path in (
+            "search.html?f=event_type:SEND&since=2026-03-01",
+            "search.html?q=event_type:SEN",
+            "search.html?q=filename:nobody-has-this",
+            f"event.html?writer=main&event={changed.event.event_id}",
+            f"lineage.html?flowfile={ORDER}",
+            "lineage.html",
+            "run.html?dag_id=a&run_id=b",
+            "status.html",
+            "proof.html",
+        ):
+            page.goto(f"{server.url}/ui/{path}")
+            settled(page)
+            if path.startswith("lineage.html?"):
+                page.locator(".react-flow__node").first.wait_for()
+            page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+            settled(page)
+            # Not as a script of the page, which its policy forbids.
+            page.evaluate(axe)
+            problems[path] = page.evaluate(AXE)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than {width}"
+    said = [f"{path}: {problem}" for path, found in problems.items() for problem in found]
+    assert not said, "\n".join(said)
+
+
+def test_a_query_that_cannot_be_read_says_where(server: Served) -> None:
+    with opened(server.url, 400) as page:
+        page.goto(f"{server.url}/ui/search.html?q=event_type:SNED")
+        page.get_by_role("alert").get_by_text("Did you mean SEND?").wait_for()
+        assert page.get_by_label("Query").input_value() == "event_type:SNED"
+
+
+def test_a_lineage_of_thousands_is_a_picture_of_the_nearest_and_stays_usable(server: Served) -> None:
+    with opened(server.url) as page:
+        # Warm: what is measured is the page, not the start of the browser.
+        page.goto(f"{server.url}/ui/lineage.html?flowfile={ORDER}")
+        page.locator(".react-flow__node").first.wait_for()
+        started = time.monotonic()
+        page.goto(f"{server.url}/ui/lineage.html?flowfile={MANY}&depth=all")
+        page.get_by_text(f"{MANY_CHILDREN + 1:,} FlowFiles").wait_for()
+        answered = time.monotonic() - started
+        # Its layout goes on in a worker: the page answers meanwhile.
+        page.get_by_role("button", name=MANY[:8]).first.click()
+        clicked = time.monotonic() - started
+        page.locator(".react-flow__node").first.wait_for()
+        drawn = time.monotonic() - started
+        seconds = f"table after {answered:.2f} s, usable after {clicked:.2f} s, picture after {drawn:.2f} s"
+        assert answered < 5, seconds
+        assert clicked - answered < 2, seconds
+        assert "The picture has the 300 nearest FlowFiles" in page.get_by_role("status").first.inner_text()
+        assert page.get_by_role("region", name="FlowFiles of this lineage").get_by_role("rowheader").count() == 300
+
+
+def test_a_token_is_asked_for_kept_in_the_tab_and_its_rights_hold(repository: Repository) -> None:
+    root = repository.settings.root
+    reader = token(root, "reader", Scope.READ)["authorization"].removeprefix("Bearer ")
+    try:
+        with (
+            served(root, "--door", "pages", CUSTODY__SERVE__TOKEN_FILE="tokens") as running,
+            opened(running.url, 401, 403) as page,
+        ):
+            page.goto(f"{running.url}/ui/search.html")
+            page.get_by_label("Token").fill(reader)
+            page.get_by_role("button", name="Use it in this tab").click()
+            settled(page)
+            assert total(page).endswith("events")
+            [changed] = repository.search(f'flowfile_uuid:"{ORDER}" AND event_type:CONTENT_MODIFIED').events
+            page.goto(f"{running.url}/ui/event.html?writer=main&event={changed.event.event_id}")
+            page.get_by_text("Enrich order").wait_for()
+            page.get_by_text("Your token does not allow this").first.wait_for()
+            assert page.evaluate("localStorage.length") == 0
+            assert reader not in page.content()
+    finally:
+        (root / "tokens").unlink()
