@@ -17,7 +17,7 @@ from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.recovery import STEPS
 from custody.retention import RETENTION_STEPS
 from custody.vfs import FileSystem
-from custody.workspace import StepReport, UnitReport, run_pass, run_unit
+from custody.workspace import Start, StepReport, UnitReport, run_pass, run_unit
 from custody.workspace.step import Step, Unit
 
 ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS, **MAINTENANCE_STEPS, **EXPORT_STEPS}
@@ -55,9 +55,9 @@ class LocalUnits:
         self._clock = clock
         self._on_units = on_units
 
-    def start(self, step: Step) -> float:
+    def start(self, step: Step, settings: Settings, units: Sequence[Unit]) -> Start:
         """Do nothing: nothing has to be started."""
-        return 0.0
+        return Start()
 
     def run(self, step: Step, settings: Settings, units: Sequence[Unit], epochs: Mapping[str, int]) -> list[UnitReport]:
         """Do units in their order; with several threads some of them at once."""

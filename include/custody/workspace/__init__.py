@@ -12,7 +12,7 @@ from custody.workspace.step_lease import (
     take_rollover,
     take_step_lease,
 )
-from custody.workspace.step_run import UnitRunner, exit_code, run_pass, run_step, run_unit
+from custody.workspace.step_run import Start, UnitRunner, exit_code, run_pass, run_step, run_unit
 from custody.workspace.unit_manifest import UnitManifest, staged_path
 from custody.workspace.workspace import ROLLOVER_LEASE, LogFiles, Workspace, not_absorbed, writer_names
 
@@ -20,6 +20,7 @@ __all__ = [
     "ROLLOVER_LEASE",
     "LogFiles",
     "Moment",
+    "Start",
     "Step",
     "StepReport",
     "Unit",
