@@ -24,6 +24,7 @@ from custody.repository.landing_ingest import ingest_landed, shares, waiting_fil
 from custody.spark.environment import seconds_since_submit
 from custody.spark.placement import end_with_spark_submit, place_bytes
 from custody.spark.session import start_session
+from custody.spark.without_pandas import without_pandas
 from custody.vfs import PosixFileSystem
 from custody.workspace import Start, StepReport, UnitReport, write_report
 
@@ -38,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         interval = Interval.parse(arguments.start, arguments.end)
         repository = Repository.open(arguments.repository)
         started = time.monotonic()
-        details, start = _ingest(repository, interval, arguments.run_id)
+        with without_pandas():
+            details, start = _ingest(repository, interval, arguments.run_id)
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code

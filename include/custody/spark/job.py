@@ -26,6 +26,7 @@ from custody.repository.local_pass import ALL_STEPS, LocalUnits
 from custody.spark.environment import job_program, seconds_since_submit
 from custody.spark.placement import end_with_spark_submit, place_units
 from custody.spark.session import start_session
+from custody.spark.without_pandas import without_pandas
 from custody.workspace import Start, UnitReport, exit_code, run_pass, run_unit
 from custody.workspace.step import Step, Unit
 
@@ -45,6 +46,11 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
+    with without_pandas():
+        return _run(steps, settings, arguments, startup)
+
+
+def _run(steps: Sequence[str], settings: Settings, arguments: argparse.Namespace, startup: float) -> int:
     code, runner = 0, SparkUnits()
     try:
         for report in run_pass(

@@ -178,3 +178,18 @@ def test_a_driver_whose_spark_submit_is_killed_ends(tmp_path: Path) -> None:
     while left.is_running() and left.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_job_does_not_import_pandas_and_whoever_comes_after_it_does(repository: Repository) -> None:
+    append(repository, [event(number) for number in range(30)])
+    program = (
+        "import sys; from custody.spark import job\n"
+        "code = job.main(['rollover', 'compress', 'index', 'commit', 'sweep'], sys.argv[1:])\n"
+        "assert 'pandas' not in sys.modules\n"
+        "import pandas\n"
+        "sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, "--repository", str(repository.settings.root)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(INCLUDE)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert repository.search("", limit=1).total == 30
