@@ -14,7 +14,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
-from custody_airflow.environment import repository_folder
+from custody_airflow.environment import repository_folder, run_spool
 from custody_airflow.triggers import FAILED, JournalTrigger, LeftoverTrigger, WorkTrigger
 
 
@@ -32,7 +32,8 @@ class WorkSensor(BaseSensorOperator):
     def __init__(self, *, wait_seconds: str | int = 0, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         super().__init__(soft_fail=True, **kwargs)
         self.wait_seconds = wait_seconds
-        self.start_from_trigger = True
+        # A try that begins and ends in the triggerer tells no listener: where tries are kept as events, none does.
+        self.start_from_trigger = run_spool() is None
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=f"{self.trigger_class.__module__}.{self.trigger_class.__qualname__}",
             # The repository is looked up where the trigger runs: a DAG file is read without one, too.

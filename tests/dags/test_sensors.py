@@ -53,6 +53,15 @@ def test_a_sensor_starts_in_the_triggerer_and_its_form_s_value_is_rendered_there
     assert trigger.serialize()[1] == {"repository": "", "poke_seconds": 5, "wait_seconds": "0"}
 
 
+def test_where_tries_are_kept_as_events_a_sensor_begins_in_a_worker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from custody_airflow.sensors import JournalSensor
+
+    monkeypatch.setenv("CUSTODY_RUN_SPOOL", str(tmp_path))
+    assert not JournalSensor(task_id="wait").start_from_trigger
+
+
 def test_nothing_to_do_skips_the_task_and_work_is_its_result_without_a_worker(repository: Repository) -> None:
     from airflow.triggers.base import TaskSkippedEvent, TaskSuccessEvent
 
