@@ -2,8 +2,8 @@
 
 import sys
 
-from custody.recovery import STEPS
+from custody.repository.local_pass import steps_of
 from custody.spark.job import main
 
 if __name__ == "__main__":
-    sys.exit(main(list(STEPS)))
+    sys.exit(main(steps_of("all")))

@@ -1,4 +1,4 @@
-"""Seconds of custody in Airflow: `python -m benchmarks.airflow [parse|sensors|starts|idle|lag ...]`.
+"""Seconds of custody in Airflow: `python -m benchmarks.airflow [parse|sensors|starts|pass|idle|lag ...]`.
 
 Prints Markdown tables, each with the load of the machine, which others may use as well.
 """
@@ -10,7 +10,7 @@ import click
 from benchmarks.airflow import live, quick
 from benchmarks.airflow.cost import load, table
 
-PARTS = ("parse", "sensors", "starts", "idle", "lag")
+PARTS = ("parse", "sensors", "starts", "pass", "idle", "lag")
 
 
 @click.command()
@@ -23,6 +23,7 @@ PARTS = ("parse", "sensors", "starts", "idle", "lag")
 )
 @click.option("--triggers", default=300, show_default=True, help="Sensors that wait for `sensors`.")
 @click.option("--seconds", default=60.0, show_default=True, help="How long they wait.")
+@click.option("--events", default=10_000, show_default=True, help="Events of the run that `pass` measures.")
 @click.option("--logs", default=200, show_default=True, help="Live logs of the repository that they look at.")
 def main(
     parts: tuple[str, ...],
@@ -33,6 +34,7 @@ def main(
     triggers: int,
     seconds: float,
     logs: int,
+    events: int,
 ) -> None:
     """Measure the parts that are named, or all."""
     for part in parts or PARTS:
@@ -46,22 +48,38 @@ def main(
         elif part == "starts":
             rows = [[name, cost.wall, cost.cpu] for name, cost in quick.starts(times).items()]
             text = table(["spark-submit", "seconds", "CPU seconds"], rows)
+        elif part == "pass":
+            text = _passes(events)
         elif part == "idle":
-            text = table(
-                ["nothing to do", "CPU seconds", "seconds"],
-                [[name, *values] for name, *values in _idle_rows()],
-            )
+            text = _idle()
         else:
             text = _lag(minutes, batch, pause)
         click.echo(f"{part}; load before {before}, after {load()} (1 / 5 minutes)\n\n{text}\n")
 
 
-def _idle_rows() -> list[tuple[str, float, object]]:
-    found = live.idle()
-    return [
-        *((f"a minute in which {name}", cpu, 60.0) for name, cpu in found.minute_cpu.items()),
-        ("a run that its sensor skips, on top", found.run_cpu, found.run_wall),
+def _idle() -> str:
+    idle = live.idle()
+    minutes: list[tuple[str, float, float]] = [
+        (f"a minute in which {name}", cpu, 60.0) for name, cpu in idle.minute_cpu.items()
     ]
+    minutes.append(("a run that its sensor skips, on top", idle.run_cpu, idle.run_wall))
+    whole = table(["nothing to do", "CPU seconds", "seconds"], minutes)
+    return f"{whole}\n\n{_by_component(idle.minute_parts)}"
+
+
+def _passes(events: int) -> str:
+    costs = live.passes(events)
+    rows = [[name, cost.cpu, cost.wall] for name, cost in costs.items()]
+    whole = table([f"a run over {events} events", "CPU seconds, net of idle", "seconds"], rows)
+    steps = [[f"{step}, {name}", *seconds] for name, cost in costs.items() for step, seconds in cost.steps.items()]
+    parts = _by_component({name: cost.parts for name, cost in costs.items()})
+    return f"{whole}\n\n{table(['step', 'task', 'start-up', 'work'], steps)}\n\n{parts}"
+
+
+def _by_component(parts: dict[str, dict[str, float]]) -> str:
+    components = sorted({component for seconds in parts.values() for component in seconds})
+    rows = [[name, *(seconds.get(component, 0.0) for component in components)] for name, seconds in parts.items()]
+    return table(["CPU seconds by component", *components], rows)
 
 
 def _lag(minutes: float, batch: int, pause: float) -> str:

@@ -6,12 +6,16 @@ import os
 import resource
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import psutil  # type: ignore[import-untyped]
 
 from custody_local.processes import ProcessId, session_members
+
+COMPONENTS = ("LocalExecutor", "scheduler", "dag-processor", "triggerer", "api-server")
+"""Words in the command lines of Airflow's components; workers of the LocalExecutor are children of the scheduler."""
 
 
 class Cost(NamedTuple):
@@ -35,15 +39,31 @@ def cost_of(command: Sequence[str], environ: Mapping[str, str]) -> Cost:
 
 def session_cpu(leader: ProcessId) -> float:
     """CPU seconds so far of all processes of a session, those that ended included."""
-    total = 0.0
+    return sum(session_cpu_by_process(leader).values())
+
+
+def session_cpu_by_process(leader: ProcessId) -> dict[str, float]:
+    """The same by component of Airflow: what a component's ended children took counts for it."""
+    total: Counter[str] = Counter()
     for member in session_members(leader):
         try:
-            times = psutil.Process(member.pid).cpu_times()
+            process = psutil.Process(member.pid)
+            name, times = _component(process), process.cpu_times()
         except psutil.Error:
             continue
         # What a process collected of its ended children is counted there; living ones count for themselves.
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+        total[name] += times.user + times.system + times.children_user + times.children_system
+    return dict(total)
+
+
+def _component(process: psutil.Process) -> str:
+    """The component that a process is, or that it descends from: Airflow gives its processes titles of their own."""
+    for one in [process, *process.parents()]:
+        title = " ".join(one.cmdline()).replace("_", "-")
+        for name in COMPONENTS:
+            if name in title:
+                return name
+    return "supervisor"
 
 
 def load() -> str:

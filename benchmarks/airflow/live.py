@@ -14,13 +14,14 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.airflow.cost import percentile, session_cpu
+from benchmarks.airflow.cost import percentile, session_cpu, session_cpu_by_process
 from benchmarks.environment import ROOT
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow, find_running
 from custody_local.airflow_api import AirflowClient
 from custody_local.processes import ProcessId
+from tests.support import append, sample
 
 DAG_ID = "provenance_rollover"
 IDLE_SECONDS = 60.0
@@ -30,6 +31,10 @@ STARTS = {
     "nothing starts runs": {"CUSTODY_ROLLOVER_SCHEDULE": ""},
     "the journals are watched every 2 s": {"CUSTODY_ROLLOVER_SCHEDULE": "", "CUSTODY_ROLLOVER_WATCH": "2"},
     "a schedule starts a run each minute": {"CUSTODY_ROLLOVER_SCHEDULE": "* * * * *"},
+}
+PLACES: dict[str, dict[str, str]] = {
+    "units in the driver": {},
+    "a Spark session each": {"CUSTODY__SPARK__DRIVER_BYTES_MAX": "0"},
 }
 _LOOK_SECONDS = 0.5
 # Appends batches at a steady pace until its input ends; prints each batch's last id and when it was acknowledged.
@@ -70,6 +75,8 @@ class Idle(NamedTuple):
 
     minute_cpu: dict[str, float]
     """CPU seconds of a minute."""
+    minute_parts: dict[str, dict[str, float]]
+    """The same by component."""
     run_cpu: float
     """CPU seconds of a run that its sensor skips, on top of that."""
     run_wall: float
@@ -79,18 +86,65 @@ class Idle(NamedTuple):
 def idle() -> Idle:
     """Let Airflow do nothing, then let runs be skipped by their sensor, one after the other."""
     minutes: dict[str, float] = {}
+    parts: dict[str, dict[str, float]] = {}
     for name, settings in STARTS.items():
         with rollover_airflow(settings) as (airflow, client, _):
             running = find_running(airflow.home)
             assert running is not None
             client.unpause(DAG_ID)
             time.sleep(SETTLE_SECONDS)  # what comes after a start is not what is measured
-            before = session_cpu(running.process)
-            time.sleep(2 * IDLE_SECONDS)
-            minutes[name] = (session_cpu(running.process) - before) / 2
+            parts[name] = _minute(running.process)
+            minutes[name] = sum(parts[name].values())
             if not minutes.keys() - {name}:
                 run_cpu, run_wall = _skipped_run(running.process, client, minutes[name] / IDLE_SECONDS)
-    return Idle(minutes, run_cpu, run_wall)
+    return Idle(minutes, parts, run_cpu, run_wall)
+
+
+def _minute(leader: ProcessId) -> dict[str, float]:
+    """CPU seconds of a minute by component, the mean of two."""
+    before = session_cpu_by_process(leader)
+    time.sleep(2 * IDLE_SECONDS)
+    after = session_cpu_by_process(leader)
+    return {name: (seconds - before.get(name, 0.0)) / 2 for name, seconds in sorted(after.items())}
+
+
+class PassCost(NamedTuple):
+    """What one run of the DAG costs."""
+
+    cpu: float
+    """CPU seconds, without what Airflow takes in as many seconds in which it does nothing."""
+    wall: float
+    """From the trigger until the run has ended."""
+    parts: dict[str, float]
+    """CPU seconds by component of Airflow, nothing subtracted; Java and Python of a task are in its worker's."""
+    steps: dict[str, tuple[float, float, float]]
+    """By step the seconds of its task, of its start-up and of its work."""
+
+
+def passes(events: int) -> dict[str, PassCost]:
+    """Let the DAG take events to the live repository, in drivers alone and with a Spark session for each step."""
+    costs = {}
+    for name, settings in PLACES.items():
+        with rollover_airflow({"CUSTODY_ROLLOVER_SCHEDULE": "", **settings}) as (airflow, client, repository):
+            running = find_running(airflow.home)
+            assert running is not None
+            client.unpause(DAG_ID)
+            time.sleep(SETTLE_SECONDS)
+            alone = sum(_minute(running.process).values()) / IDLE_SECONDS
+            append(repository, sample(events))
+            before, started = session_cpu_by_process(running.process), time.monotonic()
+            run_id = client.trigger(DAG_ID)
+            run = client.wait_for_run(DAG_ID, run_id, timeout_s=600)
+            wall = time.monotonic() - started
+            time.sleep(2)  # until the last process was collected by its parent
+            seconds, after = time.monotonic() - started, session_cpu_by_process(running.process)
+            states = {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
+            assert run.state == "success", states
+            assert repository.search("", limit=1).total == events
+            parts = {part: after[part] - before.get(part, 0.0) for part in sorted(after)}
+            cpu = sum(parts.values()) - alone * seconds
+            costs[name] = PassCost(cpu, wall, parts, _steps(client, [run_id]))
+    return costs
 
 
 def _skipped_run(leader: ProcessId, client: AirflowClient, alone: float) -> tuple[float, float]:

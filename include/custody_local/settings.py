@@ -29,6 +29,16 @@ SPARK_POOL = "custody_spark"
 """The pool of Spark drivers; the DAGs use it only where their environment says that it was made."""
 _LOCK_SECONDS = 60
 """How long SQLite waits for its one writer; five seconds, its default, are less than a commit on a busy disk takes."""
+_IDLE = {
+    # A file that was changed is read at once all the same; each look at one that was not costs CPU for nothing.
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
+    "AIRFLOW__DAG_PROCESSOR__PRINT_STATS_INTERVAL": "600",
+    # Nothing here collects metrics: their queries would be a fifth of what an idle scheduler does.
+    "AIRFLOW__SCHEDULER__POOL_METRICS_INTERVAL": "600",
+    "AIRFLOW__SCHEDULER__TI_METRICS_INTERVAL": "600",
+    "AIRFLOW__SCHEDULER__DAGRUN_METRICS_INTERVAL": "600",
+}
+"""What keeps an Airflow cheap that has nothing to do; docs/airflow.md gives the same to deployments."""
 _SQLITE_ARGUMENTS = "custody_local.sqlite.CONNECT_ARGUMENTS"
 
 
@@ -184,7 +194,6 @@ def airflow_environment(
         # Five seconds by default: on a busy machine a task would fail because its first question is not answered.
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": str(2 * _LOCK_SECONDS),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
-        # A file that was changed is read at once all the same; each look at one that was not costs CPU for nothing.
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
+        **_IDLE,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": master}),
     }

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
@@ -82,6 +81,8 @@ class BatchWatch(BaseEventTrigger):
 class NotificationTrigger(WorkTrigger):
     """Fires once notifications wait in a repository."""
 
+    nothing = "no notifications wait and nothing was submitted again: nothing to write"
+
     @staticmethod
     def look(repository: Path) -> dict[str, Any] | None:
         """Return what waits for the sink: counts, and whether there is a sink."""
@@ -115,12 +116,11 @@ class NotificationSensor(WorkSensor):
     """Succeeds when live notifications or tables wait for the sink, or work was broken off; skips the run otherwise."""
 
     trigger_class = NotificationTrigger
-    nothing = "no notifications wait and nothing was submitted again: nothing to write"
 
-    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def result(self, event: dict[str, Any]) -> dict[str, Any]:
         """Return what waits; the run is skipped where the settings configure no sink."""
         if not event["is_configured"]:
             raise AirflowSkipException("ngsi.hdfs_username is not set: the repository has no sink. See docs/ngsi.md.")
         if event.get("is_followed"):
             raise AirflowSkipException("a follower has the sink (custody ngsi persist --follow): it does the work.")
-        return super().resume(context, event)
+        return super().result(event)

@@ -1,6 +1,8 @@
 """Sensors of the rollover: one waits for journals, one looks for leftovers of an interrupted run.
 
-The library is imported only when a task runs: a DAG file, which is parsed every few seconds, must not load Arrow.
+They begin in the triggerer, which looks without a process of its own for each task: a run that finds nothing to do is
+skipped without one. The library is imported only when a task runs: a DAG file, which is parsed every few seconds, must
+not load Arrow.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from typing import Any, ClassVar
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
+from airflow.triggers.base import StartTriggerArgs
 
-from custody_airflow.environment import repository_folder
-from custody_airflow.triggers import JournalTrigger, WorkTrigger
+from custody_airflow.environment import repository_folder, run_spool
+from custody_airflow.triggers import FAILED, JournalTrigger, LeftoverTrigger, WorkTrigger
 
 
 class WorkSensor(BaseSensorOperator):
@@ -25,31 +28,47 @@ class WorkSensor(BaseSensorOperator):
     template_fields = ("wait_seconds",)
     trigger_class: ClassVar[type[WorkTrigger]]
     """Looks for work, and waits for it in the triggerer."""
-    nothing: ClassVar[str]
-    """The message of a run that is skipped."""
 
     def __init__(self, *, wait_seconds: str | int = 0, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         super().__init__(soft_fail=True, **kwargs)
         self.wait_seconds = wait_seconds
+        # A try that begins and ends in the triggerer tells no listener: where tries are kept as events, none does.
+        self.start_from_trigger = run_spool() is None
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls=f"{self.trigger_class.__module__}.{self.trigger_class.__qualname__}",
+            # The repository is looked up where the trigger runs: a DAG file is read without one, too.
+            trigger_kwargs={"repository": "", "poke_seconds": self.poke_interval, "wait_seconds": wait_seconds},
+            next_method="resume",
+        )
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look once, then wait in the triggerer if the run asks for it; return what waits."""
+        """Look once, then wait in the triggerer if the run asks for it; return what waits.
+
+        Airflow itself begins in the triggerer; `dag.test()` begins here, and so does a look there that failed.
+        """
         folder = repository_folder()
         work = self.trigger_class.look(folder)
         if work is None:
             seconds = int(self.wait_seconds)
             if seconds <= 0:
-                raise AirflowSkipException(self.nothing)
+                raise AirflowSkipException(self.trigger_class.nothing)
             self.defer(
                 trigger=self.trigger_class(repository=str(folder), poke_seconds=self.poke_interval),
                 method_name="resume",
                 timeout=timedelta(seconds=seconds),
             )
         assert work is not None  # noqa: S101 - `defer` raises
-        return self.resume(context, work)
+        return self.result(work)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Return the work that this sensor or its trigger found."""
+        """Return the work that the trigger found; where its look failed, look again here, so that the task fails."""
+        if FAILED in event:
+            self.log.warning("the triggerer could not look: %s", event[FAILED])
+            return self.execute(context)
+        return self.result(event)
+
+    def result(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return what waits as the task's result."""
         self.log.info("waiting: %s", event)
         return event
 
@@ -58,25 +77,15 @@ class JournalSensor(WorkSensor):
     """Succeeds when journals or leftovers of an interrupted run wait, skips the run when nothing does."""
 
     trigger_class = JournalTrigger
-    nothing = "no journals and no leftovers: nothing to roll over"
 
 
-class LeftoverSensor(BaseSensorOperator):
+class LeftoverSensor(WorkSensor):
     """Succeeds when an interrupted run or a dead writer left something, and is skipped when nothing was left.
 
-    It looks once, at names only. Skipped, it skips the task `recover` behind it and no other one.
+    It looks once. Skipped, it skips the task `recover` behind it and no other one.
     """
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Look, and return where something was left."""
-        from custody.config import load_settings
-        from custody.recovery import peek_leftovers
-
-        remains = peek_leftovers(load_settings(repository_folder()))
-        if not remains.is_any:
-            raise AirflowSkipException("no interrupted run and no dead writer left anything")
-        self.log.info("left over: %s", remains)
-        return as_dict(remains)
+    trigger_class = LeftoverTrigger
 
 
 def as_dict(value: object) -> dict[str, Any]:

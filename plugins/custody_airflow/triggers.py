@@ -11,9 +11,12 @@ import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Hashable
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
+
+from custody.errors import CustodyError
+from custody_airflow.environment import repository_folder
 
 T = TypeVar("T")
 
@@ -51,30 +54,72 @@ class SharedLooks(Generic[T]):
 
 
 _LOOKS: SharedLooks[dict[str, Any] | None] = SharedLooks()
+FAILED = "look_failed"
+"""The key of an event that has an error's text: the task looks again in a worker, where errors become tries."""
 
 
 class WorkTrigger(BaseTrigger):
-    """Fires once a repository has work of one kind, which `look` finds; holds only a path and a number."""
+    """Fires once a repository has work of one kind, which `look` finds; holds only a path and numbers.
 
-    def __init__(self, repository: str, poke_seconds: float) -> None:
+    :param repository: its folder; empty is the one that the deployment names.
+    :param poke_seconds: seconds between two looks.
+    :param wait_seconds: the task is skipped when nothing came for so long (templated); 0 looks once. None waits until
+        the task times out.
+    """
+
+    nothing: ClassVar[str]
+    """Why a task is skipped."""
+    ends_task: ClassVar[bool] = False
+    """Whether what waits is the task's result, so that no worker has to be started for it."""
+
+    def __init__(self, repository: str, poke_seconds: float, wait_seconds: str | int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow types its triggers in parts
         self.repository = repository
         self.poke_seconds = poke_seconds
+        self.wait_seconds = wait_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments that Airflow's database keeps of this trigger."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
-        return name, {"repository": self.repository, "poke_seconds": self.poke_seconds}
+        arguments: dict[str, Any] = {"repository": self.repository, "poke_seconds": self.poke_seconds}
+        if self.wait_seconds is not None:
+            arguments["wait_seconds"] = self.wait_seconds
+        return name, arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look again and again; the event is what waits."""
-        about = (type(self), self.repository)
+        """Look again and again; the event is what waits, or the end of the task."""
+        if self.wait_seconds is None:
+            yield TriggerEvent(await self._work(None))
+            return
+        try:
+            work = await self._work(time.monotonic() + int(self.wait_seconds))
+        # Any error, for one of the triggerer would be none of the task: it would be skipped without a word.
+        except Exception as error:  # noqa: BLE001
+            kind = "" if isinstance(error, CustodyError) else f"{type(error).__name__}: "
+            yield TriggerEvent({FAILED: f"{kind}{error}"})
+            return
+        if work is None:
+            self.log.info("%s", self.nothing)
+            yield TaskSkippedEvent()
+        elif self.ends_task:
+            self.log.info("waiting: %s", work)
+            yield TaskSuccessEvent(xcoms={"return_value": work})
+        else:
+            yield TriggerEvent(work)
+
+    async def _work(self, deadline: float | None) -> dict[str, Any] | None:
+        """Return the work as soon as there is some; None when there is none at the deadline."""
+        folder = Path(self.repository) if self.repository else repository_folder()
+        about = (type(self), str(folder))
+        # The first look of a task is its own: what arrived before its run counts. Later ones are shared.
+        fresh_seconds = self.poke_seconds / 2 if deadline is None else 0.0
         while True:
-            work = await _LOOKS.ask(about, lambda: self.look(Path(self.repository)), self.poke_seconds / 2)
-            if work is not None:
-                yield TriggerEvent(work)
-                return
-            await asyncio.sleep(self.poke_seconds)
+            work = await _LOOKS.ask(about, lambda: self.look(folder), fresh_seconds)
+            fresh_seconds = self.poke_seconds / 2
+            left = self.poke_seconds if deadline is None else deadline - time.monotonic()
+            if work is not None or left <= 0:
+                return work
+            await asyncio.sleep(min(self.poke_seconds, left))
 
     @staticmethod
     @abstractmethod
@@ -84,6 +129,9 @@ class WorkTrigger(BaseTrigger):
 
 class JournalTrigger(WorkTrigger):
     """Fires once journals or leftovers of an interrupted run wait."""
+
+    nothing = "no journals and no leftovers: nothing to roll over"
+    ends_task = True
 
     @staticmethod
     def look(repository: Path) -> dict[str, Any] | None:
@@ -100,3 +148,22 @@ class JournalTrigger(WorkTrigger):
         if not (work.is_any or remains.is_any):
             return None
         return {**msgspec.to_builtins(work), "leftovers": list(remains.paths)}
+
+
+class LeftoverTrigger(WorkTrigger):
+    """Fires where an interrupted run or a dead writer left something; it looks at names only."""
+
+    nothing = "no interrupted run and no dead writer left anything"
+    ends_task = True
+
+    @staticmethod
+    def look(repository: Path) -> dict[str, Any] | None:
+        """Return where something was left."""
+        import msgspec
+
+        from custody.config import load_settings
+        from custody.recovery import peek_leftovers
+
+        remains = peek_leftovers(load_settings(repository))
+        plain: dict[str, Any] = msgspec.to_builtins(remains)
+        return plain if remains.is_any else None

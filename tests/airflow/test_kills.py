@@ -47,6 +47,8 @@ WAIT_SECONDS = 1200.0
 # What a deployment waits minutes for: a dead supervisor, a dead scheduler's tasks.
 QUICK = {
     "CUSTODY_ROLLOVER_SCHEDULE": "",
+    # So few events would be done before anything can be killed, and in the driver alone.
+    "CUSTODY__SPARK__DRIVER_BYTES_MAX": "0",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "10",

@@ -34,6 +34,7 @@ EVENTS = [event(number) for number in range(50)]
 def environ() -> dict[str, str]:
     """What the containers have besides Spark's own: one import name everywhere, and a name to be found by."""
     here = {**os.environ, "PYTHONPATH": str(INCLUDE), "SPARK_LOCAL_HOSTNAME": "localhost"}
+    here["CUSTODY__SPARK__DRIVER_BYTES_MAX"] = "0"  # fifty events are no work for a cluster
     return {**here, **submit_environment(here)}
 
 

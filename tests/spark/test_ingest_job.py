@@ -45,7 +45,9 @@ def repository(tmp_path: Path) -> Repository:
 
 def submit(root: Path, *arguments: str) -> tuple[int, dict[str, Any] | None, str]:
     command = step_command("ingest", ["--repository", str(root), *arguments], master="local[2]")
-    done = subprocess.run(command, env=os.environ | submit_environment(), capture_output=True, text=True, check=False)
+    by_spark = {"CUSTODY__SPARK__DRIVER_BYTES_MAX": "0"}
+    environ = os.environ | submit_environment() | by_spark
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     return done.returncode, json.loads(lines[0]) if lines else None, done.stderr
 

@@ -33,13 +33,14 @@ from tests.support import append, event, files_below, run_steps, sample
 from tests.unit.export.test_export_run import made, written
 
 ENVIRONMENT = {**os.environ, **submit_environment()}
+# These repositories are small: without it their jobs would do the units in their drivers.
+BY_SPARK = {"CUSTODY__SPARK__DRIVER_BYTES_MAX": "0"}
 
 
-def submit(step: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def submit(step: str, *arguments: str, by_spark: bool = False) -> subprocess.CompletedProcess[str]:
     command = step_command(step, arguments, master="local[2]")
-    return subprocess.run(
-        command, env={**os.environ, **submit_environment()}, capture_output=True, text=True, check=False
-    )
+    environ = {**os.environ, **submit_environment(), **(BY_SPARK if by_spark else {})}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_executors_write_event_logs_to_the_stripes_of_the_driver_s_settings(repo
     with (root / SETTINGS_FILE).open("a") as file:
         file.write(f'[repository]\nstripes = ["a={root.parent}/disk-a", "b=../disk-b"]\n')
     before = list(repository.events(count=10_000))
-    done = submit("all", "--repository", str(root))
+    done = submit("all", "--repository", str(root), by_spark=True)
     assert done.returncode == 0, done.stderr
     again = Repository.open(root)
     paths = again.workspace().catalog.load().files
@@ -126,7 +127,7 @@ def test_executors_write_event_logs_to_the_stripes_of_the_driver_s_settings(repo
 @pytest.mark.spark
 def test_one_driver_does_all_steps_and_prints_one_report_line_each(repository: Repository) -> None:
     root = repository.settings.root
-    done = submit("all", "--repository", str(root), "--run-id", "../../weekly run/1")
+    done = submit("all", "--repository", str(root), "--run-id", "../../weekly run/1", by_spark=True)
     assert done.returncode == 0, done.stderr
     reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [report["step"] for report in reports] == list(STEPS)
@@ -134,6 +135,10 @@ def test_one_driver_does_all_steps_and_prints_one_report_line_each(repository: R
     starts = {report["step"]: report["startup_seconds"] for report in reports}
     # The Java process and Python before the first step, Spark's session before the first one that has work.
     assert {step for step, seconds in starts.items() if seconds > 0} == {"recover", "rollover"}
+    places = {report["step"]: report["place"] for report in reports}
+    assert places == {
+        step: None if step in ("recover", "checkpoint") else "Spark: spark.driver_bytes_max is 0" for step in STEPS
+    }
     ingested = repository.status().writers[0].next_event_id
     assert repository.search("", limit=1).total == repository.status().writers[0].events_live == ingested > 0
     kept = read_report(PosixFileSystem(), repository.settings.runs, "../../weekly run/1", "commit")
@@ -157,7 +162,7 @@ def files_after_a_pass(root: Path) -> dict[str, object]:
             report = decode_report(data, Path(path))
             units = tuple(msgspec.structs.replace(unit, seconds=0.0) for unit in report.details)
             files[path] = msgspec.structs.replace(
-                report, repository="", seconds=0.0, startup_seconds=0.0, details=units
+                report, repository="", seconds=0.0, startup_seconds=0.0, place=None, details=units
             )
         else:
             files[path] = data
@@ -170,13 +175,19 @@ def test_a_pass_in_the_process_leaves_the_files_that_the_spark_jobs_leave(reposi
         writer.append(sample(400))
     repository.forget(EventSelection(event_ids=(3,)), "asked")
     root, copy = repository.settings.root, repository.settings.root.with_name("copy")
+    driver = root.with_name("driver")
     shutil.copytree(root, copy)
-    done = submit("all", "--repository", str(copy), "--run-id", "run")
+    shutil.copytree(root, driver)
+    done = submit("all", "--repository", str(copy), "--run-id", "run", by_spark=True)
     assert done.returncode == 0, done.stderr
+    done = submit("all", "--repository", str(driver), "--run-id", "run")
+    assert done.returncode == 0, done.stderr
+    assert "custody: compress: done in driver: " in done.stdout
     assert [report.failed for report in repository.roll_over(run_id="run", workers=2)] == [0] * len(STEPS)
-    in_process, by_spark = files_after_a_pass(root), files_after_a_pass(copy)
-    assert in_process.keys() == by_spark.keys()
+    in_process, by_spark, in_driver = map(files_after_a_pass, (root, copy, driver))
+    assert in_process.keys() == by_spark.keys() == in_driver.keys()
     assert [path for path in by_spark if in_process[path] != by_spark[path]] == []
+    assert [path for path in by_spark if in_driver[path] != by_spark[path]] == []
     logs = [path for path in by_spark if path.endswith(".parquet")]
     assert len(logs) > 2
     assert Repository.open(root).search("*", limit=9).events == Repository.open(copy).search("*", limit=9).events
@@ -248,7 +259,7 @@ def test_the_scrub_looks_at_pieces_in_parallel_and_its_driver_keeps_what_they_fo
     data = bytearray(log.read_bytes())
     data[2000] ^= 1
     log.write_bytes(data)
-    done = submit("scrub", "--repository", str(root), "--run-id", "daily")
+    done = submit("scrub", "--repository", str(root), "--run-id", "daily", by_spark=True)
     assert done.returncode == 0, done.stderr
     [report] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert (report["step"], report["failed"]) == ("scrub", 0)

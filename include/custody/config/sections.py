@@ -639,9 +639,15 @@ class QuerySection(Section):
 
 
 class SparkSection(Section):
-    """How `custody run` submits jobs. Under Airflow the connection `spark_default` decides instead."""
+    """How `custody run` submits jobs, and what they do in the driver. Airflow takes its master from `spark_default`."""
 
     master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
+    driver_bytes_max: int = Field(
+        32 << 20,
+        ge=0,
+        description="A job whose units together read at most so many bytes does them in its driver, without a Spark "
+        "session; each counts 256 KiB at least, work on the catalog alone nothing. 0: always Spark.",
+    )
 
 
 DoorName = Literal["api", "pages", "openlineage", "site-to-site", "events", "ngsi", "swh"]

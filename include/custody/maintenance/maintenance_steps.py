@@ -22,7 +22,7 @@ from custody.maintenance import absorption, compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scrub_unit
 from custody.maintenance.verification import CheckUnit
-from custody.rollover import is_stale, rebuild_shard
+from custody.rollover import is_stale, rebuild_shard, shard_input_bytes
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import UnitReport, Workspace
 from custody.workspace.step import Step, Unit
@@ -131,6 +131,11 @@ class Compact(Step):
         for unit in compaction.waiting_compactions(workspace):
             yield MaintenanceUnit(unit.writer, names=unit.paths)
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the sizes of the logs; a unit without logs works on the catalog."""
+        files = workspace.catalog.load().files
+        return sum(files[path].size_bytes for path in _names(unit) if path in files)
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write the logs anew; raises as `compaction.run` does."""
         report = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
@@ -152,6 +157,12 @@ class Rebuild(Step):
         for name, shard in workspace.catalog.load().shards.items():
             if is_stale(workspace, shard):
                 yield MaintenanceUnit(workspace.writer, names=(name,))
+
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the sizes of the shard's logs."""
+        state = workspace.catalog.load()
+        shards = (state.shards.get(name) for name in _names(unit))
+        return next((shard_input_bytes(state, shard) for shard in shards if shard is not None), None)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Rebuild one shard, unless another process did."""
@@ -185,6 +196,10 @@ class ScrubStep(Step):
         """Yield the check units of one writer that are due."""
         units = self.units(workspace.settings, workspace.fs)
         yield from (unit for unit in units if unit.writer == workspace.writer)
+
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return what the check unit reads."""
+        return _piece(unit).bytes
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Verify one check unit; findings are no failure of the step."""

@@ -164,6 +164,10 @@ class Recover(Step):
         if (lease is not None and lease.failed) or any(item.action != "adopt" for item in find_leftovers(workspace)):
             yield Unit(workspace.writer)
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the sizes of the journals that may have to be sealed: what else is left is removed or renamed."""
+        return sum(workspace.fs.size(path) for group in workspace.groups() for path in group.open)
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Deal with all leftovers.
 

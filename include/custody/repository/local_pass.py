@@ -5,24 +5,78 @@ Units of a step are done one after the other, or by several threads at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import InvalidInputError, NotFoundError
-from custody.export.export_steps import EXPORT_STEPS
 from custody.lease import Attempt
-from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
-from custody.recovery import STEPS
-from custody.retention import RETENTION_STEPS
 from custody.vfs import FileSystem
-from custody.workspace import StepReport, UnitReport, run_pass, run_unit
+from custody.workspace import Start, StepReport, UnitReport, run_pass, run_unit
 from custody.workspace.step import Step, Unit
 
-ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS, **MAINTENANCE_STEPS, **EXPORT_STEPS}
+
+def _of_a_pass() -> Mapping[str, Step]:
+    from custody.recovery import STEPS
+
+    return STEPS
+
+
+def _of_retention() -> Mapping[str, Step]:
+    from custody.retention import RETENTION_STEPS
+
+    return RETENTION_STEPS
+
+
+def _of_maintenance() -> Mapping[str, Step]:
+    from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+
+    return MAINTENANCE_STEPS
+
+
+def _of_exports() -> Mapping[str, Step]:
+    from custody.export.export_steps import EXPORT_STEPS
+
+    return EXPORT_STEPS
+
+
+_PASS = ("recover", "rollover", "compress", "index", "commit", "checkpoint", "sweep")
+_RETENTION = tuple(
+    f"retention_{name}"
+    for name in ("plan", "mark", "expire", "drop_shards", "history", "prune", "collect_garbage", "check")
+)
+_ROOMS: Mapping[Callable[[], Mapping[str, Step]], Sequence[str]] = {
+    _of_a_pass: _PASS,
+    _of_retention: _RETENTION,
+    _of_maintenance: ("absorb", "compact", "rebuild", "scrub"),
+    _of_exports: ("export_resend", "export_deliver"),
+}
+
+
+class _Steps(Mapping[str, Step]):
+    """The steps by name; a room is imported when one of its steps is asked for, so that a job loads its own only."""
+
+    def __getitem__(self, name: str) -> Step:
+        for room, names in _ROOMS.items():
+            if name in names:
+                return room()[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        for names in _ROOMS.values():
+            yield from names
+
+    def __len__(self) -> int:
+        return sum(map(len, _ROOMS.values()))
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in names for names in _ROOMS.values())
+
+
+ALL_STEPS: Mapping[str, Step] = _Steps()
 """Every step that has a job, by name."""
-PASSES: Mapping[str, Sequence[str]] = {"all": tuple(STEPS), "retention_all": tuple(RETENTION_STEPS)}
+PASSES: Mapping[str, Sequence[str]] = {"all": _PASS, "retention_all": _RETENTION}
 """The steps of whole passes, in order: of a rollover, of the retention."""
 
 UnitsDone = Callable[[str, int, int], None]
@@ -55,9 +109,9 @@ class LocalUnits:
         self._clock = clock
         self._on_units = on_units
 
-    def start(self, step: Step) -> float:
+    def start(self, step: Step, settings: Settings, units: Sequence[Unit]) -> Start:
         """Do nothing: nothing has to be started."""
-        return 0.0
+        return Start()
 
     def run(self, step: Step, settings: Settings, units: Sequence[Unit], epochs: Mapping[str, int]) -> list[UnitReport]:
         """Do units in their order; with several threads some of them at once."""

@@ -49,6 +49,10 @@ class RetentionStep(Step):
 
     lease: ClassVar[str | None] = RETENTION_LEASE
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return 0: a catalog and names are read, and files removed."""
+        return 0
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Do one unit; doing it again changes nothing. Every step of retention begins here, and nowhere else."""
         return self.work(workspace, str(unit))
@@ -185,6 +189,10 @@ class CollectGarbage(RetentionStep):
         """Writers with marks that are done, or with garbage."""
         if has_settled(workspace) or self._collect(workspace, dry_run=True)[0] or self._former(workspace):
             yield Unit(workspace.writer)
+
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the sizes of the writer's logs, whose references to contents are read."""
+        return sum(file.size_bytes for file in workspace.catalog.load().files.values())
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Do all of it; the trash is kept for a while, unless the limit needs its room.

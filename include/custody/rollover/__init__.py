@@ -8,7 +8,7 @@ from custody.rollover.pending import pending
 if TYPE_CHECKING:
     from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
     from custody.rollover.pending import Pending
-    from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard
+    from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard, shard_input_bytes
     from custody.rollover.rollover_steps import STEPS
     from custody.rollover.sweeping import stray_journals, sweep_unit, swept_groups
 
@@ -26,6 +26,7 @@ __all__ = [
     "pending",
     "read_mark",
     "rebuild_shard",
+    "shard_input_bytes",
     "stray_journals",
     "sweep_unit",
     "swept_groups",
@@ -47,6 +48,7 @@ _MODULES = {
         "add_shard",
         "is_stale",
         "rebuild_shard",
+        "shard_input_bytes",
     ),
     "custody.rollover.rollover_steps": ("STEPS",),
     "custody.rollover.sweeping": (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from custody.catalog import Action, AddFile, AddShard, SourceRange, describe, kept_files
+from custody.catalog import Action, AddFile, AddShard, CatalogState, SourceRange, describe, kept_files
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
 from custody.index import BuiltShard, IndexedFields, build_shard, describe_shard
@@ -186,6 +186,12 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
         attribute_characters=workspace.settings.query.attribute_characters_max,
         replace=True,
     )
+
+
+def shard_input_bytes(state: CatalogState, shard: AddShard) -> int | None:
+    """Return the sizes of a live shard's logs together; None where one is live no longer."""
+    logs = [state.files.get(path) for path in shard.log_paths]
+    return None if None in logs else sum(log.size_bytes for log in logs if log is not None)
 
 
 def is_stale(workspace: Workspace, shard: AddShard) -> bool:

@@ -23,7 +23,15 @@ from custody import iceberg
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
 from custody.journal import Group
 from custody.rollover.merge import merge_unit, plan_units
-from custody.rollover.publish import build_index, commit_actions, compress_log, lost_shards, old_shards, waiting_units
+from custody.rollover.publish import (
+    build_index,
+    commit_actions,
+    compress_log,
+    lost_shards,
+    old_shards,
+    shard_input_bytes,
+    waiting_units,
+)
 from custody.rollover.sweeping import refuse_overlap, sweep_unit, swept_groups
 from custody.workspace.run_reports import UnitReport
 from custody.workspace.snapshot import look
@@ -61,6 +69,10 @@ class Rollover(Step):
         for firsts in planned:
             yield Unit(workspace.writer, firsts[0], firsts, ahead=places.index(firsts[0]))
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the sizes of the journals."""
+        return sum(workspace.fs.size(path) for group in workspace.groups(unit.groups) for path in group.sealed)
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Merge the groups of a unit; when another attempt has come further, nothing is left to do.
 
@@ -87,6 +99,10 @@ class Compress(Step):
         """The logs of staged units that are not live."""
         yield from _staged_logs(workspace)
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the size of the staged events."""
+        return _event_bytes(workspace, _first_of(unit))
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write one log; one that is there already from an interrupted run is replaced."""
         return compress_log(workspace, str(unit), _first_of(unit))
@@ -105,6 +121,10 @@ class Index(Step):
         some = islice(old_shards(workspace), workspace.settings.index.backfill_shards_max)
         yield from (Unit(workspace.writer, first) for first in some)
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the size of the events, staged or live."""
+        return _event_bytes(workspace, _first_of(unit))
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Build one shard; a whole one from an interrupted run is kept."""
         return build_index(workspace, str(unit), _first_of(unit))
@@ -119,6 +139,10 @@ class Commit(Step):
         """Writers with staged units that are not live, or whose Iceberg table is to be published and is behind."""
         if any(waiting_units(workspace)) or iceberg.is_behind(workspace):
             yield Unit(workspace.writer)
+
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return 0: a transaction describes files."""
+        return 0
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Commit all units whose logs, tables of contents and shards are there; one that is not whole stops no other.
@@ -184,6 +208,10 @@ class Checkpoint(Step):
         if workspace.catalog.checkpoint_due(workspace.settings.catalog.checkpoint_every):
             yield Unit(workspace.writer)
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return 0: a checkpoint is of the catalog."""
+        return 0
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write and verify one."""
         path = workspace.catalog.checkpoint()
@@ -203,6 +231,10 @@ class Sweep(Step):
         if not done and workspace.leftovers():
             yield Unit(workspace.writer)
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return 0: files are removed, and not read."""
+        return 0
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Remove journals first: a staged unit without journals is still found and swept."""
         return sweep_unit(workspace, str(unit), unit.groups)
@@ -217,6 +249,17 @@ STEPS: Mapping[str, Step] = {
 def _staged_logs(workspace: Workspace) -> Iterator[Unit]:
     for manifest in waiting_units(workspace):
         yield from (Unit(workspace.writer, log.first_event_id) for log in manifest.logs)
+
+
+def _event_bytes(workspace: Workspace, first_event_id: int) -> int | None:
+    """Return the size of the log that begins with an event, staged or live; None where neither is there."""
+    for manifest in workspace.manifests([first_event_id]):
+        for log in manifest.logs:
+            if log.first_event_id == first_event_id:
+                return log.file_bytes
+    state = workspace.catalog.load()
+    shards = (shard for shard in state.shards.values() if shard.first_event_id == first_event_id)
+    return next((shard_input_bytes(state, shard) for shard in shards), None)
 
 
 def _first_of(unit: Unit) -> int:

@@ -1,6 +1,7 @@
 """The Spark job of `provenance_ingest`: ingests the files of an interval in parallel, one writer slot for each task.
 
-With one slot (`repository.writer_slots`) one task reads all files, in order.
+With one slot (`repository.writer_slots`) one task reads all files, in order. Files that are less work than the start of
+a Spark session are read by the driver, one task after the other.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from custody.landing import Interval, LandedFile
 from custody.repository import Repository
 from custody.repository.landing_ingest import ingest_landed, shares, waiting_files
 from custody.spark.environment import seconds_since_submit
+from custody.spark.placement import end_with_spark_submit, place_bytes
 from custody.spark.session import start_session
+from custody.spark.without_pandas import without_pandas
 from custody.vfs import PosixFileSystem
-from custody.workspace import StepReport, UnitReport, write_report
+from custody.workspace import Start, StepReport, UnitReport, write_report
 
 NAME = "ingest"
 
@@ -36,13 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         interval = Interval.parse(arguments.start, arguments.end)
         repository = Repository.open(arguments.repository)
         started = time.monotonic()
-        details, session_seconds = _ingest(repository, interval, arguments.run_id)
+        with without_pandas():
+            details, start = _ingest(repository, interval, arguments.run_id)
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
     settings = repository.settings
-    seconds = time.monotonic() - started - session_seconds
-    report = StepReport.of(NAME, str(settings.root), seconds, details, startup_seconds=startup + session_seconds)
+    seconds = time.monotonic() - started - start.seconds
+    startup += start.seconds
+    report = StepReport.of(NAME, str(settings.root), seconds, details, startup_seconds=startup, place=start.place)
     sys.stdout.write(report.line() + "\n")
     sys.stdout.flush()
     if arguments.run_id is not None:
@@ -50,33 +55,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 
-def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> tuple[list[UnitReport], float]:
-    """Ingest what waits; return a report of each file, and how many seconds the start of Spark took."""
+def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> tuple[list[UnitReport], Start]:
+    """Ingest what waits; return a report of each file, where it was read and how long the start of Spark took."""
     files = waiting_files(repository, interval)
     # Without work no session: its start would take longer than everything else.
     if not files:
-        return [], 0.0
+        return [], Start()
     tasks = shares(files, repository.settings.repository.writer_slots)
-    before = time.monotonic()
-    session = start_session(NAME)
-    session_seconds = time.monotonic() - before
-    try:
-        work = partial(_execute, repository.settings.to_json(), run_id)
-        pieces = session.sparkContext.parallelize([msgspec.json.encode(share) for share in tasks], len(tasks))
-        reports = [
-            report for piece in pieces.map(work).collect() for report in msgspec.json.decode(piece, type=_Reports)
-        ]
-    finally:
-        session.stop()
-    order = {file.file: place for place, file in enumerate(files)}
-    return sorted(reports, key=lambda report: order.get(report.unit, len(order))), session_seconds
+    placement = place_bytes(repository.settings, (file.bytes for file in files))
+    sys.stderr.write(f"custody: {NAME}: done in {placement}\n")
+    work = partial(_execute, repository.settings.to_json(), run_id)
+    pieces = [msgspec.json.encode(share) for share in tasks]
+    seconds = 0.0
+    if placement.in_driver:
+        end_with_spark_submit()
+        done = list(map(work, pieces))
+    else:
+        before = time.monotonic()
+        session = start_session(NAME)
+        seconds = time.monotonic() - before
+        try:
+            done = session.sparkContext.parallelize(pieces, len(pieces)).map(work).collect()
+        finally:
+            session.stop()
+    reports = [report for piece in done for report in msgspec.json.decode(piece, type=_Reports)]
+    order = {file.file: number for number, file in enumerate(files)}
+    ordered = sorted(reports, key=lambda report: order.get(report.unit, len(order)))
+    return ordered, Start(seconds, str(placement))
 
 
 _Reports = list[UnitReport]
 
 
 def _execute(settings_json: str, run_id: str | None, share: bytes) -> bytes:
-    """Ingest one task's files in a Python worker; return their reports as JSON."""
+    """Ingest one task's files, in a Python worker or the driver; return their reports as JSON."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     files = msgspec.json.decode(share, type=list[LandedFile])
     return msgspec.json.encode(ingest_landed(Repository(Settings.from_json(settings_json)), files, run_id))

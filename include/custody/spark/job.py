@@ -1,8 +1,9 @@
 """The program of a Spark job: lists the units of each step, does them in parallel, prints one JSON report line a step.
 
-The driver finds the units on disk and takes the leases of their writers, Spark hands each unit to a Python worker, each
-unit is idempotent. A unit that fails does not stop the others; the job then ends with exit code 1 and the report names
-the error. A job that was superseded by another attempt ends with 19, one that waited for another in vain with 14.
+The driver finds the units on disk and takes the leases of their writers. Spark hands each unit to a Python worker, or
+the driver does them itself where they are less work than the start of a session; each unit is idempotent. A unit that
+fails does not stop the others; the job then ends with exit code 1 and the report names the error. A job that was
+superseded by another attempt ends with 19, one that waited for another in vain with 14.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ import msgspec
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
 from custody.lease import Attempt
-from custody.repository.local_pass import ALL_STEPS
+from custody.repository.local_pass import ALL_STEPS, LocalUnits
 from custody.spark.environment import job_program, seconds_since_submit
+from custody.spark.placement import end_with_spark_submit, place_units
 from custody.spark.session import start_session
-from custody.workspace import UnitReport, exit_code, run_pass, run_unit
+from custody.spark.without_pandas import without_pandas
+from custody.workspace import Start, UnitReport, exit_code, run_pass, run_unit
 from custody.workspace.step import Step, Unit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Arrow, hashing and syncs leave the interpreter's lock; more threads were no faster for the units of so small a step.
+_DRIVER_THREADS = 2
 
 
 def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
@@ -40,6 +46,11 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
+    with without_pandas():
+        return _run(steps, settings, arguments, startup)
+
+
+def _run(steps: Sequence[str], settings: Settings, arguments: argparse.Namespace, startup: float) -> int:
     code, runner = 0, SparkUnits()
     try:
         for report in run_pass(
@@ -61,21 +72,33 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
 
 
 class SparkUnits:
-    """Does units in the Python workers of one Spark session, which is started for the first step that has some."""
+    """Does units in the Python workers of one Spark session, or in this driver: `place_units` decides for each step.
+
+    The session is started for the first step that needs it.
+    """
 
     def __init__(self) -> None:
         self._session: SparkSession | None = None
+        self._local: LocalUnits | None = None
+        self._in_driver = False
 
-    def start(self, step: Step) -> float:
-        """Start the session, if there is none yet; return the seconds that it took."""
-        if self._session is not None:
-            return 0.0
+    def start(self, step: Step, settings: Settings, units: Sequence[Unit]) -> Start:
+        """Decide where the units are done, say so, and start the session if they need it and there is none yet."""
+        placement = place_units(step, settings, units)
+        sys.stderr.write(f"custody: {step.name}: done in {placement}\n")
+        self._in_driver = placement.in_driver
         before = time.monotonic()
-        self._session = start_session(step.name)
-        return time.monotonic() - before
+        if placement.in_driver and self._local is None:
+            end_with_spark_submit()
+            self._local = LocalUnits(_DRIVER_THREADS)
+        elif not placement.in_driver and self._session is None:
+            self._session = start_session(step.name)
+        return Start(time.monotonic() - before, str(placement))
 
     def run(self, step: Step, settings: Settings, units: Sequence[Unit], epochs: Mapping[str, int]) -> list[UnitReport]:
-        """Do units in parallel, each as a task of its own."""
+        """Do units in parallel, each as a task of its own, or in threads of the driver."""
+        if self._in_driver and self._local is not None:
+            return self._local.run(step, settings, units, epochs)
         assert self._session is not None  # noqa: S101 - `start` comes first
         work = partial(execute, step.name, settings.to_json(), epochs)
         pieces = self._session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))

@@ -35,7 +35,8 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a step for all its units; sizes in bytes, read (`bytes_in`) and written or removed (`bytes`).
 
-    `seconds` is the time of the work; `startup_seconds` is the time from the submit until the work could begin.
+    `seconds` is the time of the work; `startup_seconds` is the time from the submit until the work could begin. `place`
+    says where a Spark job did the units, and why there.
     """
 
     step: str
@@ -48,10 +49,18 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     details: tuple[UnitReport, ...]
     bytes_in: int = 0
     startup_seconds: float = 0.0
+    place: str | None = None
 
     @classmethod
     def of(
-        cls, step: str, repository: str, seconds: float, details: Sequence[UnitReport], *, startup_seconds: float = 0.0
+        cls,
+        step: str,
+        repository: str,
+        seconds: float,
+        details: Sequence[UnitReport],
+        *,
+        startup_seconds: float = 0.0,
+        place: str | None = None,
     ) -> StepReport:
         """Add up the reports of the units."""
         return cls(
@@ -63,6 +72,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
             bytes=sum(unit.bytes for unit in details),
             seconds=round(seconds, 3),
             startup_seconds=round(startup_seconds, 3),
+            place=place,
             failed=sum(unit.error is not None for unit in details),
             details=tuple(details),
         )

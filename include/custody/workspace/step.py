@@ -56,6 +56,13 @@ class Step(ABC):
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Yield one writer's units that wait."""
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return how many bytes of events a waiting unit reads, as sizes of files say; None where nothing says it.
+
+        A driver decides by it where the unit is done. 0 is a unit that works on the catalog or on names alone.
+        """
+        return None
+
     @abstractmethod
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Do one unit; doing it again changes nothing."""

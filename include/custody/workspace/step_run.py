@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -23,11 +23,18 @@ from custody.workspace.step_lease import lease_folder, take_step_lease
 from custody.workspace.workspace import Workspace
 
 
+class Start(NamedTuple):
+    """How a runner got ready: the seconds that it took, and where the units are done and why, if there is a choice."""
+
+    seconds: float = 0.0
+    place: str | None = None
+
+
 class UnitRunner(Protocol):
     """Does the units of steps."""
 
-    def start(self, step: Step) -> float:
-        """Get ready for units, where that was not done yet; return the seconds that it took."""
+    def start(self, step: Step, settings: Settings, units: Sequence[Unit]) -> Start:
+        """Get ready for units that `run` is then asked to do."""
         ...
 
     def run(self, step: Step, settings: Settings, units: Sequence[Unit], epochs: Mapping[str, int]) -> list[UnitReport]:
@@ -104,6 +111,7 @@ def run_step(
     """
     clock = clock or SystemClock()
     started = time.monotonic()
+    start = Start()
     details: list[UnitReport] = []
     leases: dict[str, Lease] = {}
     units = _chosen(step.units(settings, fs), only)
@@ -121,8 +129,8 @@ def run_step(
     with Heartbeat(leases.values(), clock, settings.lease.dead_seconds):
         try:
             if units:
-                seconds = runner.start(step)
-                started, startup_seconds = started + seconds, startup_seconds + seconds
+                start = runner.start(step, settings, units)
+                started, startup_seconds = started + start.seconds, startup_seconds + start.seconds
                 # Workers get the number only: the driver holds the lease and gives its signs of life.
                 done = runner.run(step, settings, units, {writer: lease.epoch for writer, lease in leases.items()})
                 done = step.finish(settings, units, done, fs)
@@ -132,7 +140,14 @@ def run_step(
             raise
     _release(step, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
     seconds = time.monotonic() - started
-    return StepReport.of(step.name, str(settings.root), seconds, [*details, *done], startup_seconds=startup_seconds)
+    return StepReport.of(
+        step.name,
+        str(settings.root),
+        seconds,
+        [*details, *done],
+        startup_seconds=startup_seconds,
+        place=start.place,
+    )
 
 
 def run_unit(

@@ -161,6 +161,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("query", "sql_spill_bytes_max", [0, 1 << 40], [-1]),
     ("query", "sql_seconds_max", [0.1, 86_400], [0, -1, float("nan"), float("inf")]),
     ("spark", "master", ["local[2]", "yarn"], [1]),
+    ("spark", "driver_bytes_max", [0, 1 << 40], [-1, "much"]),
     ("ngsi", "hdfs_host", ["nn", "nn1,nn2", "10.0.0.1"], ["", "nn1,,nn2", "hdfs://nn", "a b", 1]),
     ("ngsi", "hdfs_port", [1, 8020, 65_535], [0, 65_536, "http"]),
     ("ngsi", "hdfs_username", ["myuser", "svc-hdfs.1", ""], ["a/b", "..", "-x", "a:b", 1]),
