@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
-from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_present
+from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_events, to_present
 from custody.model.columns import read_batch
 
 # Kinds of records are part of the format: add, never change.
@@ -67,7 +67,9 @@ class PreparedEvents:
         """Return events that are columns already, of JOURNAL_SCHEMA; raises as the constructor does."""
         prepared = cls(())
         prepared.count = batch.num_rows
-        prepared._bodies = list(_batch_records(batch))
+        # A few are rows on disk, however they came: a batch of Arrow's has a kilobyte of its own.
+        is_few = batch.num_rows <= ROWS_MAX
+        prepared._bodies = list(_rows(to_events(batch)) if is_few else _batch_records(batch))
         return prepared
 
     def records(self, first_event_id: int) -> list[bytes]:

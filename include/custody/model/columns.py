@@ -82,6 +82,7 @@ EVENT_SCHEMA = pa.schema(
 )
 
 _MAPS = {"previous_attributes", "updated_attributes"}
+_NAMES = frozenset(EVENT_SCHEMA.names)
 _TIMES = {field.name for field in EVENT_SCHEMA if field.type == _TIME}
 
 
@@ -117,16 +118,17 @@ def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
 
 def to_events(data: pa.Table | pa.RecordBatch) -> list[Event]:
     """Return the rows of a table or batch as events, in their order; columns it lacks are absent values."""
-    held = (name for name in EVENT_SCHEMA.names if name in data.schema.names)
-    # A column of nothing but nulls says nothing: in many blocks a third of all columns.
-    names = [name for name in held if data.column(name).null_count < data.num_rows]
-    columns = {name: _values(data, name) for name in names}
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    columns = {
+        name: _values(name, column)
+        for name, column in zip(data.schema.names, data.columns, strict=True)
+        # A column of nothing but nulls says nothing: in many blocks a third of all columns.
+        if name in _NAMES and column.null_count < data.num_rows
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return msgspec.convert(rows, list[Event])
 
 
-def _values(data: pa.Table | pa.RecordBatch, name: str) -> list[object]:
-    column = data.column(name)
+def _values(name: str, column: pa.Array | pa.ChunkedArray) -> list[object]:
     if name in _TIMES:
         column = column.cast(pa.int64())
     values: list[object] = column.to_pylist()
