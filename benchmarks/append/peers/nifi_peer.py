@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.append.grid import Cell, Reading
 from benchmarks.append.peers.base import About, PeerUnavailableError
+from benchmarks.append.peers.harness_process import HarnessProcess
 from benchmarks.append.workload import Workload
 
 PROJECT = Path(__file__).resolve().parents[1] / "nifi"
@@ -92,10 +92,8 @@ class NifiProcess:
         class_path = build()
         events = scratch / "events.json"
         events.write_bytes(msgspec.json.encode(workload.events))
-        self._log = scratch / "nifi.log"
         command = ["java", *JAVA_OPTIONS, "-cp", class_path, _MAIN, str(events)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        self._process = HarnessProcess("NiFi", command, scratch / "nifi.log")
 
     def measure(self, cell: Cell, seconds: float, folder: Path, *, always_sync: bool, verify: bool) -> Reading:
         """Have the process measure one cell.
@@ -103,8 +101,6 @@ class NifiProcess:
         Raises:
             AssertionError: it ended, or did not answer in time; the text holds the end of its log.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         order = _Order(
             threads=cell.threads,
             batch_events=cell.batch_events,
@@ -114,31 +110,11 @@ class NifiProcess:
             verify=verify,
             folder=str(folder),
         )
-        watch = threading.Timer(seconds + _ANSWER_SECONDS_MAX, self._process.kill)
-        watch.start()
-        try:
-            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except BrokenPipeError:
-            answer = b""
-        finally:
-            watch.cancel()
-        if not answer:
-            raise AssertionError(f"the NiFi process ended at {cell}:\n{self._log.read_text()[-2000:]}")
-        return msgspec.json.decode(answer, type=Reading)
+        return msgspec.json.decode(self._process.ask(order, seconds + _ANSWER_SECONDS_MAX), type=Reading)
 
     def close(self) -> None:
         """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.close()
 
 
 class NifiPeer:

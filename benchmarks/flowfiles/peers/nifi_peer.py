@@ -5,13 +5,12 @@ Built with Maven into `nifi/target`; built anew when a source is newer.
 
 from __future__ import annotations
 
-import subprocess
-import threading
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.append.peers.base import About
+from benchmarks.append.peers.harness_process import HarnessProcess
 from benchmarks.append.peers.nifi_peer import JAVA_OPTIONS, VERSION, build, java_version
 from benchmarks.flowfiles.measures import Answer, Order
 
@@ -30,9 +29,7 @@ class NifiProcess:
     def __init__(self, scratch: Path) -> None:
         self.java = java_version()
         command = ["java", *JAVA_OPTIONS, "-cp", build(PROJECT), _MAIN]
-        self._log = scratch / "nifi.log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        self._process = HarnessProcess("NiFi", command, scratch / "nifi.log")
 
     def measure(self, order: Order) -> Answer:
         """Have the process do what the order says.
@@ -40,33 +37,11 @@ class NifiProcess:
         Raises:
             AssertionError: it ended, or did not answer in time; the text holds the end of its log.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        watch = threading.Timer(_ANSWER_SECONDS_MAX, self._process.kill)
-        watch.start()
-        try:
-            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except BrokenPipeError:
-            answer = b""
-        finally:
-            watch.cancel()
-        if not answer:
-            raise AssertionError(f"the NiFi process ended at {order.measure}:\n{self._log.read_text()[-2000:]}")
-        return msgspec.json.decode(answer, type=Answer)
+        return msgspec.json.decode(self._process.ask(order, _ANSWER_SECONDS_MAX), type=Answer)
 
     def close(self) -> None:
         """End the process."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.close()
 
 
 class NifiPeer:
