@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,13 @@ def settled(page: Any) -> None:
     page.wait_for_function("!document.querySelector('.loading')")
 
 
+def led(page: Any, act: Callable[[], object]) -> None:
+    """Do what leads to another document, and wait for it."""
+    with page.expect_navigation():
+        act()
+    settled(page)
+
+
 def total(page: Any) -> str:
     status = page.get_by_role("region", name="Events that match").first.get_by_role("status")
     text = status.inner_text()
@@ -193,8 +200,7 @@ def test_from_a_search_to_the_event_its_contents_its_lineage_and_an_earlier_stat
         settled(page)
         assert total(page) == f"{live:,} events"
         _complete_a_query(page)
-        page.get_by_role("link", name="Only component_name put order").click()
-        settled(page)
+        led(page, page.get_by_role("link", name="Only component_name put order").click)
         assert total(page) == "12 events"
         assert "f=component_name%3Aput+order" in page.url
         picture(page, "pages-search")
@@ -202,14 +208,14 @@ def test_from_a_search_to_the_event_its_contents_its_lineage_and_an_earlier_stat
         with page.expect_download() as saved:
             page.get_by_role("button", name="NDJSON").click()
         assert len(saved.value.path().read_text().splitlines()) == 12 + 1
-        page.get_by_role("link", name="Remove component_name put order").first.click()
-        settled(page)
+        led(page, page.get_by_role("link", name="Remove component_name put order").first.click)
         page.get_by_label("Query").fill(f'flowfile_uuid:"{ORDER}" AND event_type:CONTENT_MODIFIED')
-        page.get_by_label("Query").press("Enter")
-        settled(page)
+        led(page, lambda: page.get_by_label("Query").press("Enter"))
         assert total(page) == "1 event"
-        page.get_by_role("region", name="Events that match").get_by_role("rowheader").get_by_role("link").click()
-        settled(page)
+        led(
+            page,
+            page.get_by_role("region", name="Events that match").get_by_role("rowheader").get_by_role("link").click,
+        )
         _read_the_event(page)
         _follow_the_lineage(page)
         page.goto(f"{server.url}/ui/search.html?writer=main&as_of=0")
@@ -217,8 +223,7 @@ def test_from_a_search_to_the_event_its_contents_its_lineage_and_an_earlier_stat
         assert total(page) == "3,000 events"
         page.goto(f"{server.url}/ui/proof.html")
         settled(page)
-        page.get_by_role("link", name="Look as of it: 0").click()
-        settled(page)
+        led(page, page.get_by_role("link", name="Look as of it: 0").click)
         assert total(page) == "3,000 events"
 
 
@@ -234,9 +239,8 @@ def _complete_a_query(page: Any) -> None:
     field.press("ArrowDown")
     field.press("Enter")
     assert field.input_value() == "event_type:SEND "
-    field.press("Enter")
-    settled(page)
-    assert "q=event_type%3ASEND" in page.url
+    led(page, lambda: field.press("Enter"))
+    assert page.url.endswith("/search.html?q=event_type%3ASEND+")
     command = page.get_by_text("The same answer elsewhere")
     command.click()
     assert page.get_by_label("Command line").input_value() == "custody search --limit 100 event_type:SEND"
@@ -271,8 +275,7 @@ def _read_the_event(page: Any) -> None:
 
 
 def _follow_the_lineage(page: Any) -> None:
-    page.get_by_role("main").get_by_role("link", name="Lineage").click()
-    settled(page)
+    led(page, page.get_by_role("main").get_by_role("link", name="Lineage").click)
     page.locator(".react-flow__node").first.wait_for()
     table = page.get_by_role("region", name="FlowFiles of this lineage")
     assert table.get_by_role("row").count() == 14
@@ -297,18 +300,32 @@ def test_a_bar_of_the_histogram_selects_its_time_and_facets_toggle(server: Serve
         bars = page.get_by_role("group", name="When").get_by_role("link")
         bars.first.focus()
         page.keyboard.press("End")
-        page.keyboard.press("Enter")
-        settled(page)
+        led(page, lambda: page.keyboard.press("Enter"))
         assert "since=" in page.url
         assert "until=" in page.url
         chosen = page.get_by_role("region", name="Chosen")
         assert chosen.get_by_role("link").count() == 1
-        page.get_by_role("link", name="Only event_type fork").click()
-        settled(page)
+        led(page, page.get_by_role("link", name="Only event_type fork").click)
         assert total(page) == f"{repository.search('event_type:FORK').total:,} events"
-        page.go_back()
-        settled(page)
+        led(page, page.go_back)
         assert page.get_by_role("region", name="Chosen").get_by_role("link").count() == 1
+
+
+def test_chosen_columns_stay_when_the_question_changes(server: Served) -> None:
+    with opened(server.url) as page:
+        page.goto(f"{server.url}/ui/search.html")
+        settled(page)
+        page.locator("summary").filter(has_text="Columns").click()
+        page.get_by_label("Transit URI").check()
+        page.get_by_label("Size", exact=True).uncheck()
+        led(page, page.get_by_role("link", name="Only event_type send").click)
+        heads = page.get_by_role("region", name="Events that match").get_by_role("columnheader").all_inner_texts()
+        assert "Transit URI" in heads
+        assert "Size" not in heads
+        page.get_by_label("Query").fill("source_node:*")
+        led(page, lambda: page.get_by_label("Query").press("Enter"))
+        assert "columns=" in page.url
+        assert "f=event_type%3Asend" in page.url
 
 
 def test_new_events_come_while_the_page_follows(tmp_path: Path) -> None:
@@ -352,9 +369,7 @@ def test_hostile_texts_stay_text(server: Served, repository: Repository) -> None
         for hostile in HOSTILE:
             page.goto(f"{server.url}/ui/search.html")
             page.get_by_label("Query").fill(hostile)
-            page.get_by_label("Query").press("Enter")
-            page.wait_for_url("**/search.html?q=*")
-            page.wait_for_load_state("networkidle")
+            led(page, lambda: page.get_by_label("Query").press("Enter"))
             _nothing_broke(page)
 
 

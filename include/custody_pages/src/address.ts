@@ -36,4 +36,8 @@ export function changed(current: URLSearchParams, changes: Parameters): string {
 /** Remember a small change in the address without a new entry of the history. */
 export function remember(changes: Parameters): void {
   history.replaceState(null, "", changed(ownParameters(), changes));
+  dispatchEvent(new Event(REMEMBERED));
 }
+
+/** Sent to the window when the address changed, so that links can take it over. */
+export const REMEMBERED = "remembered";

@@ -2,7 +2,7 @@
 
 import { StrictMode, useCallback, useEffect, useId, useRef, useState, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
-import { ownParameters, pageAddress, type Page } from "./address.ts";
+import { ownParameters, pageAddress, REMEMBERED, type Page } from "./address.ts";
 import { ApiError, addressOf, keepToken, save, token } from "./api.ts";
 import { curl } from "./command.ts";
 import { absolute, iso, relative } from "./moments.ts";
@@ -92,6 +92,35 @@ function ThemeChoice(): ReactNode {
         ))}
       </select>
     </label>
+  );
+}
+
+/** The parameters of this page as they are now. */
+export function useParameters(): URLSearchParams {
+  const [parameters, setParameters] = useState(ownParameters);
+  useEffect(() => {
+    const take = (): void => setParameters(ownParameters());
+    addEventListener(REMEMBERED, take);
+    return () => removeEventListener(REMEMBERED, take);
+  }, []);
+  return parameters;
+}
+
+/** A form whose fields become the address of this page; empty ones are left out. */
+export function Question({ children }: { children: ReactNode }): ReactNode {
+  return (
+    <search>
+      <form
+        className="question"
+        onSubmit={(event) => {
+          event.preventDefault();
+          const given = [...new FormData(event.currentTarget)].filter(([, value]) => value !== "");
+          location.assign(`?${new URLSearchParams(given as [string, string][])}`);
+        }}
+      >
+        {children}
+      </form>
+    </search>
   );
 }
 

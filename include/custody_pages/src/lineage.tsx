@@ -5,7 +5,7 @@ import { ownParameters, pageAddress, remember, type Parameters } from "./address
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { LineageDocument, LineageNode } from "./documents.ts";
-import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { byDistance, drawn, edgesOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
 import { absolute } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
@@ -42,8 +42,7 @@ function LineagePage(): ReactNode {
   const first = flowfiles[0] ?? identifiers[0] ?? "";
   return (
     <Frame page="lineage" title={texts.title}>
-      <search>
-        <form className="question">
+      <Question>
           <label className="grows">
             {texts.what}
             <input name="what" defaultValue={first} size={40} required />
@@ -68,8 +67,7 @@ function LineagePage(): ReactNode {
           <button type="submit" className="main">
             {texts.show}
           </button>
-        </form>
-      </search>
+      </Question>
       {hasRoot ? <Answered first={first} /> : <p>{texts.which}</p>}
     </Frame>
   );

@@ -5,7 +5,7 @@ import { ownParameters, pageAddress } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, Listed } from "./documents.ts";
-import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Frame, Head, Notices, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { quoted } from "./query.ts";
 import { TEXTS } from "./texts.ts";
 
@@ -36,8 +36,7 @@ function isOfRun({ event }: Listed): boolean {
 function RunPage(): ReactNode {
   return (
     <Frame page="run" title={dag && run ? texts.heading(dag, run) : texts.title}>
-      <search>
-        <form className="question">
+      <Question>
           <label>
             {texts.dag}
             <input name="dag_id" defaultValue={dag} required />
@@ -53,8 +52,7 @@ function RunPage(): ReactNode {
           <button type="submit" className="main">
             {texts.show}
           </button>
-        </form>
-      </search>
+      </Question>
       {dag && run ? <Answered /> : <p>{texts.which}</p>}
     </Frame>
   );

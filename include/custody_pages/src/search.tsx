@@ -5,7 +5,7 @@ import { changed, ownParameters, pageAddress, remember, type Parameters } from "
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, Facets, Fields, Listed, Welcome } from "./documents.ts";
-import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
 import { barsOfDays } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
@@ -65,14 +65,14 @@ function Search(): ReactNode {
 }
 
 function SearchForm({ fields }: { fields: Fields | null }): ReactNode {
+  const current = useParameters();
   const [welcome] = useAnswer((signal) => ask<Welcome>("", {}, signal), "welcome");
   const writers = welcome.state === "there" ? welcome.value.writers : writer ? [writer] : [];
   return (
-    <search>
-      <form className="question">
+    <Question>
         <QueryField initial={parameters.get("q") ?? ""} fields={fields} />
-        {["f", "columns"].flatMap((name) =>
-          parameters.getAll(name).map((value) => <input key={`${name} ${value}`} type="hidden" name={name} value={value} />),
+        {["f", "columns", "facet", "follow"].flatMap((name) =>
+          current.getAll(name).map((value) => <input key={`${name} ${value}`} type="hidden" name={name} value={value} />),
         )}
         <label>
           {TEXTS.search.since}
@@ -106,17 +106,17 @@ function SearchForm({ fields }: { fields: Fields | null }): ReactNode {
         <button type="submit" className="main">
           {TEXTS.search.submit}
         </button>
-      </form>
-    </search>
+    </Question>
   );
 }
 
 function ChosenList(): ReactNode {
+  const current = useParameters();
   const chosen: [string, string][] = facets.map(([field, value], at) => [
     `${field} ${value || TEXTS.search.empty}`,
-    changed(parameters, { f: parameters.getAll("f").filter((_, other) => other !== at) }),
+    changed(current, { f: parameters.getAll("f").filter((_, other) => other !== at) }),
   ]);
-  if (since || until) chosen.push([`${since || "…"} – ${until || "…"}`, changed(parameters, { since: null, until: null })]);
+  if (since || until) chosen.push([`${since || "…"} – ${until || "…"}`, changed(current, { since: null, until: null })]);
   if (!chosen.length) return null;
   return (
     <section aria-label={TEXTS.search.chosen}>
@@ -134,14 +134,16 @@ function ChosenList(): ReactNode {
 }
 
 function Days(): ReactNode {
+  const current = useParameters();
   const [answer] = useAnswer((signal) => ask<Facets>("events/facets", { ...asked, field: "day", top: DAYS_MAX }, signal), query);
   if (answer.state !== "there") return <div className="histogram waits" />;
   const bars = barsOfDays(answer.value.facets["day"] ?? {});
-  return <Histogram bars={bars} address={(first, last) => changed(parameters, { since: first, until: last })} />;
+  return <Histogram bars={bars} address={(first, last) => changed(current, { since: first, until: last })} />;
 }
 
 function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
-  const wanted = parameters.getAll("facet");
+  const current = useParameters();
+  const wanted = current.getAll("facet");
   const names = [...FACETS, ...wanted].filter((name, at, all) => all.indexOf(name) === at && fields?.facets.includes(name));
   // One question for all of them: the events that match are looked for once.
   const [answer] = useAnswer(
@@ -164,7 +166,7 @@ function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
             <ul>
               {others.map((name) => (
                 <li key={name}>
-                  <a href={changed(parameters, { facet: [...wanted, name] })}>{name}</a>
+                  <a href={changed(current, { facet: [...wanted, name] })}>{name}</a>
                 </li>
               ))}
             </ul>
@@ -176,9 +178,10 @@ function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
 }
 
 function FacetList({ field, counts }: { field: string; counts: Record<string, number> }): ReactNode {
+  const current = useParameters();
   const values = Object.entries(counts);
   if (!values.length) return null;
-  const chosen = parameters.getAll("f");
+  const chosen = current.getAll("f");
   return (
     <section aria-label={TEXTS.search.values(field)}>
       <h2>{COLUMN_TEXTS[field] ?? field}</h2>
@@ -193,7 +196,7 @@ function FacetList({ field, counts }: { field: string; counts: Record<string, nu
             <li key={value}>
               {value ? (
                 <a
-                  href={changed(parameters, { f: next })}
+                  href={changed(current, { f: next })}
                   className={isChosen ? "chosen" : ""}
                 >
                   <span className="unseen">{isChosen ? TEXTS.search.remove(field) : TEXTS.search.only(field)} </span>

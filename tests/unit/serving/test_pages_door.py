@@ -83,7 +83,7 @@ def test_nothing_outside_of_the_folder_is_given_out(services: Services, built: P
 
 def test_a_file_that_is_not_there_is_not_the_first_page(services: Services, built: Path) -> None:
     with client_of(services, built) as client:
-        assert client.get("/ui/serch.html").status_code == 404
+        assert client.get("/ui/searches.html").status_code == 404
         assert client.get("/ui/assets/").status_code == 404
         assert client.post("/ui/search.html").status_code == 405
 
