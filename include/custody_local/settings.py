@@ -37,6 +37,12 @@ _IDLE = {
     "AIRFLOW__SCHEDULER__POOL_METRICS_INTERVAL": "600",
     "AIRFLOW__SCHEDULER__TI_METRICS_INTERVAL": "600",
     "AIRFLOW__SCHEDULER__DAGRUN_METRICS_INTERVAL": "600",
+    # Twice as long as by default, and far below what counts as dead. A task that ends is seen a second later.
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "2",
+    "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "10",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "10",
+    "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "10",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "30",
 }
 """What keeps an Airflow cheap that has nothing to do; docs/airflow.md gives the same to deployments."""
 _SQLITE_ARGUMENTS = "custody_local.sqlite.CONNECT_ARGUMENTS"

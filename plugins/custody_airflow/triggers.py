@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
+from airflow.triggers.base import BaseTrigger, TaskSkippedEvent, TriggerEvent
 
 from custody.errors import CustodyError
 from custody_airflow.environment import repository_folder
@@ -69,8 +69,6 @@ class WorkTrigger(BaseTrigger):
 
     nothing: ClassVar[str]
     """Why a task is skipped."""
-    ends_task: ClassVar[bool] = False
-    """Whether what waits is the task's result, so that no worker has to be started for it."""
 
     def __init__(self, repository: str, poke_seconds: float, wait_seconds: str | int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow types its triggers in parts
@@ -101,10 +99,8 @@ class WorkTrigger(BaseTrigger):
         if work is None:
             self.log.info("%s", self.nothing)
             yield TaskSkippedEvent()
-        elif self.ends_task:
-            self.log.info("waiting: %s", work)
-            yield TaskSuccessEvent(xcoms={"return_value": work})
         else:
+            # To the task, in a worker: what the triggerer itself leaves as XCom is JSON within a text.
             yield TriggerEvent(work)
 
     async def _work(self, deadline: float | None) -> dict[str, Any] | None:
@@ -131,7 +127,6 @@ class JournalTrigger(WorkTrigger):
     """Fires once journals or leftovers of an interrupted run wait."""
 
     nothing = "no journals and no leftovers: nothing to roll over"
-    ends_task = True
 
     @staticmethod
     def look(repository: Path) -> dict[str, Any] | None:
@@ -154,7 +149,6 @@ class LeftoverTrigger(WorkTrigger):
     """Fires where an interrupted run or a dead writer left something; it looks at names only."""
 
     nothing = "no interrupted run and no dead writer left anything"
-    ends_task = True
 
     @staticmethod
     def look(repository: Path) -> dict[str, Any] | None:

@@ -294,7 +294,7 @@ def test_exports_deliver_what_waits_and_leave_those_that_were_not_named(tmp_path
     root = str(repository.settings.root)
     other = submit("export_deliver", "--repository", root, "--only", "other")
     assert (other.returncode, written(repository)) == (0, [])
-    done = submit("export_deliver", "--repository", root, "--run-id", "r1", "--only", "box")
+    done = submit("export_deliver", "--repository", root, "--run-id", "r1", "--only", "box", by_spark=True)
     assert done.returncode == 0, done.stderr
     [report] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step"')]
     assert (report["units"], report["events"]) == (1, 12)

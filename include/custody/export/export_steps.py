@@ -14,6 +14,9 @@ from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import UnitReport, Workspace
 from custody.workspace.step import Step, Unit
 
+_EVENT_BYTES = 1024
+"""About the size of an event in a journal."""
+
 
 class ExportUnit(Unit, frozen=True, kw_only=True):
     """One export."""
@@ -40,6 +43,13 @@ class DeliverStep(Step):
         """Yield nothing: an export is of all writers."""
         return iter(())
 
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return what the events that wait may have: their bytes are known only when they are read."""
+        if not isinstance(unit, ExportUnit):
+            return None
+        export = Export(workspace.settings, unit.export, workspace.fs, workspace.clock)
+        return self._events(export) * _EVENT_BYTES
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Deliver; another run that is under way does it already."""
         if not isinstance(unit, ExportUnit):
@@ -59,7 +69,10 @@ class DeliverStep(Step):
         )
 
     def _waits(self, export: Export) -> bool:
-        return export.status().waiting > 0
+        return self._events(export) > 0
+
+    def _events(self, export: Export) -> int:
+        return export.status().waiting
 
     def _work(self, run: ExportRun) -> ExportReport:
         return run.deliver_waiting()
@@ -72,6 +85,9 @@ class ResendStep(DeliverStep):
 
     def _waits(self, export: Export) -> bool:
         return any(True for _ in export.refused())
+
+    def _events(self, export: Export) -> int:
+        return sum(1 for _ in export.refused())
 
     def _work(self, run: ExportRun) -> ExportReport:
         return run.resend()

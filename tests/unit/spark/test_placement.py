@@ -26,6 +26,7 @@ from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace, read_report
 from custody.workspace.step import Unit
 from tests.support import INCLUDE, append, event, run_steps
+from tests.unit.export.test_export_run import made as exporting
 
 MOST = 8 * UNIT_BYTES_MIN
 
@@ -193,3 +194,12 @@ def test_a_job_does_not_import_pandas_and_whoever_comes_after_it_does(repository
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(INCLUDE)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert repository.search("", limit=1).total == 30
+
+
+def test_an_export_counts_what_waits_for_it(tmp_path: Path) -> None:
+    repository = exporting(tmp_path / "repository")
+    append(repository, [event(number) for number in range(12)])
+    step = ALL_STEPS["export_deliver"]
+    units = step.units(repository.settings)
+    assert {step.work_bytes(Workspace(repository.settings, "main"), unit) for unit in units} == {12 * 1024}
+    assert place_units(step, repository.settings, units).in_driver
