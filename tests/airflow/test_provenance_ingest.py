@@ -53,6 +53,8 @@ def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> 
     home = tmp_path_factory.mktemp("airflow")
     settings = {
         "CUSTODY_ROLLOVER_SCHEDULE": "",
+        # Between two tasks a test need not wait as long as an idle Airflow does.
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         # A day an interval, so that one run takes 24 folders of an hour.
         "CUSTODY_INGEST_SCHEDULE": "0 0 * * *",
     }

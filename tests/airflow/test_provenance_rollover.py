@@ -63,6 +63,8 @@ def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> 
     (dags / "follower.py").write_text(FOLLOWER)
     settings = {
         "CUSTODY_ROLLOVER_SCHEDULE": "",
+        # Between two tasks a test need not wait as long as an idle Airflow does.
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         "CUSTODY_MAINTENANCE_SCHEDULE": "",
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
     }

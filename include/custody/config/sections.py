@@ -643,7 +643,7 @@ class SparkSection(Section):
 
     master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
     driver_bytes_max: int = Field(
-        32 << 20,
+        128 << 20,
         ge=0,
         description="A job whose units together read at most so many bytes does them in its driver, without a Spark "
         "session; each counts 256 KiB at least, work on the catalog alone nothing. 0: always Spark.",
