@@ -135,6 +135,7 @@ def _open_doors(folder: Path) -> tuple[ASGIApp, ExitStack]:
     from custody.serving.doors import open_doors
     from custody.serving.repository_measures import RepositoryMeasures
     from custody.serving.server_metrics import ServerMetrics
+    from custody.serving.serving_access import rights_of
     from custody.vfs import PosixFileSystem
 
     at = Repository.open(folder)
@@ -145,7 +146,7 @@ def _open_doors(folder: Path) -> tuple[ASGIApp, ExitStack]:
     with ExitStack() as stack:
         stack.callback(services.close)
         doors = stack.enter_context(open_doors(options.doors, services))
-        access = Access(tokens, elsewhere=airflow_grant)
+        access = Access(tokens, elsewhere=airflow_grant, rights=rights_of(at.settings))
         return application(options, doors, access, metrics, options.waiting_bytes_max), stack.pop_all()
 
 

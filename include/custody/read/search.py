@@ -108,7 +108,7 @@ class SearchSource:
     ) -> None:
         self.writer = workspace.writer
         self.view = view
-        self.tail = view.visible_tail
+        self.tail = view.visible_tail(workspace)
         self.tail_scan = Scan(self.tail, attributes)
         """Of `tail`: several searches of one moment take its terms once."""
         self.hidden = hidden_ids(workspace, view.state, notices)

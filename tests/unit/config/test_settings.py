@@ -109,6 +109,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("serve", "requests_max", [1, 65_536], [0, 65_537]),
     ("serve", "stop_seconds", [1, 3600], [0, 1.5]),
     ("serve", "token_file", ["tokens", "/etc/tokens", ""], [1, []]),
+    ("serve", "rights_file", ["rights.toml", "/etc/rights.toml", ""], [1, []]),
     ("serve", "tls_certificate", ["cert.pem", ""], [1, []]),
     ("serve", "tls_key", ["key.pem", ""], [1, []]),
     ("serve", "tls_client_ca", ["ca.pem", ""], [1, []]),
