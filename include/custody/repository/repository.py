@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from custody.index import BuiltShard, ShardCache
     from custody.read.reader import Snapshot
     from custody.read.results import Counts, Events, EventStream, Notices
-    from custody.read.search import SearchResult
+    from custody.read.search import Bucket, SearchResult
     from custody.read.time_travel import AsOf
     from custody.repository.flow import Flow
 
@@ -494,6 +494,38 @@ class Repository:
         sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
         counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
         return counts, (*index_notices, *notices)
+
+    def histogram(
+        self,
+        text: str | dict[str, object],
+        first_ms: int,
+        last_ms: int,
+        buckets: int = 60,
+        *,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
+    ) -> tuple[list[Bucket], tuple[str, ...]]:
+        """Return how many of the events that match happened in each of some spans of time, oldest first, and notices.
+
+        Spans have the same length, the last one at most that; times are ms since the epoch, both included. Counts are
+        exact, as totals of searches are. `writer` and `as_of`, and what is raised for them, as in `search`.
+
+        Raises:
+            InvalidInputError: the query cannot be read, the times are the wrong way round or beyond what can be
+                searched, or `buckets` is not 1 to 1000.
+        """
+        from custody.read.results import Notices
+        from custody.read.search import HISTOGRAM_MAX, TIME_MAX, count_buckets, open_sources
+
+        if not -TIME_MAX <= first_ms <= last_ms <= TIME_MAX:
+            raise InvalidInputError(f"histogram: expected a time span, got {first_ms} to {last_ms} ms.")
+        if not 1 <= buckets <= HISTOGRAM_MAX:
+            raise InvalidInputError(f"buckets: expected 1 to {HISTOGRAM_MAX}, got {buckets}.")
+        attributes, notices = self.settings.index.attributes, Notices(strict=False)
+        bounds = first_ms, last_ms
+        sources = list(open_sources(self._searched(writer, as_of), attributes, notices, as_of, bounds))
+        counted, said = count_buckets(sources, self._shards, self._question(text), attributes, bounds, buckets)
+        return counted, (*said, *notices)
 
     def lineage(
         self,

@@ -51,6 +51,8 @@ from custody.serving.api_documents import (
     EventPage,
     Facets,
     Fields,
+    Histogram,
+    HistogramBucket,
     Holds,
     LineageDocument,
     OneEvent,
@@ -80,6 +82,7 @@ PREFIX = "/api/v1"
 PAGE_MAX = 1000
 NODES_MAX = 3000
 QUARANTINED_MAX = 1000
+BUCKETS_MAX = 500
 SQL_ROWS_MAX = 10_000
 SQL_SECONDS_MAX = 60.0
 STREAMS_MAX = 2
@@ -197,6 +200,7 @@ class _Api:
             ("/fields", self.fields, Fields, read),
             ("/events", self.events, EventPage, read),
             ("/events/facets", self.facets, Facets, read),
+            ("/events/histogram", self.histogram, Histogram, read),
             ("/events/export", self.export, None, read),
             (event, self.event, OneEvent, read),
             (f"{event}/nifi", self.nifi, None, read),
@@ -262,7 +266,13 @@ class _Api:
                 version=_version(),
                 can=sorted(grant_of(request).scopes),
                 writers=[workspace.writer for workspace in self._repository.workspaces()],
-                links={**links, "facets": "events/facets", "export": "events/export", "retention": "retention/plan"},
+                links={
+                    **links,
+                    "facets": "events/facets",
+                    "histogram": "events/histogram",
+                    "export": "events/export",
+                    "retention": "retention/plan",
+                },
             )
         )
 
@@ -323,6 +333,29 @@ class _Api:
         counts, notices = self._repository.facets(q, field, writer=_check_writer(writer), as_of=_moment(as_of))
         shown = {name: dict(values.most_common(top)) for name, values in counts.items()}
         return _json(Facets(facets=shown, notices=notices))
+
+    def histogram(
+        self,
+        since: Annotated[str, Query(max_length=100, description="A time, as in queries: its beginning.")],
+        until: Moment = None,
+        q: Text = "",
+        *,
+        buckets: Annotated[int, Query(ge=1, le=BUCKETS_MAX)] = 60,
+        writer: Writer = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        """How many matching events happened in each span of a time; until now unless `until` is given."""
+        first, last = _times(since, until)
+        counted, notices = self._repository.histogram(
+            q,
+            0 if first is None else first,
+            _now_ms() if last is None else last,
+            buckets,
+            writer=_check_writer(writer),
+            as_of=_moment(as_of),
+        )
+        shown = [HistogramBucket(first_ms=one.first_ms, last_ms=one.last_ms, events=one.events) for one in counted]
+        return _json(Histogram(buckets=shown, total=sum(one.events for one in counted), notices=notices))
 
     def export(
         self,

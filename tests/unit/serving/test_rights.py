@@ -159,6 +159,8 @@ def test_searches_and_facets_are_those_of_a_repository_without_the_hidden(
     one, other = seen.search(text, limit=100), without.search(text, limit=100)
     assert (one.total, one.notices) == (other.total, other.notices)
     assert without_ids([each.event for each in one.events]) == without_ids([each.event for each in other.events])
+    spans = text, 1_772_409_600_000, 1_772_409_600_000 + 100_000, 9
+    assert seen.histogram(*spans) == without.histogram(*spans)
     fields = ("event_type", "attribute.note", "day", "component_type", "component_name", "attribute.kind")
     assert seen.facets(text, fields) == without.facets(text, fields)
     # Asked before and after others: what is cached for one reader is not given to another.
@@ -233,6 +235,7 @@ def asked(path: str, writer: str, event_id: int) -> list[tuple[str, dict[str, An
             {"as_of": "now"},
         ],
         "/events/facets": [{"field": ["attribute.note", "component_name", "transit_uri", "filename"], "q": ""}],
+        "/events/histogram": [{"since": "2026-03-01", "until": "2026-03-03", "q": SECRET}],
         "/events/export": [{"format": form} for form in ("ndjson", "arrow", "csv")],
         "/lineage": [
             {"flowfile": "the-child", "depth": 5},
