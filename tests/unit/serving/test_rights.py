@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,28 @@ def test_a_hidden_event_is_not_there_by_its_id_either(whole: Repository) -> None
             seen.get(number, "main")
         messages.append(str(refused.value).replace(str(number), "N"))
     assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("position", range(0, 100, 7))
+def test_damage_shows_no_hidden_event(whole: Repository, tmp_path: Path, position: int) -> None:
+    root = tmp_path / "damaged"
+    shutil.copytree(whole.settings.root, root)
+    logs = list(root.glob("store/**/*.parquet"))
+    assert logs
+    for log in logs:
+        data = bytearray(log.read_bytes())
+        begin = len(data) * position // 100
+        data[begin : begin + 40] = bytes(40)
+        log.write_bytes(data)
+    seen = {one.event.event_id for one in whole.seen_by(CLERK).search("", limit=1000).events}
+    damaged = Repository.open(root).seen_by(CLERK)
+    page = damaged.search("", limit=1000)
+    assert {one.event.event_id for one in page.events} <= seen
+    assert page.total <= len(seen)
+    assert {one.event_id for one in damaged.get_many(range(100))} <= seen
+    counts, _ = damaged.facets("", ("component_name", "event_type"))
+    assert SECRET not in counts["component_name"]
+    assert counts["event_type"].total() <= len(seen)
 
 
 def asked(path: str, writer: str, event_id: int) -> list[tuple[str, dict[str, Any]]]:
