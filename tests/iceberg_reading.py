@@ -74,5 +74,5 @@ def live_ids(workspace: Workspace, revision: int) -> list[int]:
     ids: list[int] = []
     for file in view.state.files.values():
         table = EventLog(workspace.fs, workspace.paths.home / file.path).read()
-        ids += np.asarray(visible_events(view.state, table).column("event_id")).tolist()
+        ids += np.asarray(visible_events(workspace, view.state, table).column("event_id")).tolist()
     return sorted(ids)

@@ -755,6 +755,10 @@ class ServeSection(ListenerSection):
     certificate_scopes: tuple[ScopeName, ...] = Field(
         ("append",), description="What a client with a certificate of tls_client_ca may do without a token."
     )
+    rights_file: Annotated[Path | None, Unset] = Field(
+        None,
+        description="File with rules of who may see which events; unset for everybody all. Read again when it changes.",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="Form of the lines that the server writes to stderr; json has an object a line."
     )

@@ -182,24 +182,29 @@ class EventCache:
     def __init__(self, cost_max: int) -> None:
         self._cache: BoundedCache[tuple[bytes, tuple[str, ...], int], Event] = BoundedCache(cost_max)
 
-    def take(self, file: AddFile, state: CatalogState, event_ids: EventIds) -> tuple[list[Event], EventIds]:
+    def take(
+        self, workspace: Workspace, file: AddFile, state: CatalogState, event_ids: EventIds
+    ) -> tuple[list[Event], EventIds]:
         """Return the events of a log that are cached and may be given out in a state, and the other ids."""
-        names = _tombstones(state)
+        names = hiding(workspace, state)
         cached = [self._cache.get((file.sha256, names, event_id)) for event_id in event_ids.tolist()]
         is_missing = np.array([event is None for event in cached], np.bool_)
         return [event for event in cached if event is not None], event_ids[is_missing]
 
-    def put(self, file: AddFile, state: CatalogState, events: Sequence[Event], nbytes: int) -> None:
+    def put(
+        self, workspace: Workspace, file: AddFile, state: CatalogState, events: Sequence[Event], nbytes: int
+    ) -> None:
         """Keep events of a log, which take `nbytes` as columns and may be given out in a state."""
-        names = _tombstones(state)
+        names = hiding(workspace, state)
         cost = _EVENT_BYTES + _TEXT_COPIES * nbytes // max(len(events), 1)
         for event in events:
             self._cache.put((file.sha256, names, event.event_id), event, cost)
 
 
-def _tombstones(state: CatalogState) -> tuple[str, ...]:
-    # Part of the key: another tombstone may hide an event. By the digest, as a log that never changes is known.
-    return tuple(sorted(state.tombstones))
+def hiding(workspace: Workspace, state: CatalogState) -> tuple[str, ...]:
+    """Return what hides events from this reader, as a part of keys: another tombstone or rule may hide other events."""
+    seen = () if workspace.visibility is None else (workspace.visibility.key,)
+    return *sorted(state.tombstones), *seen
 
 
 class Caches:

@@ -131,7 +131,7 @@ def plan_scan(workspaces: Sequence[Workspace], asked: EventFilter = ALL, as_of: 
         if view is None:
             continue  # nothing was committed until then
         plan.parts += parts_of_logs(workspace, view.state, asked, plan.reads)
-        plan.parts += _parts_of_tail(workspace.writer, asked.matching(visible_events(view.state, view.tail)))
+        plan.parts += _parts_of_tail(workspace.writer, asked.matching(visible_events(workspace, view.state, view.tail)))
     return plan
 
 

@@ -22,7 +22,7 @@ from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event, to_events
 from custody.read.cache import EventIds, caches_of, open_log, read_tail
 from custody.read.results import report_absent
-from custody.read.tombstone_filter import visible_copies, visible_events
+from custody.read.tombstone_filter import seen_events, visible_copies, visible_events
 from custody.workspace import Workspace, attempts, read_at_one_moment
 
 
@@ -39,10 +39,9 @@ class Snapshot:
         last = pc.max(self.tail.column("event_id")).as_py()
         return max(self.state.next_event_id, 0 if last is None else last + 1)
 
-    @property
-    def visible_tail(self) -> pa.Table:
-        """The events of the tail without those that must not be given out."""
-        return visible_events(self.state, self.tail)
+    def visible_tail(self, workspace: Workspace) -> pa.Table:
+        """Return the events of the tail without those that must not be given out."""
+        return visible_events(workspace, self.state, self.tail)
 
 
 def snapshot(
@@ -58,7 +57,7 @@ def snapshot(
     """
     state, tail = read_at_one_moment(workspace, lambda moment: read_tail(workspace, choose(moment.waiting), on_damage))
     report_absent(workspace, state, on_damage)
-    return Snapshot(state, tail)
+    return Snapshot(state, seen_events(workspace, tail))
 
 
 def next_event_id(workspace: Workspace) -> int:
@@ -97,7 +96,7 @@ def get_many(
         events += _events_of_log(workspace, state, live.files[number], ids[holders == number], on_damage, keep=keep)
     if view is not None and (holders < 0).any():
         waiting = pc.is_in(view.tail.column("event_id"), pa.array(ids[holders < 0], pa.int64()))
-        events += _to_events(visible_events(state, view.tail.filter(waiting)))
+        events += _to_events(visible_events(workspace, state, view.tail.filter(waiting)))
     # A group may have become live before an older one.
     return sorted(events, key=lambda event: event.event_id)
 
@@ -107,35 +106,37 @@ def _events_of_log(
 ) -> list[Event]:
     """Return the events of a log with these ids; with `keep` from the cache of events, which gets the others."""
     cache = caches_of(workspace).events
-    events, missing = cache.take(file, state, ids) if keep else ([], ids)
+    events, missing = cache.take(workspace, file, state, ids) if keep else ([], ids)
     log = open_log(workspace, file, on_damage) if len(missing) else None
     if log is not None:
-        others, nbytes = _read(log, state, missing, on_damage)
+        others, nbytes = _read(workspace, log, state, missing, on_damage)
         if keep:
-            cache.put(file, state, others, nbytes)
+            cache.put(workspace, file, state, others, nbytes)
         events += others
     return events
 
 
-def _read(log: EventLog, state: CatalogState, ids: EventIds, on_damage: OnDamage) -> tuple[list[Event], int]:
+def _read(
+    workspace: Workspace, log: EventLog, state: CatalogState, ids: EventIds, on_damage: OnDamage
+) -> tuple[list[Event], int]:
     """Return the events of a log with these ids that may be given out, and what they take as columns, in bytes.
 
     Few events of a block are read by their copies, as far as there are any; others, and what has no whole copy, by
     decoding blocks. The events of a damaged block that have whole copies are not lost.
     """
     copied = log.copied_if_sparse(ids)
-    events, nbytes = visible_copies(state, copied.events), copied.nbytes
+    events, nbytes = visible_copies(workspace, state, copied.events), copied.nbytes
     if not len(copied.missing):
         return events, nbytes
     unread: list[Damage] = []
-    table = visible_events(state, log.get_many(copied.missing, unread.append))
+    table = visible_events(workspace, state, log.get_many(copied.missing, unread.append))
     events += _to_events(table)
     for damage in unread:
         within = copied.missing
         if damage.first_event_id is not None and damage.last_event_id is not None:
             within = within[(within >= damage.first_event_id) & (within <= damage.last_event_id)]
         saved = log.copied(within)
-        events += visible_copies(state, saved.events)
+        events += visible_copies(workspace, state, saved.events)
         nbytes += saved.nbytes
         if len(saved.missing):
             on_damage(damage)
@@ -263,7 +264,7 @@ def tables_of_logs(
         log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
         if log is not None:
             for table in log.tables(choose(state.files[path], len(log.toc.blocks)), None, on_damage):
-                yield visible_events(state, table)
+                yield visible_events(workspace, state, table)
 
 
 def _walk(
@@ -287,13 +288,13 @@ def _walk(
             for part in parts:
                 if isinstance(part, Group):
                     table = _from(read_tail(workspace, [part], on_damage), position)
-                    yield visible_events(state, table)
+                    yield visible_events(workspace, state, table)
                     # Behind what was given: should a journal be gone, the next attempt goes on from here.
                     position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
                 elif part.last_event_id >= position:
                     log = open_log(workspace, part, on_damage) if is_wanted(part) else None
                     for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
-                        yield visible_events(state, _from(table, position))
+                        yield visible_events(workspace, state, _from(table, position))
                     # Also for a log that was left out: another attempt must not come back to it.
                     position = part.last_event_id + 1
 
@@ -309,7 +310,7 @@ def _walk_logs(
     for file in caches_of(workspace).live(workspace, state).files:
         log = open_log(workspace, file, on_damage) if file.last_event_id >= position else None
         for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
-            yield visible_events(state, _from(table, position))
+            yield visible_events(workspace, state, _from(table, position))
 
 
 def _from(table: pa.Table, first_event_id: int) -> pa.Table:

@@ -49,6 +49,10 @@ from custody.workspace import Workspace
 
 # A damaged repository may have millions: an answer names so many, and counts all.
 LOST_NAMED_MAX = 1000
+HISTOGRAM_MAX = 1000
+"""Spans of one histogram: each is a search of its own."""
+TIME_MAX = 1 << 62
+"""Times beyond are none that a query can name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class SearchSource:
     ) -> None:
         self.writer = workspace.writer
         self.view = view
-        self.tail = view.visible_tail
+        self.tail = view.visible_tail(workspace)
         self.tail_scan = Scan(self.tail, attributes)
         """Of `tail`: several searches of one moment take its terms once."""
         self.hidden = hidden_ids(workspace, view.state, notices)
@@ -244,6 +248,40 @@ def count_facets(
         for name, values in of_writer.items():
             counts[name].update(values)
     return counts, notices
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A span of event times, ms since the epoch, both included, and how many events that match fall into it."""
+
+    first_ms: int
+    last_ms: int
+    events: int
+
+
+def count_buckets(
+    sources: Sequence[SearchSource],
+    shards: ShardCache,
+    question: query.Query,
+    attributes: Sequence[str],
+    bounds: TimeBounds,
+    count: int,
+) -> tuple[list[Bucket], list[str]]:
+    """Return how many events that match fall into each of `count` spans of the same length within bounds, and notices.
+
+    Each is the total of a search: the shards of a span are few, and the others are not opened. The last span is shorter
+    where the length does not fit; there are fewer spans than `count` where a span would be shorter than a millisecond.
+    """
+    first, last = bounds
+    length = max(-(-(last - first + 1) // count), 1)
+    buckets, notices = [], dict[str, None]()
+    for start in range(first, last + 1, length):
+        end = min(start + length - 1, last)
+        within = query.And([question, query.NumericRange("event_time", start, end)])
+        answer = search(sources, shards, within, attributes, Page(0))
+        notices.update(dict.fromkeys(answer.notices))
+        buckets.append(Bucket(start, end, answer.total))
+    return buckets, list(notices)
 
 
 @dataclass(frozen=True, slots=True)

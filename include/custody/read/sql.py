@@ -263,12 +263,15 @@ class SqlSources:
         self._files: list[tuple[Workspace, AddFile]] = []
         tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
         for workspace, view in open_views(workspaces, self.notices, as_of):
-            self._revisions.append((workspace, view.state.revision))
+            # Rows of logs and transactions count all events: who may not see all of them gets none of these.
+            is_whole = workspace.visibility is None
+            if is_whole:
+                self._revisions.append((workspace, view.state.revision))
             # Logs and tail of one snapshot: an event is in one of them.
             for file in caches_of(workspace).live(workspace, view.state).files:
-                rows.append(_log_row(workspace, file))
+                rows += [_log_row(workspace, file)] if is_whole else []
                 self.parts += self._part(workspace, file)
-            tails.append(_with_writer(view.visible_tail, workspace.writer))
+            tails.append(_with_writer(view.visible_tail(workspace), workspace.writer))
             ids = hidden_ids(workspace, view.state, self.notices)
             hidden.append(pa.table([pa.repeat(workspace.writer, len(ids)), ids], schema=_HIDDEN))
         self.tail = pa.concat_tables(tails)

@@ -1,12 +1,15 @@
-"""Tombstone filter: keeps events that were forgotten out of every answer.
+"""Tombstone filter: keeps events that were forgotten, or that the asker may not see, out of every answer.
 
-Such events lie on disk until a compaction erases them. `visible_events` filters tables of events as they are read. An
-index knows only ids, so `hidden_ids` finds the ids of such events in advance, for searches and SQL.
+Events that were forgotten lie on disk until a compaction erases them. `visible_events` filters tables of events as they
+are read. An index knows only ids, so `hidden_ids` finds the ids of such events in advance, for searches and SQL.
+
+What an asker may not see is the `visibility` of the workspace through which is read. For that reader such an event is
+as one that was forgotten: this is the only place that looks at it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,27 +18,35 @@ import pyarrow.compute as pc
 from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_match, visible
 from custody.eventlog import Damage, EventLog, OnDamage
 from custody.model import EVENT_SCHEMA, Event, to_batch
-from custody.read.cache import EventIds, caches_of, open_log
+from custody.read.cache import EventIds, caches_of, hiding, open_log
 from custody.workspace import Workspace
 
 _NONE = np.empty(0, np.int64)
 
 
-def visible_events(state: CatalogState, table: pa.Table) -> pa.Table:
-    """Return the events of a table that may be given out; it has all columns of an event."""
-    if not state.tombstones or not table.num_rows:
+def seen_events(workspace: Workspace, table: pa.Table) -> pa.Table:
+    """Return the events of a table that the asker may see, forgotten ones included; it has all columns of an event."""
+    if workspace.visibility is None or not table.num_rows:
         return table
-    return table.filter(visible(state.tombstones.values(), table))
+    return table.filter(workspace.visibility.rows(table))
 
 
-def visible_copies(state: CatalogState, events: list[Event]) -> list[Event]:
+def visible_events(workspace: Workspace, state: CatalogState, table: pa.Table) -> pa.Table:
+    """Return the events of a table that may be given out; it has all columns of an event."""
+    seen = seen_events(workspace, table)
+    if not state.tombstones or not seen.num_rows:
+        return seen
+    return seen.filter(visible(state.tombstones.values(), seen))
+
+
+def visible_copies(workspace: Workspace, state: CatalogState, events: list[Event]) -> list[Event]:
     """Return those of some events that may be given out."""
-    if not state.tombstones or not events:
+    if (not state.tombstones and workspace.visibility is None) or not events:
         return events
     batch = to_batch(events, 0)
     ids = pa.array([event.event_id for event in events], pa.int64())
     table = pa.Table.from_batches([batch]).set_column(0, EVENT_SCHEMA.field(0), ids)
-    is_visible = visible(state.tombstones.values(), table).to_pylist()
+    is_visible = _given_out(workspace, state.tombstones.values(), table).to_pylist()
     return [event for event, is_shown in zip(events, is_visible, strict=True) if is_shown]
 
 
@@ -45,16 +56,17 @@ def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
     Where the columns that a tombstone needs cannot be read, all ids that it may hide are among them: no answer gives
     out, or counts, what may be forgotten. A log is read once for the same tombstones, unless a part of it is damaged.
     """
-    if not state.tombstones:
+    visibility = workspace.visibility
+    if not state.tombstones and visibility is None:
         return _NONE
     stones = [state.tombstones[name] for name in sorted(state.tombstones)]
     caches = caches_of(workspace)
-    names = tuple(sorted(state.tombstones))
+    names = hiding(workspace, state)
     parts = [_NONE]
     for file in caches.live(workspace, state).files:
         bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
         affecting = [stone for stone in stones if may_match(stone, *bounds)]
-        if not affecting:
+        if not affecting and visibility is None:
             continue
         # The tombstones are part of the key: another one changes the answer. A log with one digest never changes.
         key = ("hidden", workspace.paths.home, file.path, file.sha256, names)
@@ -87,16 +99,27 @@ def _hidden_in(
     log = open_log(workspace, file, pass_over)
     parts = [_NONE]
     if log is not None:
-        columns = sorted({"event_id", *columns_needed(stones)})
+        seen = [] if workspace.visibility is None else workspace.visibility.columns
+        columns = sorted({"event_id", *columns_needed(stones), *seen})
         for table in log.tables(range(len(log.toc.blocks)), columns, pass_over):
-            hidden = table.filter(pc.invert(visible(stones, table)))
+            hidden = table.filter(pc.invert(_given_out(workspace, stones, table)))
             parts.append(np.asarray(hidden.column("event_id").combine_chunks()))
     # An event that cannot be read may be one that was forgotten. To give out less than is there is a notice; to give
     # out what was forgotten would be a breach.
     for damage in unread:
         bounds = _bounds(damage, file, log)
         parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_match(stone, *bounds)]
+        if workspace.visibility is not None:
+            parts.append(np.arange(bounds[0], bounds[1] + 1))
     return np.unique(np.concatenate(parts).astype(np.int64)), log is not None and not unread
+
+
+def _given_out(
+    workspace: Workspace, stones: Iterable[AddTombstone], table: pa.Table
+) -> pa.ChunkedArray | pa.BooleanArray:
+    """Return which rows of a table may be given out: booleans, shape (rows,), no nulls."""
+    rows = visible(stones, table)
+    return rows if workspace.visibility is None else pc.and_(rows, workspace.visibility.rows(table))
 
 
 def _bounds(damage: Damage, file: AddFile, log: EventLog | None) -> tuple[int, int, int, int]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -26,6 +27,7 @@ from custody.errors import ConfigurationError, InvalidInputError, NotFoundError,
 from custody.format.names import COMPACT_LEASE
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
+from custody.model.visibility import Visibility
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from custody.index import BuiltShard, ShardCache
     from custody.read.reader import Snapshot
     from custody.read.results import Counts, Events, EventStream, Notices
-    from custody.read.search import SearchResult
+    from custody.read.search import Bucket, SearchResult
     from custody.read.time_travel import AsOf
     from custody.repository.flow import Flow
 
@@ -82,6 +84,8 @@ class Repository:
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
         self._workspaces: dict[str, Workspace] = {}
+        self._visibility: Visibility | None = None
+        self._workspace_of_all: Callable[[str], Workspace] = self._new_workspace
         self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
 
     @cached_property
@@ -126,13 +130,32 @@ class Repository:
         fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
         return cls.open(root)
 
+    def seen_by(self, visibility: Visibility) -> Self:
+        """Return the same repository for somebody who may see some events only.
+
+        What it answers is as if there were no others: totals, facets, lineage, SQL, earlier moments. It shares open
+        files and caches with this one. It is for reading: steps, ids and writers know all events.
+        """
+        # Made here where nothing was searched yet, so that both share them.
+        _ = self._shards
+        other = copy(self)
+        other._workspaces = {}
+        other._visibility = visibility
+        other._workspace_of_all = self.workspace
+        return other
+
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""
         name = writer or self.settings.repository.writer
         # Kept, because it knows the catalog as it was read last.
         if name not in self._workspaces:
-            self._workspaces[name] = Workspace(self.settings, name, self._fs, self._clock)
+            self._workspaces[name] = self._workspace_of_all(name)
+            if self._visibility is not None:
+                self._workspaces[name] = self._workspaces[name].seen_by(self._visibility)
         return self._workspaces[name]
+
+    def _new_workspace(self, name: str) -> Workspace:
+        return Workspace(self.settings, name, self._fs, self._clock)
 
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
@@ -471,6 +494,38 @@ class Repository:
         sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
         counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
         return counts, (*index_notices, *notices)
+
+    def histogram(
+        self,
+        text: str | dict[str, object],
+        first_ms: int,
+        last_ms: int,
+        buckets: int = 60,
+        *,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
+    ) -> tuple[list[Bucket], tuple[str, ...]]:
+        """Return how many of the events that match happened in each of some spans of time, oldest first, and notices.
+
+        Spans have the same length, the last one at most that; times are ms since the epoch, both included. Counts are
+        exact, as totals of searches are. `writer` and `as_of`, and what is raised for them, as in `search`.
+
+        Raises:
+            InvalidInputError: the query cannot be read, the times are the wrong way round or beyond what can be
+                searched, or `buckets` is not 1 to 1000.
+        """
+        from custody.read.results import Notices
+        from custody.read.search import HISTOGRAM_MAX, TIME_MAX, count_buckets, open_sources
+
+        if not -TIME_MAX <= first_ms <= last_ms <= TIME_MAX:
+            raise InvalidInputError(f"histogram: expected a time span, got {first_ms} to {last_ms} ms.")
+        if not 1 <= buckets <= HISTOGRAM_MAX:
+            raise InvalidInputError(f"buckets: expected 1 to {HISTOGRAM_MAX}, got {buckets}.")
+        attributes, notices = self.settings.index.attributes, Notices(strict=False)
+        bounds = first_ms, last_ms
+        sources = list(open_sources(self._searched(writer, as_of), attributes, notices, as_of, bounds))
+        counted, said = count_buckets(sources, self._shards, self._question(text), attributes, bounds, buckets)
+        return counted, (*said, *notices)
 
     def lineage(
         self,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import re
 import secrets
 import stat
@@ -23,17 +22,15 @@ from enum import StrEnum
 from pathlib import Path
 
 from custody.errors import ConfigurationError, NotFoundError
+from custody.serving.reloaded_file import ReloadedFile
 from custody.vfs import FileSystem
 
 CHARACTERS_MIN = 16
-LOOK_SECONDS = 1.0
-"""How often the file of tokens is looked at."""
 _BEARER = "bearer "
 _HASHED = re.compile(r"sha256:([0-9a-f]{64})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PREFIX = "custody_"
 _SECRET_BYTES = 32
-_LOGGER = logging.getLogger(__name__)
 
 
 class Scope(StrEnum):
@@ -91,12 +88,8 @@ class Tokens:
         self._tokens = [
             TokenLine(digest_of(token), EVERYTHING, f"token-{number}", "") for number, token in enumerate(tokens, 1)
         ]
-        self._path: Path | None = None
-        self._default = EVERYTHING
+        self._file: ReloadedFile[list[TokenLine]] | None = None
         self._needed = Scope.APPEND
-        self._now: Callable[[], float] = time.monotonic
-        self._mark: tuple[int, int, int] | None = None
-        self._looked = 0.0
 
     @classmethod
     def read(
@@ -118,19 +111,21 @@ class Tokens:
             ConfigurationError: the file cannot be read, has no token, or a line that is none.
         """
         tokens = cls()
-        tokens._path, tokens._default, tokens._needed, tokens._now = path, default, needed, now
-        tokens._mark = _mark(path)
-        tokens._tokens = _at_least_one(path, read_token_file(path, default))
-        tokens._looked = now()
+        tokens._needed = needed
+
+        def read(at: Path) -> list[TokenLine]:
+            # A file without a token is one that all tokens were taken out of.
+            return read_token_file(at, default)
+
+        tokens._file = ReloadedFile(path, read, "tokens", lambda at: _at_least_one(at, read(at)), now)
         return tokens
 
     def grant(self, headers: Mapping[str, str]) -> Grant | None:
         """Return what the token allows that the headers bring, names in lower case; None without a known one."""
-        self._refresh()
         digest = digest_of(brought_token(headers))
         grant = None
         # Every one, in constant time: the time must not tell which one came close.
-        for line in self._tokens:
+        for line in self._lines():
             if hmac.compare_digest(line.digest, digest):
                 grant = Grant(line.name, line.scopes)
         return grant
@@ -138,28 +133,15 @@ class Tokens:
     @property
     def digests(self) -> list[bytes]:
         """The SHA-256 of each token with the scope that is needed."""
-        self._refresh()
-        return [bytes.fromhex(line.digest) for line in self._tokens if self._needed in line.scopes]
+        return [bytes.fromhex(line.digest) for line in self._lines() if self._needed in line.scopes]
 
     def admit(self, headers: Mapping[str, str]) -> bool:
         """Whether the headers bring a token with the scope that is needed."""
         grant = self.grant(headers)
         return grant is not None and self._needed in grant.scopes
 
-    def _refresh(self) -> None:
-        if self._path is None or self._now() - self._looked < LOOK_SECONDS:
-            return
-        self._looked = self._now()
-        mark = _mark(self._path)
-        if mark == self._mark:
-            return
-        # Kept also where the file is unfit: it is read again when it changes again, not at each request.
-        self._mark = mark
-        try:
-            # A file without a token is one that all tokens were taken out of.
-            self._tokens = read_token_file(self._path, self._default)
-        except ConfigurationError as error:
-            _LOGGER.error("the tokens that were read last go on to count: %s", error)
+    def _lines(self) -> list[TokenLine]:
+        return self._tokens if self._file is None else self._file.content()
 
 
 def brought_token(headers: Mapping[str, str]) -> str:
@@ -290,12 +272,3 @@ def _at_least_one(path: Path, tokens: list[TokenLine]) -> list[TokenLine]:
     if not tokens:
         raise ConfigurationError(f"{path}: expected a token. Make one: custody tokens create NAME --scope append")
     return tokens
-
-
-def _mark(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where there is no file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

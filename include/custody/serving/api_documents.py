@@ -92,6 +92,22 @@ class Facets(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
+class HistogramBucket(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that match from `first_ms` to `last_ms`, ms since the epoch, both included."""
+
+    first_ms: int
+    last_ms: int
+    events: int
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """How many matching events happened in each of some spans of time of the same length, the oldest first."""
+
+    buckets: list[HistogramBucket]
+    total: int
+    notices: tuple[str, ...] = ()
+
+
 class LineageNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A FlowFile of a lineage with its own events, the oldest first."""
 

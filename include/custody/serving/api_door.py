@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -28,6 +29,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from custody.capture.nifi_json import event_to_json
 from custody.catalog.transaction_summary import summary_of
@@ -36,6 +39,7 @@ from custody.flow.content import Availability, Content, ContentReader
 from custody.format.names import is_name
 from custody.lineage import Bounds, ExportFormat, Lineage, export
 from custody.model import ContentClaim, Event, EventType, shortened
+from custody.model.visibility import Visibility
 from custody.query import facet_fields
 from custody.query.times import time_span
 from custody.repository import Repository
@@ -47,6 +51,8 @@ from custody.serving.api_documents import (
     EventPage,
     Facets,
     Fields,
+    Histogram,
+    HistogramBucket,
     Holds,
     LineageDocument,
     OneEvent,
@@ -65,7 +71,7 @@ from custody.serving.api_documents import (
 )
 from custody.serving.api_export import EXPORTS, event_stream
 from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
-from custody.serving.application import grant_of
+from custody.serving.application import grant_of, visibility_of
 from custody.serving.door import Measure, Services
 from custody.serving.http_requests import bounded_body
 from custody.sql.plain_values import plain_rows
@@ -76,6 +82,7 @@ PREFIX = "/api/v1"
 PAGE_MAX = 1000
 NODES_MAX = 3000
 QUARANTINED_MAX = 1000
+BUCKETS_MAX = 500
 SQL_ROWS_MAX = 10_000
 SQL_SECONDS_MAX = 60.0
 STREAMS_MAX = 2
@@ -94,6 +101,8 @@ _FORMS = {
     "lineage_export": ("text/plain; charset=utf-8",),
 }
 """What the operations answer with that have no document of their own."""
+_OF_ALL = ("status", "timeline", "quarantine", "holds", "retention")
+"""Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _Answer = TypeVar("_Answer")
 
 Text = Annotated[str, Query(max_length=_TEXT_MAX, description="A query, as docs/query.md has it.")]
@@ -171,12 +180,19 @@ class _Api:
     """The operations; each method is one, and is called in a thread unless it reads a body."""
 
     def __init__(self, repository: Repository) -> None:
-        self._repository = repository
+        self._of_all = repository
         self._settings = repository.settings
         self._streams = BoundedSemaphore(STREAMS_MAX)
 
+    @property
+    def _repository(self) -> Repository:
+        """The repository as the asker may see it."""
+        visibility = _SEEN.get()
+        return self._of_all if visibility is None else self._of_all.seen_by(visibility)
+
     def add_to(self, app: FastAPI) -> None:
         """Add all operations to an application."""
+        app.add_middleware(_Seen)
         read, content = Scope.READ, Scope.CONTENT
         event = "/events/{writer}/{event_id}"
         for path, answer, document, scope in (
@@ -184,6 +200,7 @@ class _Api:
             ("/fields", self.fields, Fields, read),
             ("/events", self.events, EventPage, read),
             ("/events/facets", self.facets, Facets, read),
+            ("/events/histogram", self.histogram, Histogram, read),
             ("/events/export", self.export, None, read),
             (event, self.event, OneEvent, read),
             (f"{event}/nifi", self.nifi, None, read),
@@ -237,7 +254,7 @@ class _Api:
                 summary=(answer.__doc__ or name).splitlines()[0],
                 response_model=None,
                 responses={200: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
-                dependencies=[_needs(scope), Depends(_no_unknown_parameters)],
+                dependencies=[_needs(scope, of_all=name in _OF_ALL), Depends(_no_unknown_parameters)],
                 openapi_extra=extra or None,
             )
 
@@ -249,7 +266,13 @@ class _Api:
                 version=_version(),
                 can=sorted(grant_of(request).scopes),
                 writers=[workspace.writer for workspace in self._repository.workspaces()],
-                links={**links, "facets": "events/facets", "export": "events/export", "retention": "retention/plan"},
+                links={
+                    **links,
+                    "facets": "events/facets",
+                    "histogram": "events/histogram",
+                    "export": "events/export",
+                    "retention": "retention/plan",
+                },
             )
         )
 
@@ -310,6 +333,29 @@ class _Api:
         counts, notices = self._repository.facets(q, field, writer=_check_writer(writer), as_of=_moment(as_of))
         shown = {name: dict(values.most_common(top)) for name, values in counts.items()}
         return _json(Facets(facets=shown, notices=notices))
+
+    def histogram(
+        self,
+        since: Annotated[str, Query(max_length=100, description="A time, as in queries: its beginning.")],
+        until: Moment = None,
+        q: Text = "",
+        *,
+        buckets: Annotated[int, Query(ge=1, le=BUCKETS_MAX)] = 60,
+        writer: Writer = None,
+        as_of: AsOf = None,
+    ) -> Response:
+        """How many matching events happened in each span of a time; until now unless `until` is given."""
+        first, last = _times(since, until)
+        counted, notices = self._repository.histogram(
+            q,
+            0 if first is None else first,
+            _now_ms() if last is None else last,
+            buckets,
+            writer=_check_writer(writer),
+            as_of=_moment(as_of),
+        )
+        shown = [HistogramBucket(first_ms=one.first_ms, last_ms=one.last_ms, events=one.events) for one in counted]
+        return _json(Histogram(buckets=shown, total=sum(one.events for one in counted), notices=notices))
 
     def export(
         self,
@@ -549,13 +595,33 @@ class _Api:
         return following()
 
 
-def _needs(scope: Scope) -> params.Depends:
+# Without a default: an operation that is not called by `_Seen` fails, and does not show everything.
+_SEEN: ContextVar[Visibility | None] = ContextVar("custody.seen")
+
+
+class _Seen:
+    """Lets every operation answer with what the sender of a request may see."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        token = _SEEN.set(visibility_of(scope))
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            _SEEN.reset(token)
+
+
+def _needs(scope: Scope, *, of_all: bool = False) -> params.Depends:
     def check(request: Request) -> None:
         scopes = grant_of(request).scopes
         if not scopes:
             raise HTTPException(401, "expected a token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
         if scope not in scopes:
             raise HTTPException(403, f"expected a token with the scope {scope}")
+        if of_all and visibility_of(request.scope) is not None:
+            raise HTTPException(403, "this tells of all events, and you may see some of them only")
 
     return params.Depends(check)
 

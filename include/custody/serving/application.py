@@ -40,9 +40,11 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
+from custody.model.visibility import Visibility
 from custody.serving.access import EVERYTHING, Grant, Scope, Tokens, brought_token
 from custody.serving.door import Door
 from custody.serving.http_requests import BodyRefusedError, ambiguous
+from custody.serving.rights import Rights
 from custody.serving.server_metrics import CONTENT_TYPE, ServerMetrics
 
 RETRY_SECONDS = 5
@@ -56,6 +58,7 @@ _PASSED_ON = "custody.passed_on"
 # NiFi's client can bring a token in the path alone.
 _TOKEN_IN_PATH = re.compile(r"^/t/[^/]*")
 _REASON = "custody.reason"
+_VISIBILITY = "custody.visibility"
 _ANYBODY = Grant("-", EVERYTHING)
 _OWN = "server"
 """Of the application's own answers, where the name of a door stands in logs and metrics."""
@@ -107,6 +110,12 @@ def grant_of(request: Request) -> Grant:
     return grant if isinstance(grant, Grant) else Grant("-", frozenset())
 
 
+def visibility_of(scope: AsgiScope) -> Visibility | None:
+    """Return what the sender of a request may see; None for every event."""
+    visibility = scope.get(_VISIBILITY)
+    return visibility if isinstance(visibility, Visibility) else None
+
+
 def passed_on(request: Request, size: int) -> None:
     """Say that so many bytes of the body are held in memory no more: they were written to a disk."""
     release = request.scope.get(_PASSED_ON)
@@ -126,12 +135,14 @@ class Access:
             know.
         session_cookie: name of the cookie that has such a token in a browser; it counts only where this server's own
             pages ask.
+        rights: which events each of them may see; None where everybody may see all.
     """
 
     tokens: Tokens | None = None
     certificate_scopes: frozenset[Scope] | None = None
     elsewhere: Callable[[str], Awaitable[Grant | None]] | None = None
     session_cookie: str | None = None
+    rights: Rights | None = None
 
     @property
     def is_open(self) -> bool:
@@ -235,6 +246,8 @@ class Entrance:
         wrong = ambiguous(scope["headers"])
         grant = None if wrong is not None else await self._access.grant(scope, headers)
         scope[_GRANT] = grant or Grant("-", frozenset())
+        rights = self._access.rights
+        scope[_VISIBILITY] = None if rights is None else rights.visibility(scope[_GRANT].name)
         if needed is None:
             return None
         # The token before all else: a stranger learns neither load nor limits.
@@ -359,7 +372,9 @@ def application(
         is_ready = not any(reasons.values())
         return _json(200 if is_ready else 503, {"status": "ok" if is_ready else "not ready", "doors": document})
 
-    async def numbers(_: Request) -> Response:
+    async def numbers(request: Request) -> Response:
+        if visibility_of(request.scope) is not None:
+            return Problem(403, "rights", "these numbers count all events, and you may see some of them only")
         return Response(await metrics.text(), media_type=CONTENT_TYPE)
 
     own: list[tuple[str, Callable[[Request], Awaitable[Response]], Scope | None]] = [

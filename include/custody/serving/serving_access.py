@@ -6,6 +6,7 @@ from custody.config import Settings
 from custody.serving.access import Scope, Tokens
 from custody.serving.application import Access
 from custody.serving.http_server import check_certificates, check_openness
+from custody.serving.rights import Rights
 
 APPENDING = frozenset({Scope.APPEND})
 """What a token without scopes may do."""
@@ -22,4 +23,14 @@ def access_of(settings: Settings) -> Access:
     check_openness("serve", options)
     tokens = None if options.token_file is None else Tokens.read(settings.root / options.token_file, APPENDING)
     scopes = frozenset(Scope(name) for name in options.certificate_scopes)
-    return Access(tokens, None if options.tls_client_ca is None else scopes)
+    return Access(tokens, None if options.tls_client_ca is None else scopes, rights=rights_of(settings))
+
+
+def rights_of(settings: Settings) -> Rights | None:
+    """Return which events each asker may see; None where the settings name no file of rules.
+
+    Raises:
+        ConfigurationError: the file is missing or unfit.
+    """
+    path = settings.serve.rights_file
+    return None if path is None else Rights(settings.root / path)

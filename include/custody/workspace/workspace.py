@@ -11,6 +11,7 @@ import errno
 import socket
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -50,6 +51,7 @@ from custody.journal import (
     writers,
 )
 from custody.lease import FencedFileSystem, Lease
+from custody.model.visibility import Visibility
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.unit_manifest import UnitManifest
 
@@ -106,6 +108,8 @@ class Workspace:
             # which mean nothing in the catalog.
             self.catalog.epoch = lease.epoch
         self.incarnations = Incarnations(self.catalog.objects.store, writer, self.database)
+        self.visibility: Visibility | None = None
+        """What readers through it may see; None for everything."""
         # A catalog goes on from the state that it read last, which two threads must not do at once.
         self._catalog_lock = Lock()
         self._incarnation_by_journal: dict[Path, str] = {}
@@ -125,6 +129,12 @@ class Workspace:
         return LogOptions(
             options.block_bytes_max, options.compression, options.compression_level, row_copies=options.row_copies
         )
+
+    def seen_by(self, visibility: Visibility) -> Workspace:
+        """Return the same files for a reader who may see some events only; what was read of the catalog is shared."""
+        other = copy(self)
+        other.visibility = visibility
+        return other
 
     def check(self) -> None:
         """Raise SupersededError when another attempt took over the lease."""

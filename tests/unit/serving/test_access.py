@@ -16,7 +16,6 @@ from custody.errors import ConfigurationError, NotFoundError
 from custody.repository import Repository
 from custody.serving.access import (
     EVERYTHING,
-    LOOK_SECONDS,
     Scope,
     Tokens,
     add_token,
@@ -24,6 +23,7 @@ from custody.serving.access import (
     read_token_file,
     remove_token,
 )
+from custody.serving.reloaded_file import LOOK_SECONDS
 from custody.vfs import PosixFileSystem
 from tests.unit.capture.sample_inputs import run_event
 from tests.unit.serving.serve_process import CREATED, Served, served, token

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,32 @@ def test_an_event_is_that_of_the_library_and_its_ordinal_is_text(client: TestCli
     assert shown["previous_content"] is None
     assert get(client, shown["links"]["lineage"])["nodes"][0]["uuid"] == expected.flowfile_uuid
     assert get(client, shown["links"]["nifi"])["eventType"] == expected.event_type
+
+
+@pytest.mark.parametrize("buckets", [1, 7, 60, 500])
+def test_a_histogram_counts_each_event_once_and_each_span_as_a_search_does(
+    client: TestClient, repository: Repository, buckets: int
+) -> None:
+    question = "NOT attribute.note:n1"
+    since, until = "2026-03-02T00:00:10Z", "2026-03-02T00:03:20.499Z"
+    shown = get(client, "events/histogram", since=since, until=until, q=question, buckets=buckets)
+    spans = [(one["first_ms"], one["last_ms"]) for one in shown["buckets"]]
+    assert len(spans) == buckets
+    assert (spans[0][0], spans[-1][1]) == (1_772_409_610_000, 1_772_409_800_499)
+    assert all(before[1] + 1 == after[0] for before, after in pairwise(spans))
+    times = [one.event.event_time for one in repository.search(question, limit=1000).events]
+    assert [one["events"] for one in shown["buckets"]] == [
+        sum(first <= time <= last for time in times) for first, last in spans
+    ]
+    assert shown["total"] == repository.search(f"{question} AND event_time:[{since} TO {until}]").total > 100
+
+
+def test_a_histogram_of_no_time_or_the_wrong_way_round_is_refused(client: TestClient) -> None:
+    assert (
+        "expected a time span" in get(client, "events/histogram", 400, since="2026-03-02", until="2026-03-01")["detail"]
+    )
+    get(client, "events/histogram", 400)
+    get(client, "events/histogram", 400, since="2026-03-02", buckets=501)
 
 
 @pytest.mark.parametrize(
