@@ -106,6 +106,7 @@ def run_step(
     started = time.monotonic()
     details: list[UnitReport] = []
     leases: dict[str, Lease] = {}
+    details += _prepare(step, settings, fs, clock)
     units = _chosen(step.units(settings, fs), only)
     if step.lease is not None:
         for writer in sorted({unit.writer for unit in units}):
@@ -133,6 +134,17 @@ def run_step(
     _release(step, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
     seconds = time.monotonic() - started
     return StepReport.of(step.name, str(settings.root), seconds, [*details, *done], startup_seconds=startup_seconds)
+
+
+def _prepare(step: Step, settings: Settings, fs: FileSystem | None, clock: Clock) -> Iterator[UnitReport]:
+    """Let a step prepare each writer; yield a report for each that failed, which keeps no other from its units."""
+    if type(step).prepare is Step.prepare:
+        return  # most steps: nothing is looked at
+    for workspace in Workspace.all(settings, fs, clock):
+        try:
+            step.prepare(workspace)
+        except CustodyError as error:
+            yield _failed(workspace.writer, error)
 
 
 def run_unit(
