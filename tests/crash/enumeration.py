@@ -34,6 +34,7 @@ AREAS = frozenset(
         "exports",
         "flowfiles",
         "forgotten",
+        "handoff",
         "hdfs",
         "iceberg",
         "incarnations",

@@ -830,7 +830,7 @@ class Repository:
         return [group for workspace in self.workspaces() for group in hand_over(workspace)]
 
     def not_handed_over(self) -> dict[str, WaitingForHandOver]:
-        """Return what would be lost with the disks of the containers, by writer; empty where `journal.handoff` is off."""
+        """Return what would be lost with the containers' disks, by writer; empty where `journal.handoff` is off."""
         from custody.rollover.handing_over import waiting_for_hand_over
 
         return {item.writer: waiting_for_hand_over(item) for item in self.workspaces() if item.hands_over}

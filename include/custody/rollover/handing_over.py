@@ -76,17 +76,22 @@ def hand_over(workspace: Workspace) -> Iterator[HandedOver]:
         )
 
 
+def groups_to_hand_over(workspace: Workspace) -> list[Group]:
+    """Return the groups that only this machine's containers hold; those that still grow included."""
+    groups = workspace.groups_on_containers()
+    if not groups:
+        return []
+    handed_over = workspace.handed_over()
+    committed = workspace.live_groups(workspace.catalog.load())
+    return [
+        group for group in groups if group.first_event_id not in committed and group.first_event_id not in handed_over
+    ]
+
+
 def waiting_for_hand_over(workspace: Workspace) -> WaitingForHandOver:
     """Return what would be lost with the producer's disks now; raises StorageError as `count_pending`."""
-    groups = workspace.groups_on_containers()
-    state = workspace.catalog.load()
-    handed_over = workspace.handed_over()
-    left = [
-        group
-        for group in groups
-        if not workspace.is_committed(state, group.first_event_id) and group.first_event_id not in handed_over
-    ]
-    return WaitingForHandOver(groups=len(left), events=count_pending(workspace.fs, left).events)
+    groups = groups_to_hand_over(workspace)
+    return WaitingForHandOver(groups=len(groups), events=count_pending(workspace.fs, groups).events)
 
 
 def _digests(workspace: Workspace, group: Group) -> set[tuple[str, str]]:

@@ -163,8 +163,13 @@ def _is_unneeded(workspace: Workspace, state: CatalogState, folder: HandoffFolde
         manifest = workspace.handoff.manifest(folder)
         # Without a manifest nobody was promised anything: the journals are still on their containers.
         paths = () if manifest is None else workspace.handoff.paths(folder, manifest)
-    except (NotFoundError, CorruptionError, FormatVersionError):
+    except NotFoundError:
+        return True  # as below
+    except (CorruptionError, FormatVersionError):
         return False
+    # A hand-over that was stopped before its manifest, and went on behind the sweep that removed its journals, declares
+    # what is not there any more.
+    paths = tuple(path for path in paths if workspace.fs.exists(path))
     group = Group(workspace.writer, first, paths, ())
     return set(_removable(workspace, state, group, is_empty=is_empty)) == set(paths)
 

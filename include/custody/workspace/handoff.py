@@ -189,14 +189,15 @@ class Handoff:
         """
         self._store.delete(self._key(folder, MANIFEST))
         prefix = f"{self._prefix}{folder}/"
-        size = 0
-        for info in list(self._store.list(prefix)):
-            size += info.size_bytes
-            self._store.delete(info.key)
-            self._store.drop_folder(f"{info.key.rpartition('/')[0]}/")
-        self._store.drop_folder(prefix)
-        self._fs.remove_tree(self._copies / str(folder))
-        return size
+        objects = list(self._store.list(prefix))
+        if isinstance(self._store, LocalStore):
+            # As a whole: an upload that was interrupted may have left a temporary file or an empty folder.
+            self._fs.remove_tree(Path(self._store.locate(prefix.rstrip("/"))))
+        else:
+            for info in objects:
+                self._store.delete(info.key)
+            self._fs.remove_tree(self._copies / str(folder))
+        return sum(info.size_bytes for info in objects)
 
     def drop_stale_copies(self) -> None:
         """Remove this machine's copies of groups that are not in the store any more."""
