@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from custody.errors import CustodyError, StorageError
 from custody.rollover import handing_over, rollover_steps
+from custody.rollover.merge import merge_unit
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
@@ -18,7 +20,7 @@ from custody.workspace import handoff
 from custody.workspace.handoff import Handoff
 from tests.crash.enumeration import enumerate_crashes, run_to
 from tests.crash.handoff_scenarios import HANDED, HandingOver, HandOverPromises, at, hand_over
-from tests.crash.interleaving import Times, play
+from tests.crash.interleaving import Times, Work, play
 from tests.crash.memory_repository import NOW_MS, check_events, copied_segments, repository, run_pass
 from tests.parts import Part
 
@@ -48,12 +50,12 @@ def manifest_first() -> AbstractContextManager[object]:
 
 
 def _only_digest(_: object, name: str, data: bytes) -> handoff.HandedJournal:
-    return handoff.HandedJournal(name=name, bytes=len(data), sha256=handoff.hashlib.sha256(data).hexdigest())
+    return handoff.HandedJournal(name=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 def removed_when_merged() -> AbstractContextManager[object]:
     """What was handed over is removed once it is merged, before it is live."""
-    right = rollover_steps.merge_unit
+    right = merge_unit
 
     def wrong(workspace: Any, unit: str, groups: Any, *, ahead: Any = None) -> Any:
         report = right(workspace, unit, groups, ahead=ahead)
@@ -83,7 +85,7 @@ def not_synced() -> AbstractContextManager[object]:
     )
 
 
-@pytest.mark.parametrize("bug", [manifest_first, removed_when_merged, not_synced])
+@pytest.mark.parametrize("bug", [pytest.param(manifest_first, marks=pytest.mark.slow), removed_when_merged, not_synced])
 def test_a_seeded_bug_is_found(bug: Callable[[], AbstractContextManager[object]]) -> None:
     with bug():
         outcome = enumerate_crashes(HandingOver(), modes=[CrashMode.SYNCED_ONLY], seeds=1, first_alarm_only=True)
@@ -153,7 +155,7 @@ def test_a_hand_over_that_goes_on_when_another_one_and_a_whole_pass_are_done_doe
     assert steps > 30
     for step in part.of("paused hand-over", steps, 8):
         disk, record = world()
-        actors = {"paused": lambda fs: at(fs).hand_over(), "others": _meanwhile}
+        actors: dict[str, Work] = {"paused": lambda fs: at(fs).hand_over(), "others": _meanwhile}
         played = play(disk, Times(NOW_MS), actors, [("paused", step), ("others", None)])
         errors = [error for error in played.errors.values() if not isinstance(error, CustodyError)]
         assert not errors, f"stopped at {step}: {errors}"

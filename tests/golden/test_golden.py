@@ -84,6 +84,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     else:
         shutil.copytree(HERE / "v1", folder / "v1")
         shutil.copytree(HERE / COPIES, folder / COPIES)
+        shutil.copytree(HERE / HANDED, folder / HANDED)
     return folder / "v1"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import msgspec
 
 from custody.config import Settings
-from custody.rollover.handing_over import groups_to_hand_over
 from custody.rollover.sweeping import groups_to_do
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.workspace import Workspace
@@ -45,6 +44,9 @@ def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
             abandoned += journals
         staged += len(workspace.staged())
         if workspace.hands_over:
+            # Imported here: most repositories do without.
+            from custody.rollover.handing_over import groups_to_hand_over
+
             not_handed_over += len(groups_to_hand_over(workspace))
     return Pending(
         sealed_groups=sealed,

@@ -16,6 +16,7 @@ import errno
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -36,11 +37,13 @@ from custody.eventlog import EventLog
 from custody.format.names import parse_written_anew
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
-from custody.workspace.handoff import HandoffFolder
 from custody.workspace.removal import removal_name
 from custody.workspace.run_reports import UnitReport
 from custody.workspace.unit_manifest import UnitManifest
 from custody.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from custody.workspace.handoff import HandoffFolder
 
 _Ids = npt.NDArray[np.int64]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from custody.catalog import AddShard, CatalogState, FederatedState, live_groups, open_catalog
 from custody.clock import Clock, SystemClock
@@ -52,8 +53,10 @@ from custody.journal import (
 )
 from custody.lease import FencedFileSystem, Lease
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
 from custody.workspace.unit_manifest import UnitManifest
+
+if TYPE_CHECKING:
+    from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
 
 ROLLOVER_LEASE = "rollover"
 """The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
@@ -102,12 +105,6 @@ class Workspace:
             # which mean nothing in the catalog.
             self.catalog.epoch = lease.epoch
         self.incarnations = Incarnations(self.catalog.objects.store, writer, self.database)
-        self.handoff = Handoff(
-            self.fs,
-            self.catalog.objects.store,
-            self.catalog.objects.home,
-            settings.root / HANDOFF / writer / self.database,
-        )
         # A catalog goes on from the state that it read last, which two threads must not do at once.
         self._catalog_lock = Lock()
         self._incarnation_by_journal: dict[Path, str] = {}
@@ -119,6 +116,16 @@ class Workspace:
         """Return a workspace for each writer that has anything in this repository."""
         fs = fs or PosixFileSystem()
         return [cls(settings, name, fs, clock) for name in writer_names(settings, fs)]
+
+    @cached_property
+    def handoff(self) -> Handoff:
+        """What the writer handed over; nobody asks where `journal.handoff` is off."""
+        # Imported here: most commands of most repositories do without.
+        from custody.workspace.handoff import Handoff
+
+        objects = self.catalog.objects
+        copies = self.settings.root / HANDOFF / self.writer / self.database
+        return Handoff(self.fs, objects.store, objects.home, copies)
 
     @cached_property
     def log_options(self) -> LogOptions:
