@@ -11,9 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from custody.cli.main import cli
+from custody.repository import Repository
+from custody.vfs import PosixFileSystem
+from custody.workspace.handoff import Handoff
 from tests.behaviour.places import s3_url
 from tests.behaviour.s3 import BUCKET, s3_store
-from tests.support import flipped
+from tests.support import append, event, flipped, run_steps
 
 __all__ = ["s3_url"]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "v1"
@@ -65,3 +68,27 @@ def test_the_commands_of_the_catalog_work_on_a_bucket(
     refused = run(root, "status")
     assert refused.exit_code == 11
     assert "event logs can only be written to a folder so far" in refused.stderr
+
+
+def test_a_hand_over_to_a_bucket_is_merged_from_checked_copies(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3_store(s3_url)
+    right = Handoff.__init__
+
+    def in_bucket(self: Handoff, fs: PosixFileSystem, _: object, home: str, copies: Path) -> None:
+        right(self, fs, bucket, home, copies)
+
+    monkeypatch.setattr(Handoff, "__init__", in_bucket)
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "custody.toml").write_text('[journal]\nhandoff = "store"\n')
+    repository = Repository.open(root)
+    append(repository, [event()] * 3)
+    assert [group.events for group in repository.hand_over()] == [3]
+    shutil.rmtree(root / "containers")
+    run_steps(repository.settings)
+    assert [item.event_id for item in repository.events(0, 100)] == [0, 1, 2]
+    assert repository.status().writers[0].events_live == 3
+    assert list(bucket.keys("main/provenance/handoff/")) == []
+    assert not [path for path in (root / "handoff").rglob("*") if path.is_file()]

@@ -36,6 +36,7 @@ AREAS = frozenset(
         "exports",
         "flowfiles",
         "forgotten",
+        "handoff",
         "hdfs",
         "iceberg",
         "incarnations",

@@ -56,6 +56,7 @@ from custody.vfs import FileSystem
 from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import UnitManifest, Workspace, staged_path
+from custody.workspace.handoff import MANIFEST, decode_manifest
 from custody.workspace.run_reports import decode_report
 from tests.support import event, numbered
 
@@ -212,7 +213,9 @@ def _check_unit(fs: FileSystem, folder: Path) -> None:
 
 
 def _decoder(path: Path) -> Callable[[bytes, Path], object] | None:
-    """Return what reads a file of JSON or a stripe's mark, or None where nobody knows the file."""
+    """Return what reads a document: JSON, a stripe's mark, a hand-over; None where nobody knows the file."""
+    if path.name == MANIFEST:
+        return decode_manifest
     if path.name == STRIPE_MARK or path.parent.name == STRIPES:
         return StripeMark.decode
     if path.suffix != ".json":

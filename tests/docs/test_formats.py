@@ -60,6 +60,8 @@ from custody.swh.index_file import KeyIndex, read_index
 from custody.swh.pages import COLUMN
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from custody.workspace import UnitManifest
+from custody.workspace.handoff import PREAMBLE as HANDOFF_PREAMBLE
+from custody.workspace.handoff import HandedJournal, HandoffManifest, decode_manifest, encode_manifest
 from custody.workspace.unit_manifest import PREAMBLE as UNIT_PREAMBLE
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
@@ -70,6 +72,7 @@ PREAMBLES = {
     "catalog": codec.PREAMBLE,
     "writer-state": writer_state.PREAMBLE,
     "incarnation": incarnations.PREAMBLE,
+    "handoff": HANDOFF_PREAMBLE,
     "staging": UNIT_PREAMBLE,
     "stripe": STRIPE_PREAMBLE,
     "lease": LEASE_PREAMBLE,
@@ -140,6 +143,8 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("journal", "## Layout", journal.JournalHeader),
         ("writer-state", "## Layout", writer_state.WriterState),
         ("incarnation", "## Layout", incarnations.Claim),
+        ("handoff", "## Layout", HandoffManifest),
+        ("handoff", "## Journal", HandedJournal),
         ("stripe", "## Layout", StripeMark),
         ("scrub", "## Layout", scrub.ScrubState),
         ("scrub", "## Round", scrub.ScrubRound),
@@ -203,6 +208,13 @@ def test_the_example_of_a_claim_is_one() -> None:
     claim = msgspec.json.decode(shown, type=incarnations.Claim)
     assert msgspec.json.encode(claim) == shown
     assert incarnations.decode_claim(incarnations.encode_claim(claim), "claim") == claim
+
+
+def test_the_example_of_a_hand_over_is_one() -> None:
+    shown = examples(read("formats/handoff.md"))["document"].strip().encode()
+    manifest = msgspec.json.decode(shown, type=HandoffManifest)
+    assert msgspec.json.encode(manifest) == shown
+    assert decode_manifest(encode_manifest(manifest), "manifest") == manifest
 
 
 def test_the_example_of_a_scrub_is_what_the_code_writes() -> None:

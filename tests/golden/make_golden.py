@@ -16,6 +16,7 @@ Arrow, Parquet and Whoosh put their own versions into their files.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import sys
 from collections.abc import Callable
@@ -56,6 +57,7 @@ from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
+from custody.workspace.handoff import MANIFEST, HandedJournal, HandoffFolder, HandoffManifest, encode_manifest
 from tests.crash.sink_scenarios import items
 from tests.golden.make_flowfiles import make_broken_flowfiles, make_flowfiles
 from tests.support import event
@@ -90,6 +92,7 @@ COPIES = Path("copies")
 NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
 ROWS = Path("rows/00000000000000000000.parquet")
 STRIPED = Path("striped")
+HANDED = Path("handoff")
 PLAN = Path("plans/march-2.plan")
 CUT = Path("cut/1772359100000-0")
 CUT_EVENTS = [
@@ -276,6 +279,31 @@ def make_plan(folder: Path, document: dict[str, object]) -> None:
     save_plan(PosixFileSystem(), folder / PLAN.name, plan)
 
 
+def make_handoff(good: Path, folder: Path) -> None:
+    """Write a group that was handed over: the sealed journal of the repository, and its manifest."""
+    data = (good / JOURNALS / "00000000000000000003.0.sealed").read_bytes()
+    journal = HandedJournal(
+        name="00000000000000000003.0.sealed", bytes=len(data), sha256=hashlib.sha256(data).hexdigest()
+    )
+    manifest = HandoffManifest(
+        writer="main",
+        database="provenance",
+        incarnation=INCARNATION,
+        epoch=1,
+        first_event_id=3,
+        next_event_id=5,
+        events=2,
+        journals=(journal,),
+        host="worker-1",
+        handed_over_ms=1_772_409_601_000,
+    )
+    handed_over = folder / str(HandoffFolder(3, INCARNATION))
+    path = handed_over / journal.sha256 / journal.name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    (handed_over / MANIFEST).write_bytes(encode_manifest(manifest))
+
+
 def make_broken(good: Path, folder: Path) -> None:
     """Write one broken file a defect, each made from a good one."""
     folder.mkdir(parents=True)
@@ -291,6 +319,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
         "ef": good / SWH / "00000.ef",
         "plan": good.parent / PLAN,
+        "handoff": good.parent / HANDED / str(HandoffFolder(3, INCARNATION)) / MANIFEST,
         "stripe": good.parent / STRIPED / "disk-a/main/provenance/STRIPE",
     }
     for suffix, path in small.items():
@@ -348,6 +377,7 @@ def main(folder: Path) -> None:
     make_cut(folder / CUT)
     make_rows(folder / ROWS, expected_events(document))
     make_striped(folder / STRIPED, document)
+    make_handoff(folder / "v1", folder / HANDED)
     make_broken(folder / "v1", folder / "broken")
     make_flowfiles(folder / "v1/flowfiles")
     make_broken_flowfiles(folder / "v1/flowfiles", folder / "broken/flowfiles", _FRAMED)

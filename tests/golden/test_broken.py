@@ -24,6 +24,7 @@ from custody.replay import read_plan
 from custody.swh.index_file import read_index
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitManifest
+from custody.workspace.handoff import decode_manifest
 from tests.golden.make_golden import CONTENTS, HERE, STORE
 from tests.golden.test_golden import EVENTS, EXPECTED
 
@@ -66,6 +67,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".ckpt": lambda path: decode(path.read_bytes(), path),
     ".plan": lambda path: read_plan(FS, path),
     ".ef": lambda path: read_index(FS, path).check(),
+    ".handoff": lambda path: decode_manifest(path.read_bytes(), path),
     ".stripe": lambda path: StripeMark.decode(path.read_bytes(), path),
 }
 VERSION = {"future-version", "unknown-feature"}
@@ -74,7 +76,20 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim", ".ef", ".plan", ".stripe"):
+    for suffix in (
+        ".toc",
+        ".txn",
+        ".ckpt",
+        ".state",
+        ".unit",
+        ".scrub",
+        ".lease",
+        ".claim",
+        ".ef",
+        ".plan",
+        ".stripe",
+        ".handoff",
+    ):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 

@@ -39,6 +39,7 @@ from custody.swh.table_file import IndexedTable
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitManifest, staged_path
+from custody.workspace.handoff import Handoff
 from tests.golden.make_golden import (
     CLAIM,
     CONTAINER,
@@ -47,6 +48,7 @@ from tests.golden.make_golden import (
     CUT,
     CUT_CHARACTERS,
     ENDED,
+    HANDED,
     HERE,
     INCARNATION,
     JOURNALS,
@@ -82,6 +84,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     else:
         shutil.copytree(HERE / "v1", folder / "v1")
         shutil.copytree(HERE / COPIES, folder / COPIES)
+        shutil.copytree(HERE / HANDED, folder / HANDED)
     return folder / "v1"
 
 
@@ -133,6 +136,21 @@ def test_logs_on_stripes_are_found_by_the_marks_of_these(golden: Path, tmp_path:
         (root / "disk-a").rename(root / "disk-c")
         (root / "disk-b").rename(root / "disk-a")
         assert [name for name, _ in repository.workspace().catalog.objects.files.missing()] == ["a", "b"]
+
+
+def test_a_group_that_was_handed_over_is_read_from_its_objects(golden: Path, tmp_path: Path) -> None:
+    home = tmp_path / "main/provenance/handoff"
+    shutil.copytree(golden.parent / HANDED, home)
+    handoff = Handoff(
+        PosixFileSystem(), LocalStore(PosixFileSystem(), tmp_path), "main/provenance/", tmp_path / "copies"
+    )
+    [(folder, manifest)] = handoff.manifests()
+    assert (folder.first_event_id, folder.incarnation) == (3, INCARNATION)
+    assert (manifest.first_event_id, manifest.next_event_id, manifest.events) == (3, 5, 2)
+    [path] = handoff.paths(folder, manifest)
+    journal = JournalFile.read(PosixFileSystem(), path)
+    assert (journal.damage, journal.counted().events) == ((), 2)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == manifest.journals[0].sha256
 
 
 def test_a_lease_says_who_took_it(golden: Path) -> None:
@@ -354,6 +372,7 @@ def test_the_repository_waits_for_its_sweep_and_its_recovery(golden: Path) -> No
         "abandoned_journals": 1,
         "live_journals": 0,
         "staged_units": 1,
+        "groups_not_handed_over": 0,
     }
     assert status.quarantined == 1
 

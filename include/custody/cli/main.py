@@ -47,6 +47,10 @@ _PLACES = {
         "forget_cmd:forget",
         "Let no answer give out events that fulfil all conditions given; later events are not meant.",
     ),
+    "handoff": _place(
+        "handoff_cmd:handoff",
+        "Hand the sealed groups of this machine over to the store, and say what is not handed over yet.",
+    ),
     "hold": _place("hold_cmd:hold", "Keep events from being expired or erased, whatever the settings say."),
     "index": _place("index_cmd:index", "Take care of the search index."),
     "ingest": _place("ingest_cmd:ingest", "Store the events of FILES, each event once."),

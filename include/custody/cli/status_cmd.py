@@ -58,6 +58,8 @@ def status(repository: Path, as_json: bool) -> None:
             )
         ],
     )
+    if pending.groups_not_handed_over:
+        stderr().print(f"{pending.groups_not_handed_over} groups are on this machine's disks alone: custody handoff")
     budget = state.budget
     used = size_text(budget.used_bytes)
     if budget.limit_bytes is not None:

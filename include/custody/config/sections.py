@@ -257,6 +257,12 @@ class JournalSection(Section):
     backpressure_seconds: float = Field(
         30.0, ge=0, description="How long an append is held back before it fails with an error that says why."
     )
+    handoff: Literal["off", "store"] = Field(
+        "off",
+        description="Where a sealed group has to be before it is rolled over. off: on its containers, which the pass "
+        "reads. store: in the store, with digests, so that a pass elsewhere needs nothing but the store, and the disks "
+        "of the producer may be lost. Set it back to off only when no group that was handed over waits.",
+    )
 
 
 class ContentSection(Section):

@@ -139,7 +139,9 @@ def claim_writer_name(
             workspace.catalog.begin_epoch()
         # Units that wait become live later: their ids lie above those of the catalog.
         staged = [log.last_event_id + 1 for manifest in workspace.manifests() for log in manifest.logs]
-        first = max([ids_taken_below, workspace.catalog.load().next_event_id, *staged])
+        # So do the groups that were handed over by the former holder.
+        handed_over = [manifest.next_event_id for manifest in workspace.handed_over().values()]
+        first = max([ids_taken_below, workspace.catalog.load().next_event_id, *staged, *handed_over])
         return workspace.incarnations.claim_anew(members, first, clock)
 
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from custody.repository.soft_delete import EventSelection, ForgetResult
     from custody.repository.status import RepositoryStatus
     from custody.retention import Hold, RetentionPlan
+    from custody.rollover.handing_over import HandedOver, WaitingForHandOver
     from custody.swh import ProvenanceDatabase
     from custody.workspace import StepReport
 
@@ -865,6 +866,29 @@ class Repository:
                     on_done(report)
                     reports.append(report)
         return reports
+
+    def hand_over(self) -> list[HandedOver]:
+        """Hand the sealed groups of all writers on this machine over to the store; return those that were not there.
+
+        Durability: on return a pass elsewhere has all that it needs of them, and the disks of the containers may go.
+
+        Raises:
+            ConfigurationError: `journal.handoff` is off.
+            StorageError: a container is missing, or the store refuses.
+            ConflictError: other events were handed over under the same ids.
+            SupersededError: another machine claimed the writer's name.
+        """
+        from custody.rollover.handing_over import hand_over
+
+        if self.settings.journal.handoff == "off":
+            raise ConfigurationError("journal.handoff is off: no pass reads what is handed over. Set it to 'store'.")
+        return [group for workspace in self.workspaces() for group in hand_over(workspace)]
+
+    def not_handed_over(self) -> dict[str, WaitingForHandOver]:
+        """Return what would be lost with the containers' disks, by writer; empty where `journal.handoff` is off."""
+        from custody.rollover.handing_over import waiting_for_hand_over
+
+        return {item.writer: waiting_for_hand_over(item) for item in self.workspaces() if item.hands_over}
 
     def recoverable(self) -> list[Leftover]:
         """Return what interrupted work left, and what `recover` would do about it."""

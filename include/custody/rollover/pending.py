@@ -20,6 +20,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     abandoned_journals: int
     live_journals: int
     staged_units: int
+    groups_not_handed_over: int = 0
+    """Groups that would be lost with this machine's disks, open ones included; 0 where none are handed over."""
 
     @property
     def is_any(self) -> bool:
@@ -30,7 +32,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
     """Return what waits in a repository."""
     fs = fs or PosixFileSystem()
-    sealed = abandoned = live = staged = 0
+    sealed = abandoned = live = staged = not_handed_over = 0
     for workspace in Workspace.all(settings, fs):
         groups = workspace.groups()
         sealed += sum(1 for _ in groups_to_do(workspace, groups))
@@ -41,4 +43,15 @@ def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
         else:
             abandoned += journals
         staged += len(workspace.staged())
-    return Pending(sealed_groups=sealed, abandoned_journals=abandoned, live_journals=live, staged_units=staged)
+        if workspace.hands_over:
+            # Imported here: most repositories do without.
+            from custody.rollover.handing_over import groups_to_hand_over
+
+            not_handed_over += len(groups_to_hand_over(workspace))
+    return Pending(
+        sealed_groups=sealed,
+        abandoned_journals=abandoned,
+        live_journals=live,
+        staged_units=staged,
+        groups_not_handed_over=not_handed_over,
+    )

@@ -22,6 +22,7 @@ from itertools import groupby, islice
 from custody import iceberg
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
 from custody.journal import Group
+from custody.rollover.handing_over import hand_over
 from custody.rollover.merge import merge_unit, plan_units
 from custody.rollover.publish import (
     build_index,
@@ -44,16 +45,25 @@ class Rollover(Step):
 
     name = "rollover"
 
+    def prepare(self, workspace: Workspace) -> None:
+        """Hand over what lies on the containers of this machine, where groups are handed over."""
+        if workspace.hands_over:
+            for _ in hand_over(workspace):
+                pass
+
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Sealed groups that are neither merged nor live; small neighbours together."""
         moment = look(workspace)
         # A unit that is published fixes its groups; the rest is planned anew each time.
         staged = {group for manifest in workspace.manifests() for group in manifest.groups}
+        handed_over = workspace.handed_over()
 
         def bytes_of(group: Group) -> int:
             first = group.first_event_id
             # Size -1 keeps a group out of all units, and keeps units from reaching across it.
             if not group.is_sealed or first in staged or workspace.is_committed(moment.state, first):
+                return -1
+            if workspace.hands_over and first not in handed_over:
                 return -1
             return sum(workspace.fs.size(path) for path in group.sealed)
 
@@ -83,7 +93,9 @@ class Rollover(Step):
         firsts = unit.groups or (_first_of(unit),)
         # Listed before the containers are checked: one that goes away in between is noticed by the check.
         groups = workspace.groups(firsts)
-        workspace.require_containers()
+        # What was handed over is whole, and everything before it is handed over as well: no container has more of it.
+        if not (workspace.hands_over and workspace.handed_over().keys() >= set(firsts)):
+            workspace.require_containers()
         state = workspace.catalog.load()
         if len(groups) < len(firsts) or any(workspace.is_committed(state, group) for group in firsts):
             return UnitReport(unit=str(unit), note="rolled over already")

@@ -13,9 +13,10 @@ a sweep that was interrupted finds the rest.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -40,6 +41,9 @@ from custody.workspace.removal import removal_name
 from custody.workspace.run_reports import UnitReport
 from custody.workspace.unit_manifest import UnitManifest
 from custody.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from custody.workspace.handoff import HandoffFolder
 
 _Ids = npt.NDArray[np.int64]
 
@@ -72,6 +76,14 @@ def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
         first = group.first_event_id
         if group.is_sealed and first not in staged and any(_removable(workspace, state, group, is_empty=False)):
             yield (first,)
+            staged.add(first)
+    if workspace.hands_over:
+        # Left by a sweep that was interrupted, or put by a hand-over that went on when all was live.
+        for folder in workspace.handoff.folders():
+            first = folder.first_event_id
+            if first not in staged and _is_unneeded(workspace, state, folder, is_empty=False):
+                staged.add(first)
+                yield (first,)
 
 
 def groups_to_do(workspace: Workspace, groups: Sequence[Group]) -> Iterator[Group]:
@@ -101,6 +113,9 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
         for group in on_disk
         for path in _removable(workspace, state, group, is_empty=group.first_event_id in empty)
     ]
+    handed_over = _unneeded_folders(workspace, state, done, empty)
+    # Objects of the store go as a group, manifest first.
+    journals = [path for path in journals if any(path.is_relative_to(root) for root in workspace.settings.containers)]
     size = sum(fs.size(path) for path in journals)
     for path in journals:
         fs.remove(path)
@@ -108,6 +123,11 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     # power loss would be merged anew.
     for folder in {path.parent for path in journals}:
         fs.sync_directory(folder)
+    # Behind the journals on containers: as long as one of them is there, a hand-over would put the group again.
+    for handed in handed_over:
+        size += workspace.handoff.remove(handed)
+    if workspace.hands_over:
+        workspace.handoff.drop_stale_copies()
     for manifest in staged:
         if done.intersection(manifest.groups) and _is_done(workspace, state, manifest):
             size += sum(log.file_bytes for log in manifest.logs)
@@ -121,6 +141,40 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
         f", {unproven} kept: no live log has their events" if unproven else ""
     )
     return UnitReport(unit=unit, bytes=size, note=note)
+
+
+def _unneeded_folders(
+    workspace: Workspace, state: CatalogState, done: Collection[int], empty: Collection[int]
+) -> list[HandoffFolder]:
+    """Return the groups in the store, of those that are done, that nobody needs any more."""
+    if not workspace.hands_over:
+        return []
+    return [
+        folder
+        for folder in workspace.handoff.folders()
+        if folder.first_event_id in done
+        and _is_unneeded(workspace, state, folder, is_empty=folder.first_event_id in empty)
+    ]
+
+
+def _is_unneeded(workspace: Workspace, state: CatalogState, folder: HandoffFolder, *, is_empty: bool) -> bool:
+    """Whether a group in the store is live as a whole, or was never handed over and is live."""
+    first = folder.first_event_id
+    if not (is_empty or workspace.is_committed(state, first)):
+        return False
+    try:
+        manifest = workspace.handoff.manifest(folder)
+        # Without a manifest nobody was promised anything: the journals are still on their containers.
+        paths = () if manifest is None else workspace.handoff.paths(folder, manifest)
+    except NotFoundError:
+        return True  # as below
+    except (CorruptionError, FormatVersionError):
+        return False
+    # A hand-over that was stopped before its manifest, and went on behind the sweep that removed its journals, declares
+    # what is not there any more.
+    paths = tuple(path for path in paths if workspace.fs.exists(path))
+    group = Group(workspace.writer, first, paths, ())
+    return set(_removable(workspace, state, group, is_empty=is_empty)) == set(paths)
 
 
 def stray_journals(workspace: Workspace, state: CatalogState, groups: Iterable[Group]) -> Iterator[Path]:

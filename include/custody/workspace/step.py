@@ -52,6 +52,9 @@ class Step(ABC):
         """Return the units that wait, in the order in which they must be done."""
         return [unit for workspace in Workspace.all(settings, fs) for unit in self.waiting(workspace)]
 
+    def prepare(self, workspace: Workspace) -> None:  # noqa: B027 - most steps have nothing to prepare
+        """Do what a driver has to do for a writer before units are listed; may be repeated."""
+
     @abstractmethod
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Yield one writer's units that wait."""

@@ -114,6 +114,7 @@ def run_step(
     start = Start()
     details: list[UnitReport] = []
     leases: dict[str, Lease] = {}
+    details += _prepare(step, settings, fs, clock)
     units = _chosen(step.units(settings, fs), only)
     if step.lease is not None:
         for writer in sorted({unit.writer for unit in units}):
@@ -148,6 +149,17 @@ def run_step(
         startup_seconds=startup_seconds,
         place=start.place,
     )
+
+
+def _prepare(step: Step, settings: Settings, fs: FileSystem | None, clock: Clock) -> Iterator[UnitReport]:
+    """Let a step prepare each writer; yield a report for each that failed, which keeps no other from its units."""
+    if type(step).prepare is Step.prepare:
+        return  # most steps: nothing is looked at
+    for workspace in Workspace.all(settings, fs, clock):
+        try:
+            step.prepare(workspace)
+        except CustodyError as error:
+            yield _failed(workspace.writer, error)
 
 
 def run_unit(

@@ -16,13 +16,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from custody.catalog import AddShard, CatalogState, FederatedState, live_groups, open_catalog
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
-from custody.errors import CorruptionError, FormatVersionError, StorageError
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.eventlog import LogMetadata, LogOptions
 from custody.format.names import (
+    HANDOFF,
     REMOVING_PREFIX,
     UNIT_MANIFEST,
     ContainerPaths,
@@ -54,6 +56,9 @@ from custody.lease import FencedFileSystem, Lease
 from custody.model.visibility import Visibility
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.unit_manifest import UnitManifest
+
+if TYPE_CHECKING:
+    from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
 
 ROLLOVER_LEASE = "rollover"
 """The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
@@ -123,6 +128,16 @@ class Workspace:
         return [cls(settings, name, fs, clock) for name in writer_names(settings, fs)]
 
     @cached_property
+    def handoff(self) -> Handoff:
+        """What the writer handed over; nobody asks where `journal.handoff` is off."""
+        # Imported here: most commands of most repositories do without.
+        from custody.workspace.handoff import Handoff
+
+        objects = self.catalog.objects
+        copies = self.settings.root / HANDOFF / self.writer / self.database
+        return Handoff(self.fs, objects.store, objects.home, copies)
+
+    @cached_property
     def log_options(self) -> LogOptions:
         """The options with which logs are written here."""
         options = self.settings.eventlog
@@ -158,8 +173,60 @@ class Workspace:
         return self._own_and_foreign(None)[1]
 
     def groups_of_all_incarnations(self, among: Collection[int] | None = None) -> list[Group]:
-        """Return all groups on disk, whosever they are; `among` limits them to some first event ids."""
-        return groups(self.fs, self.settings.containers, self.writer, among)
+        """Return all groups on disk or handed over, whosever they are; `among` limits them to some first event ids."""
+        on_disk = groups(self.fs, self.settings.containers, self.writer, among)
+        return self._with_handed_over(on_disk, among) if self.hands_over else on_disk
+
+    def groups_on_containers(self) -> list[Group]:
+        """Return the writer's own groups whose journals are on this machine's containers, handed over or not."""
+        return self._split_by_claims(groups(self.fs, self.settings.containers, self.writer))[0]
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether sealed groups go to the store before they are rolled over."""
+        return self.settings.journal.handoff == "store"
+
+    def handed_over(self) -> dict[int, HandoffManifest]:
+        """Return the writer's own groups that were handed over, by first event id; none where none are."""
+        if not self.hands_over:
+            return {}
+        claims = self.incarnations.readable_claims()
+        return {
+            folder.first_event_id: manifest
+            for folder, manifest in self.handoff.manifests()
+            if holds_group(claims, folder.incarnation, folder.first_event_id)
+        }
+
+    def _with_handed_over(self, on_disk: list[Group], among: Collection[int] | None) -> list[Group]:
+        """Return groups with those journals that the store has and no container."""
+        by_first = {group.first_event_id: group for group in on_disk}
+        for folder in self.handoff.folders():
+            first = folder.first_event_id
+            paths = self._handed_over_paths(folder) if among is None or first in among else ()
+            group = by_first.get(first) or Group(self.writer, first, (), ())
+            here = {(path.name, self._incarnation_or_none(path)) for path in group.sealed} if paths else set()
+            # A journal that is in both places is read once: from the container, as long as it is there.
+            more = [path for path in paths if (path.name, folder.incarnation) not in here]
+            if more:
+                by_first[first] = replace(group, sealed=(*group.sealed, *more))
+        return [group for _, group in sorted(by_first.items())]
+
+    def _handed_over_paths(self, folder: HandoffFolder) -> tuple[Path, ...]:
+        try:
+            manifest = self.handoff.manifest(folder)
+            paths = () if manifest is None else self.handoff.paths(folder, manifest)
+        except NotFoundError:
+            return ()  # swept in this moment: its events are live
+        self._incarnation_by_journal.update(dict.fromkeys(paths, folder.incarnation))
+        return paths
+
+    def _incarnation_or_none(self, journal: Path) -> str | None:
+        try:
+            return self.incarnation_of(journal)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None  # gone since it was listed: whoever reads it looks again
 
     def incarnation_of(self, journal: Path) -> str:
         """Return the incarnation under which a journal was written, empty when it is unknown.
@@ -170,7 +237,7 @@ class Workspace:
             StorageError: the journal is gone: sealed or swept in this moment.
         """
         incarnation = self._incarnation_by_journal.get(journal, "")
-        if not incarnation:
+        if not incarnation and journal not in self._incarnation_by_journal:
             header = read_header(self.fs, journal)
             incarnation = header.incarnation if header is not None else ""
             if not incarnation:
@@ -334,7 +401,9 @@ class Workspace:
 
     def _own_and_foreign(self, among: Collection[int] | None) -> tuple[list[Group], list[Group]]:
         """Return the writer's own groups and those of other incarnations; one first event id may be in both."""
-        everything = self.groups_of_all_incarnations(among)
+        return self._split_by_claims(self.groups_of_all_incarnations(among))
+
+    def _split_by_claims(self, everything: list[Group]) -> tuple[list[Group], list[Group]]:
         # A repository of an earlier version has no claims: everything is the writer's own.
         claims = self.incarnations.readable_claims() if everything else []
         if not claims:

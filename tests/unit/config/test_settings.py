@@ -48,6 +48,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("journal", "seal_bytes", [4096, 1 << 40], [4095]),
     ("journal", "waiting_bytes_max", [4096, 1 << 50], [4095]),
     ("journal", "backpressure_seconds", [0, 0.5, 3600, float("inf")], [-1, float("nan")]),
+    ("journal", "handoff", ["off", "store"], ["", "OFF", "s3", 1]),
     ("content", "containers", [["a"], ["1", "disk-2"]], [[], "a", ["A"], ["../x"], [1]]),
     ("content", "claim_bytes", [4096, 64 << 20], [4095, (64 << 20) + 1]),
     ("content", "unused_minutes", [0, 0.5, 10_000], [-1, float("nan"), float("inf")]),
