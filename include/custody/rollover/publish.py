@@ -130,7 +130,8 @@ def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
         )
     for path in there:
         discard(workspace, path)
-    workspace.check()
+    if published:
+        workspace.check()
     for relative in published:
         # To the trash: should an attempt that was overtaken do so late, the garbage collection brings it back.
         stored.move(relative, trash_path(relative, workspace.clock.now_ms()))
