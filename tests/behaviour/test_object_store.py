@@ -24,6 +24,7 @@ from custody.vfs import PosixFileSystem
 from tests.behaviour.answers import MAIN, QUESTIONS, answer, build, opened
 from tests.behaviour.places import UnluckyStore, WrappedStore, s3_url
 from tests.behaviour.s3 import BUCKET, s3_environment
+from tests.support import append, run_steps, sample
 
 __all__ = ["s3_url"]
 
@@ -202,3 +203,27 @@ def test_a_store_without_conditional_puts_is_refused() -> None:
     for _ in range(2):
         require_conditional_puts(careful, f"memory://{uuid4().hex}")
     assert list(careful.keys("")) == ["CONDITIONAL-PUTS"]
+
+
+def test_retention_and_garbage_collection_run_and_take_the_copies_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSTODY__REPOSITORY__STORE", f"memory://{uuid4().hex}")
+    monkeypatch.setenv("CUSTODY__RETENTION__BYTES_MAX", str(1 << 20))
+    monkeypatch.setenv("CUSTODY__EVENTLOG__LOG_BYTES_TARGET", "20000")
+    (tmp_path / "custody.toml").touch()
+    repository = Repository.open(tmp_path)
+    for seed in range(4):
+        append(repository, sample(60, seed=seed))
+        run_steps(repository.settings)
+    before = len(copies(tmp_path))
+    assert repository.search("", limit=0).total == 240
+    result = run(tmp_path, "run", "--local", "retention_all")
+    assert result.exit_code == 0, result.output
+    left = Repository.open(tmp_path)
+    assert 0 < left.search("", limit=0).total < 240
+    live = {Path(path).name for path in left.workspace().state().files}
+    marked = {Path(path).name for mark in left.workspace().state().marks.values() for path in mark.paths}
+    assert {copy.name for copy in copies(tmp_path)} <= live | marked
+    assert len(live) < before
+    assert run(tmp_path, "verify").exit_code == 0
