@@ -71,6 +71,17 @@ def _await(url: str, server: subprocess.Popen[bytes]) -> None:
     raise RuntimeError(f"no S3 server answered at {url}")
 
 
+def s3_environment(url: str) -> dict[str, str]:
+    """Return the variables by which a repository finds the server."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": os.environ.get("AWS_ACCESS_KEY_ID", "test"),
+        "AWS_SECRET_ACCESS_KEY": os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
+    }
+
+
 def s3_store(url: str, prefix: str | None = None) -> RemoteStore:
     """Return a store below a prefix that nobody else uses, or below a named one."""
     prefix = prefix or uuid4().hex

@@ -1,4 +1,4 @@
-"""A repository whose store is a bucket: the commands of the catalog work; what needs a folder says so."""
+"""A repository whose store is a bucket: commands work on it; what needs a folder says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.workspace.handoff import Handoff
 from tests.behaviour.places import s3_url
-from tests.behaviour.s3 import BUCKET, s3_store
+from tests.behaviour.s3 import BUCKET, s3_environment, s3_store
 from tests.support import append, event, flipped, run_steps
 
 __all__ = ["s3_url"]
@@ -36,13 +36,7 @@ def test_the_commands_of_the_catalog_work_on_a_bucket(
             store.put(str(path.relative_to(root / "store")), path.read_bytes())
     shutil.rmtree(root / "store")
     (root / "custody.toml").write_text(f'[repository]\nstore = "s3://{BUCKET}/{prefix}"\n')
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_url,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }.items():
+    for name, value in s3_environment(s3_url).items():
         monkeypatch.setenv(name, value)
 
     shown = json.loads(run(root, "catalog", "show", "--json").stdout)
@@ -65,9 +59,28 @@ def test_the_commands_of_the_catalog_work_on_a_bucket(
     assert (rebuilt["files"], rebuilt["events"]) == (2, 5)
     assert len(json.loads(run(root, "catalog", "show", "--json").stdout)["files"]) == 2
 
-    refused = run(root, "status")
-    assert refused.exit_code == 11
-    assert "event logs can only be written to a folder so far" in refused.stderr
+    assert json.loads(run(root, "status", "--json").stdout)["writers"][0]["writer"] == "main"
+    assert (
+        run(root, "events", "--json").stdout.count('{"event_id":')
+        == len(run(root, "search", "", "--json").stdout.split('"event_id":')) - 1
+        > 0
+    )
+    for command in (["scrub"], ["repair", "--dry-run"]):
+        refused = run(root, *command)
+        assert refused.exit_code == 11
+        assert "needs a store that is a folder" in refused.stderr
+
+
+def test_a_bucket_that_is_missing_is_refused_before_anything_is_read(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_environment(s3_url).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "custody.toml").write_text('[repository]\nstore = "s3://no-such-bucket/prefix"\n')
+    for command in (["status"], ["events"], ["search", ""], ["catalog", "show"]):
+        refused = run(tmp_path, *command)
+        assert refused.exit_code == 11, refused.output
+        assert "there is no such bucket" in refused.stderr
 
 
 def test_a_hand_over_to_a_bucket_is_merged_from_checked_copies(

@@ -48,6 +48,7 @@ def check(repository: Repository) -> None:
         '[eventlog]\ncompression = "none"\n',
         '[repository]\ncontainers = ["a", "b", "c"]\nstore = "elsewhere/store"\ndatabase = "other"\n',
         "[catalog]\ncheckpoint_every = 1\n",
+        '[repository]\nstore = "memory://same-answers"\n',
     ],
 )
 def test_settings_change_how_events_are_kept_and_never_what_is_found(tmp_path: Path, toml: str) -> None:

@@ -1,6 +1,6 @@
 """The catalog of a writer's database: transactions, states and checkpoints; it alone says what is live."""
 
-from custody.catalog.catalog import Catalog, Difference, open_catalog, store_of
+from custody.catalog.catalog import Catalog, Difference, open_catalog, store_of, writable_store_of
 from custody.catalog.chain import last_commit_ms
 from custody.catalog.erased_tombstones import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
@@ -133,4 +133,5 @@ __all__ = [
     "verify_toc",
     "visible",
     "wipe",
+    "writable_store_of",
 ]

@@ -24,6 +24,7 @@ from custody.catalog.chain import Chain
 from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
 from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
 from custody.catalog.keys import CatalogObjects
+from custody.catalog.local_copies import LocalCopies
 from custody.catalog.second_copies import SecondCopyStore
 from custody.catalog.state import (
     EMPTY,
@@ -51,8 +52,8 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
-from custody.format.names import parse_event_log
-from custody.store import ObjectInfo, ObjectStore, open_store
+from custody.format.names import log_of_toc, parse_event_log
+from custody.store import ObjectInfo, ObjectStore, open_store, require_bucket, require_conditional_puts
 from custody.vfs import FileSystem
 
 # Each lost race means that another writer committed, so the log moves on; the bound only ends a hopeless try.
@@ -163,6 +164,13 @@ class Catalog:
                 where = self.objects.files.locate(path)
                 raise CorruptionError(f"{where}: expected a file of revision {revision}, found none.")
         return state
+
+    def digest_of(self, path: str) -> bytes | None:
+        """Return the digest of a live log, or of its table of contents, as of the last load; None for other files."""
+        file = self._state.files.get(log_of_toc(path) if path.endswith(".toc") else path)
+        if file is None:
+            return None
+        return file.toc_sha256 if path.endswith(".toc") else file.sha256
 
     def revision_at(self, time_ms: int) -> int:
         """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
@@ -557,17 +565,40 @@ def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
     """Return the store of a repository.
 
     Raises:
-        ConfigurationError: its URL is of no known kind, or the environment does not fit it.
+        ConfigurationError: its URL is of no known kind, the environment does not fit it, or there is no such bucket.
     """
-    return open_store(settings.repository.store, fs, settings.root, can_put_if_absent=settings.catalog.put_if_absent)
+    location = settings.repository.store
+    store = open_store(location, fs, settings.root, can_put_if_absent=settings.catalog.put_if_absent)
+    if settings.is_store_remote:
+        require_bucket(store, location)
+    return store
+
+
+def writable_store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
+    """Return the store of a repository for what appends events or publishes logs.
+
+    Raises:
+        ConfigurationError: as `store_of`, or the store writes over names that are taken.
+    """
+    store = store_of(settings, fs)
+    if settings.is_store_remote:
+        require_conditional_puts(store, settings.repository.store)
+    return store
 
 
 def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
     """Return the catalog of a writer's event logs, with second copies of tombstones and marks; raises as `store_of`."""
     store, database = store_of(settings, fs), settings.repository.database
+    if settings.is_store_remote and settings.stripes:
+        raise ConfigurationError(
+            f"store {settings.repository.store!r}: expected no repository.stripes beside an object store. Remove them."
+        )
     stripes = Stripes(fs, store, writer, database, settings.stripes, settings.repository.stripes_retired)
     catalog = Catalog(store, writer, database, clock, stripes)
     catalog.copies = SecondCopyStore(catalog.objects)
+    if settings.is_store_remote:
+        catalog.objects.files.copies = LocalCopies(fs, store, settings.store, settings.repository.work_copies_bytes_max)
+        catalog.objects.files.digest_of = catalog.digest_of
     return catalog
 
 

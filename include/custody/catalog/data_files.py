@@ -1,7 +1,8 @@
 """The files that a catalog lists, by their paths in it: event logs, tables of contents, and what lies in the trash.
 
 This is the only place that knows where such a file lies: in the repository's store, or on a stripe, whose name its path
-begins with. `place` gives a store and a key in it; whoever needs a file of the local disk takes `path`.
+begins with. `place` gives a store and a key in it; whoever needs a file of the local disk takes `path`. A file of an
+object store is read by its local copy, and is written as one until it is published.
 
 Invariant: a file of a stripe that is not there is never taken for absent. Every look checks the stripe's mark before,
 and checks it again before it believes that a file is gone.
@@ -10,13 +11,14 @@ and checks it again before it believes that a file is gone.
 from __future__ import annotations
 
 from builtins import list as list_of
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from custody.catalog.local_copies import LocalCopies
 from custody.catalog.stripes import Stripe, Stripes
 from custody.errors import NotFoundError, StorageError, StripeMissingError
-from custody.format.names import split_stripe, stripe_prefix
+from custody.format.names import split_stripe, stripe_prefix, toc_path
 from custody.store import ObjectInfo, ObjectStore
 
 
@@ -49,6 +51,11 @@ class DataFiles:
         self._home = home
         self.stripes = stripes
         """None for a catalog whose files all lie in the store."""
+        self.copies: LocalCopies | None = None
+        """The local copies of an object store's files; None where the store is a folder, or nothing is read or written
+        on this machine."""
+        self.digest_of: Callable[[str], bytes | None] = lambda path: None
+        """What the catalog says of a file: its digest, None where it does not know the file."""
 
     def place(self, path: str) -> Place:
         """Return where a file lies; whether its stripe is there is not looked at."""
@@ -68,20 +75,43 @@ class DataFiles:
             return self._store.locate(self._home + path)  # nobody knows the folder, but the name of the stripe is in it
 
     def where(self, path: str) -> Path:
-        """Return the path under which a file lies, or should lie; nothing is looked at."""
+        """Return the path on this machine under which a file lies, or should lie; nothing is looked at."""
+        if self.copies is not None:
+            return self.copies.place(self._home + path)
         return Path(self.locate(path))
 
     def path(self, path: str) -> Path:
-        """Return the path of a file that is about to be read or written on this machine.
+        """Return the path of a file that is about to be read on this machine; of an object store, that of its copy.
+
+        A log is fetched with its table of contents.
 
         Raises:
             StripeMissingError: its stripe is not there.
-            StorageError: it lies in an object store.
+            StorageError: the store refuses, or there is no place for copies of it.
         """
         place = self._checked(path)
+        if self.copies is not None:
+            if path.endswith(".parquet"):
+                beside = toc_path(path)
+                self.copies.fetch(self._home + beside, self.digest_of(beside))
+            return self.copies.fetch(place.key, self.digest_of(path))
         if place.store.is_remote:
-            raise StorageError(f"{place}: event logs can only be read and written in a folder so far.")
+            raise StorageError(f"{place}: files of an object store are read by their copies, and there are none here.")
         return Path(str(place))
+
+    def is_published(self, path: str) -> bool:
+        """Whether an object store has a file; False where the store is a folder."""
+        return self.copies is not None and self.exists(path)
+
+    def publish(self, path: str, digest: bytes) -> None:
+        """Bring a file that was written at `where` into the store, if that is an object store; it is read back.
+
+        Raises:
+            ConflictError: the store has other bytes under this path.
+            StorageError: the store refuses.
+        """
+        if self.copies is not None:
+            self.copies.publish(self._home + path, digest)
 
     def require(self, path: str) -> None:
         """Raise StripeMissingError if a file lies on a stripe that is not there."""
@@ -130,7 +160,12 @@ class DataFiles:
                 place.check()  # a listing during which the disk went away is not whole
 
     def parts(self) -> list_of[tuple[str, Path]]:
-        """Return the folders of the store and of the stripes that are there, each behind what its paths begin with."""
+        """Return the folders of the store and of the stripes that are there, each behind what its paths begin with.
+
+        Of an object store it is the folder of the copies.
+        """
+        if self.copies is not None:
+            return [("", self.copies.place(self._home.rstrip("/")))]
         return [(prefix, Path(str(place).rstrip("/"))) for prefix, place in self._parts("", present_only=True)]
 
     def missing(self) -> list_of[tuple[str, StripeMissingError]]:
@@ -146,6 +181,7 @@ class DataFiles:
     def move(self, source: str, target: str) -> None:
         """Give a file another path, replacing one that has it. A crash may leave it under both."""
         old, new = self._checked(source), self._checked(target)
+        self._forget(source)
         if old.store is new.store:
             old.store.move(old.key, new.key)
         else:
@@ -155,6 +191,7 @@ class DataFiles:
     def delete(self, path: str) -> None:
         """Remove a file, durably; an absent one is fine."""
         place = self._checked(path)
+        self._forget(path)
         place.store.delete(place.key)
         # What went away with its disk was not deleted.
         place.check()
@@ -163,6 +200,17 @@ class DataFiles:
         """Remove an empty folder, where a store has folders."""
         place = self._checked(folder)
         place.store.drop_folder(place.key)
+
+    def names_beside(self, path: str) -> set[str]:
+        """Return the names in a file's folder; of an object store that is one request."""
+        folder = path.rpartition("/")[0]
+        place = self._checked(f"{folder}/")
+        return {key.rpartition("/")[2] for key in place.store.keys(place.key)}
+
+    def _forget(self, path: str) -> None:
+        """Remove the copy of a file that goes: nobody is to read it here when it is not in the store."""
+        if self.copies is not None:
+            self.copies.forget(self._home + path)
 
     def _checked(self, path: str) -> Place:
         place = self.place(path)

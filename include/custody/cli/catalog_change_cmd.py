@@ -32,7 +32,6 @@ from custody.cli.output import print_json, print_table, size_text, stderr, worki
 from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.config.parsing import is_local
 from custody.errors import CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import COMPACT_LEASE, RETENTION_LEASE
 from custody.journal import lock_path
@@ -261,8 +260,7 @@ def repair_chain(repository: Path, consent: Consent, accept_loss: bool, writer: 
     """
     settings, writer_catalog = load_catalog(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
-    local = is_local(settings.repository.store)  # elsewhere no pipeline writes logs so far
-    coming = unpublished_logs(Workspace(settings, writer_catalog.objects.writer)) if local else set()
+    coming = unpublished_logs(Workspace(settings, writer_catalog.objects.writer))
     plan = plan_repair(writer_catalog, coming)
 
     def show(*, done: bool) -> None:
@@ -455,9 +453,6 @@ def _undisturbed(settings: Settings, writer: str) -> Iterator[None]:
     Raises:
         LockedError: a writer lives under this name, or a step, a compaction or a retention is at work.
     """
-    if not is_local(settings.repository.store):
-        yield  # no writer and no step of a pipeline works there so far
-        return
     fs, clock = PosixFileSystem(), SystemClock()
     lock = lock_path(settings.containers, writer)
     with ExitStack() as held:

@@ -22,7 +22,6 @@ from custody.cli.output import print_json, print_table, size_text, stderr, stdou
 from custody.cli.scrub_cmd import print_scrub
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.config.parsing import is_local
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.scrub import read_scrub
@@ -80,8 +79,8 @@ def verify_all(
     if against is not None:
         attestation = read_attestation(PosixFileSystem().read(against), against, trusted)
         writer = writer or attestation.writer
-    # Only catalog and files can be read from an object store; the other checks need folders.
-    if chain_only or not is_local(settings.repository.store):
+    # What lies in an object store is read there: the copies on this machine prove nothing.
+    if chain_only or settings.is_store_remote:
         _verify_catalogs(load_catalogs(repository, writer), attestation, files=not chain_only, as_json=as_json)
         return
     workspaces = [item for item in Workspace.all(settings) if writer in (None, item.writer)]

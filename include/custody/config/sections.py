@@ -96,8 +96,17 @@ class RepositorySection(Section):
         "store",
         min_length=1,
         description="Where event logs and catalog lie: a folder (a relative one lies in the repository's folder), "
-        "file://, or s3://, gs://, az:// with bucket and prefix. On an object store only the commands of the catalog "
-        "work so far; writing event logs needs a folder.",
+        "file://, or s3://, gs://, az:// with bucket and prefix.",
+    )
+    work_folder: Path = Field(
+        Path("work"),
+        description="With an object store: the folder on this machine for staged units, leases, contents, and copies "
+        "of the store's files; a relative one lies in the repository's folder.",
+    )
+    work_copies_bytes_max: int = Field(
+        16 << 30,
+        ge=1 << 20,
+        description="With an object store: most bytes of copies of its files on this machine.",
     )
     stripes: tuple[str, ...] = Field(
         (),

@@ -115,17 +115,26 @@ class Settings(BaseSettings):
 
     @property
     def store(self) -> Path:
-        """The store's folder, absolute.
+        """The store's folder, absolute; of an object store, the work folder, which has copies of its files.
 
         Raises:
-            ConfigurationError: the store is no folder of this machine, which event logs need so far.
+            ConfigurationError: the store is a folder of another machine.
         """
-        if not is_local(self.repository.store):
-            raise ConfigurationError(
-                f"store {self.repository.store!r}: event logs can only be written to a folder so far. "
-                "The commands of the catalog, verify and attest work on an object store."
-            )
+        if self.is_store_remote:
+            return self.root / self.repository.work_folder
         return self.root / local_folder(self.repository.store)
+
+    @property
+    def is_store_remote(self) -> bool:
+        """Whether the store is an object store."""
+        return not is_local(self.repository.store)
+
+    def require_folder(self, what: str) -> None:
+        """Raise ConfigurationError where the store is an object store; `what` says what needs a folder."""
+        if self.is_store_remote:
+            raise ConfigurationError(
+                f"store {self.repository.store!r}: {what} needs a store that is a folder, and this is an object store."
+            )
 
     @property
     def stripes(self) -> dict[str, Path]:

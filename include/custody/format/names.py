@@ -269,6 +269,11 @@ def toc_path(log_path: str) -> str:
     return log_path.removesuffix(".parquet") + ".toc"
 
 
+def log_of_toc(path: str) -> str:
+    """Return the path of the event log beside which a table of contents lies."""
+    return path.removesuffix(".toc") + ".parquet"
+
+
 def shard_name(first_event_time_ms: int, first_event_id: int, suffix: str = "") -> str:
     """Return a shard's folder name: it begins with the time of the shard's first event.
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from custody.catalog import store_of
+from custody.catalog import writable_store_of
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import LockedError, StorageError
@@ -42,7 +42,7 @@ class SlotWriter(JournalWriter):
             database,
             clock,
             options,
-            incarnations=Incarnations(store_of(settings, fs), name, database),
+            incarnations=Incarnations(writable_store_of(settings, fs), name, database),
             keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
         )
         self.name = name

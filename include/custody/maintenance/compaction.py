@@ -231,6 +231,9 @@ def _discard(workspace: Workspace, new_files: LogFiles) -> None:
         workspace.fs.remove(path)
     # Both names at once: nothing lists them, so their order does not matter.
     workspace.fs.sync_directory(new_files.log.parent)
+    for relative in (new_files.relative_log, new_files.relative_toc):
+        if workspace.catalog.objects.files.is_published(relative):
+            workspace.catalog.objects.files.delete(relative)
     remove_folder(workspace, new_files.shard)
 
 

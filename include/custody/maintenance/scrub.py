@@ -120,7 +120,11 @@ def next_slice(
     """Return the position of the scrub and the units of a run now: what is due, or `bytes_max`, or the whole rest.
 
     A damaged scrub file begins a new round: it holds nothing that a walk does not find again.
+
+    Raises:
+        ConfigurationError: the store is an object store, of which a scrub would read local copies.
     """
+    settings.require_folder("the scrub (custody verify reads every file of the store)")
     from custody.maintenance.verification import writer_check_units
     from custody.maintenance.verification.check_units import shared_check_units
 

@@ -170,12 +170,15 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
     # Folders are listed once each: asking for every log by its name would cost a call of the system for each.
     opened = set(caches_of(workspace).logs)
     listed: dict[Path, set[str]] = {}
+    files = workspace.catalog.objects.files
     for file in state.files.values():
         path = workspace.log_place(file.path)
         if file.first_event_time_ms > bounds[1] or file.last_event_time_ms < bounds[0]:
             continue
         if path.parent not in listed:
-            listed[path.parent] = set(workspace.fs.list(path.parent))
+            listed[path.parent] = (
+                set(workspace.fs.list(path.parent)) if files.copies is None else files.names_beside(file.path)
+            )
         if path.name not in listed[path.parent] and (path, file.sha256) not in opened:
             open_log(workspace, file, on_damage)
 

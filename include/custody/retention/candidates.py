@@ -27,7 +27,7 @@ from custody.catalog import (
 from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.format.names import toc_path
 from custody.maintenance import groups_on_disk, open_event_log
-from custody.retention.disk_usage import allocated_file_bytes, allocated_folder_bytes
+from custody.retention.disk_usage import allocated_bytes, allocated_folder_bytes
 from custody.retention.rules import AgePolicy, same_meaning
 from custody.workspace import Workspace
 
@@ -92,7 +92,8 @@ class ExpiryCandidates:
         fs, workspace = self.workspace.fs, self.workspace
         own = 0
         if self.is_in_reach(file):
-            own = sum(allocated_file_bytes(fs, workspace.log_path(path)) for path in log_files(file))
+            heads = (workspace.catalog.objects.files.head(path) for path in log_files(file))
+            own = sum(allocated_bytes(info.size_bytes) for info in heads if info is not None)
         return own + sum(allocated_folder_bytes(fs, workspace.shard_path(shard)) for shard in shards)
 
     def is_in_reach(self, file: AddFile) -> bool:

@@ -173,7 +173,9 @@ def _settled(workspace: Workspace) -> list[AddMark]:
 
 def _settle_deletion(workspace: Workspace, mark: AddMark) -> None:
     """Make the deletion of a mark's files durable: the process that deleted them may have died before it was."""
-    folders = {workspace.log_path(path).parent for path in mark.paths}
+    for path in mark.paths:
+        workspace.catalog.objects.files.require(path)
+    folders = {workspace.log_place(path).parent for path in mark.paths}
     folders |= {folder.parent for folder in _folders(workspace, mark)}
     for folder in sorted(folders):
         # A day without logs has no folder: then it is the removal of the folder's name that has to be durable.

@@ -1,4 +1,7 @@
-"""Disk usage of a repository: every file and folder of containers, store and stripes, counted as `du` does."""
+"""Disk usage of a repository: every file and folder of containers, store and stripes, counted as `du` does.
+
+Of an object store its objects count, and not the local copies of them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from custody.catalog import store_of
 from custody.catalog.garbage import OLDER_THAN_MS
 from custody.config import Settings
 from custody.errors import StorageError
-from custody.format.names import ContainerPaths
+from custody.format.names import ContainerPaths, is_name
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -56,7 +60,12 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
             continue  # the other one counts it
         # Every file and not only listed ones: the limit is a promise about the disk.
         for path, size in _walk(fs, root):
-            kinds[_kind(path.relative_to(root).parts, is_store=root == settings.store)] += size
+            kind = _kind(path.relative_to(root).parts, is_store=root == settings.store)
+            # Copies of an object store's files have a bound of their own: what counts is what the store has.
+            if not (settings.is_store_remote and root == settings.store and kind == "logs"):
+                kinds[kind] += size
+    for path, size in _stored(settings, fs) if settings.is_store_remote else ():
+        kinds[_kind(path.parts, is_store=True)] += size
     for workspace in Workspace.all(settings, fs) if settings.stripes else ():
         for prefix, home in workspace.catalog.objects.files.parts():
             # Only what has the mark of this repository: another disk in the place of a stripe must cost no event.
@@ -93,6 +102,14 @@ def allocated_file_bytes(fs: FileSystem, path: Path) -> int:
         return allocated_bytes(fs.size(path))
     except StorageError:
         return 0
+
+
+def _stored(settings: Settings, fs: FileSystem) -> Iterator[tuple[Path, int]]:
+    """Yield the keys below the writers' databases in an object store, and their sizes."""
+    store = store_of(settings, fs)
+    for writer in filter(is_name, store.folders("")):
+        for info in store.list(f"{writer}/{settings.repository.database}/"):
+            yield Path(info.key), allocated_bytes(info.size_bytes)
 
 
 def _walk(fs: FileSystem, root: Path) -> Iterator[tuple[Path, int]]:

@@ -33,6 +33,9 @@ def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
         clock: what the grace is measured with.
         needs_room: whether what was replaced goes without a grace.
     """
+    # Beside an object store no tables of software are built.
+    if settings.is_store_remote:
+        return []
     folder = database_folder(settings) / BUILDS
     names = fs.list(folder)
     if not names:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from custody.catalog import Action, AddFile, AddShard, CatalogState, SourceRange, describe, kept_files
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
+from custody.format.names import trash_path
 from custody.index import BuiltShard, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
@@ -111,12 +112,14 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
 def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
     """Remove a log and its table of contents. One that a kept revision lists goes only if it is known to be lost."""
     # Written at a place where no disk is mounted, the log would lie below the place of the disk.
-    workspace.catalog.objects.files.require(files.relative_log)
+    stored = workspace.catalog.objects.files
+    stored.require(files.relative_log)
     # The catalog is asked only where something is in the way, which is rare.
     there = [path for path in (files.toc, files.log) if workspace.fs.exists(path)]
-    lost = {loss.path for loss in workspace.catalog.load().losses.values()} if there else set()
+    published = [path for path in (files.relative_toc, files.relative_log) if stored.is_published(path)]
+    lost = {loss.path for loss in workspace.catalog.load().losses.values()} if there or published else set()
     if (
-        there
+        (there or published)
         and not is_listed
         and files.relative_log not in lost
         and {files.relative_log, files.relative_toc} & kept_files(workspace.catalog)
@@ -127,6 +130,11 @@ def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
         )
     for path in there:
         discard(workspace, path)
+    if published:
+        workspace.check()
+    for relative in published:
+        # To the trash: should an attempt that was overtaken do so late, the garbage collection brings it back.
+        stored.move(relative, trash_path(relative, workspace.clock.now_ms()))
 
 
 def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
@@ -276,12 +284,16 @@ def add_file(
 ) -> AddFile:
     """Describe a log by the bytes on disk, after a check that it is the log of the metadata.
 
+    Where the store is an object store, log and table of contents are there on return.
+
     `incarnation` is the one under which all its events were acknowledged, 16 bytes; empty where that is not known.
 
     Raises:
         CorruptionError: it is another one.
+        ConflictError: an object store has other bytes under the name.
     """
-    workspace.catalog.objects.files.require(files.relative_log)
+    stored = workspace.catalog.objects.files
+    stored.require(files.relative_log)
     # The name proves nothing: an earlier attempt with other settings may have left another log under it.
     EventLog(workspace.fs, files.log).check(metadata)
     action = AddFile(
@@ -308,6 +320,8 @@ def add_file(
     # Described by the bytes on disk, so that the catalog can vouch for them.
     data = workspace.fs.view(files.log)
     describe(action, lambda start, length: bytes(data[start:][:length]))
+    stored.publish(action.toc_path, action.toc_sha256)
+    stored.publish(action.path, action.sha256)
     return action
 
 

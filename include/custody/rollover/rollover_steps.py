@@ -226,8 +226,8 @@ class Checkpoint(Step):
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write and verify one."""
-        path = workspace.catalog.checkpoint()
-        return UnitReport(unit=str(unit), bytes=workspace.fs.size(path), note=path.name)
+        written = workspace.catalog.write_checkpoint()
+        return UnitReport(unit=str(unit), bytes=written.size_bytes, note=written.key.rpartition("/")[2])
 
 
 class Sweep(Step):

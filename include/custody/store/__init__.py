@@ -2,7 +2,7 @@
 
 from custody.store.base import ObjectInfo, ObjectStore, check_key
 from custody.store.local import LocalStore
-from custody.store.opening import open_store
+from custody.store.opening import open_store, require_bucket, require_conditional_puts
 
 __all__ = [
     "LocalStore",
@@ -10,4 +10,6 @@ __all__ = [
     "ObjectStore",
     "check_key",
     "open_store",
+    "require_bucket",
+    "require_conditional_puts",
 ]

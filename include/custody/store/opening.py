@@ -6,11 +6,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from custody.config.parsing import is_local, local_folder
-from custody.errors import ConfigurationError
+from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.store.base import ObjectStore
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 
+_PROBE = "CONDITIONAL-PUTS"
+"""The key of an object that shows whether the store refuses a name that is taken; no writer can have this name."""
+_REACHED: set[str] = set()
+_CONDITIONAL: set[str] = set()
+"""Stores of which this process knows that the bucket is there, or that they refuse a name that is taken."""
 _REMOTE = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 
@@ -39,3 +44,46 @@ def open_store(location: str, fs: FileSystem, root: Path, *, can_put_if_absent: 
     from custody.store.remote import open_remote
 
     return open_remote(location, can_put_if_absent=can_put_if_absent)
+
+
+def require_bucket(store: ObjectStore, location: str) -> None:
+    """Raise unless the bucket of an object store is there; one request, the first time in a process.
+
+    A missing bucket would look like an empty one to whoever reads.
+
+    Raises:
+        ConfigurationError: there is no such bucket.
+        StorageError: the store refuses.
+    """
+    if location in _REACHED:
+        return
+    try:
+        store.folders("")
+    except (NotFoundError, StorageError) as error:
+        # Services answer with a status alone, or with one behind other words.
+        if isinstance(error, StorageError) and "404 Not Found" not in str(error):
+            raise
+        raise ConfigurationError(
+            f"store {location!r}: there is no such bucket. Make it, or correct the name."
+        ) from error
+    _REACHED.add(location)
+
+
+def require_conditional_puts(store: ObjectStore, location: str) -> None:
+    """Raise unless an object store refuses to write a name that is taken; it is tried, the first time in a process.
+
+    Raises:
+        ConfigurationError: it writes over what is there, or `catalog.put_if_absent` says so.
+        StorageError: the store refuses for another reason.
+    """
+    if location in _CONDITIONAL:
+        return
+    if store.can_put_if_absent:
+        # The first finds the name free, or taken by an earlier process; the second finds it taken in any case.
+        store.put_if_absent(_PROBE, b"first")
+    if not store.can_put_if_absent or store.put_if_absent(_PROBE, b"second"):
+        raise ConfigurationError(
+            f"store {location!r}: writes over a name that is taken, so two processes could both win. Event logs need "
+            "conditional puts (If-None-Match): use a newer release of the service, or a store that is a folder."
+        )
+    _CONDITIONAL.add(location)

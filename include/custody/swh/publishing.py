@@ -35,6 +35,7 @@ def database_folder(settings: Settings) -> Path:
     Raises:
         ConfigurationError: the store is no folder of this machine.
     """
+    settings.require_folder("building and asking tables of software")
     return settings.store / settings.repository.writer / DATABASE
 
 

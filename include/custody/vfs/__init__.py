@@ -3,7 +3,7 @@
 from custody.vfs.base import FileSystem, Primitives, Space, WritableFile
 from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
 from custody.vfs.mapped import advise_random_access, prefetch_pages, release_pages, rfind
-from custody.vfs.posix import PosixFileSystem
+from custody.vfs.posix import PosixFileSystem, note_use
 
 __all__ = [
     "TEMPORARY_SUFFIX",
@@ -13,6 +13,7 @@ __all__ = [
     "Space",
     "WritableFile",
     "advise_random_access",
+    "note_use",
     "prefetch_pages",
     "release_pages",
     "rfind",

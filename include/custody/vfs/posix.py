@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -269,3 +269,12 @@ class PosixFileSystem(DurableOperations):
             return not _acquire(descriptor, 0)
         finally:
             os.close(descriptor)
+
+
+def note_use(path: Path) -> None:
+    """Note that a file was used now, in its time of writing: for files whose use decides how long they stay.
+
+    Nothing depends on the note: a file that is gone, or belongs to somebody else, is passed over.
+    """
+    with suppress(OSError):
+        os.utime(path)

@@ -18,7 +18,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from custody.catalog import AddShard, CatalogState, FederatedState, live_groups, open_catalog
+from custody.catalog import (
+    AddShard,
+    CatalogState,
+    FederatedState,
+    live_groups,
+    open_catalog,
+    store_of,
+    writable_store_of,
+)
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
@@ -105,6 +113,7 @@ class Workspace:
         if lease is not None:
             # Every step publishes through this, so that none can forget to check its lease.
             self.fs = FencedFileSystem(self.fs, lease)
+            writable_store_of(settings, self.fs)
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
         self.catalog = open_catalog(settings, writer, self.fs, self.clock)
@@ -449,7 +458,10 @@ class Workspace:
 def writer_names(settings: Settings, fs: FileSystem) -> list[str]:
     """Return the names of the writers that have anything in a repository."""
     database = settings.repository.database
-    stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
+    stored = [name for name in fs.list(settings.store) if fs.exists(settings.store / name / database)]
+    if settings.is_store_remote:
+        store = store_of(settings, fs)
+        stored += [name for name in store.folders("") if is_name(name) and database in store.folders(f"{name}/")]
     # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
     return sorted(filter(is_name, {*writers(fs, settings.containers), *stored}))
 

@@ -23,6 +23,8 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "database", ["a", "x" * 63], ["", "A", "..", "x" * 64, "content", "flowfiles"]),
     ("repository", "containers", [["a"], ["/a", "b"]], [[], "a", [1]]),
     ("repository", "store", ["s", "/s", "file:///s", "s3://bucket/prefix"], [1, [], ""]),
+    ("repository", "work_folder", ["w", "/w"], [1, []]),
+    ("repository", "work_copies_bytes_max", [1 << 20, 1 << 40], [0, (1 << 20) - 1, "much"]),
     (
         "repository",
         "stripes",
@@ -390,10 +392,12 @@ def test_paths_are_taken_from_the_repository_s_folder_unless_they_are_absolute(t
     assert load(tmp_path, '[repository]\nstore = "file:///a%20disk"\n').store == Path("/a disk")
 
 
-def test_event_logs_need_a_folder_so_far(tmp_path: Path) -> None:
-    settings = load(tmp_path, '[repository]\nstore = "s3://bucket/prefix"\n')
-    with pytest.raises(ConfigurationError, match="event logs can only be written to a folder"):
-        _ = settings.store
+def test_beside_an_object_store_local_files_lie_in_the_work_folder(tmp_path: Path) -> None:
+    settings = load(tmp_path, '[repository]\nstore = "s3://bucket/prefix"\nwork_folder = "/disk"\n')
+    assert settings.store == Path("/disk")
+    with pytest.raises(ConfigurationError, match="this one needs a store that is a folder"):
+        settings.require_folder("this one")
+    load(tmp_path, "").require_folder("this one")
     with pytest.raises(ConfigurationError, match="expected a folder of this machine"):
         _ = load(tmp_path, '[repository]\nstore = "file://elsewhere/disk"\n').store
 

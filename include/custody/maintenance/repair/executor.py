@@ -92,7 +92,12 @@ class RepairReport(msgspec.Struct, kw_only=True):
 
 
 def plan_repairs(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> RepairReport:
-    """Look at everything and return what would be done; changes nothing."""
+    """Look at everything and return what would be done; changes nothing.
+
+    Raises:
+        ConfigurationError: the store is an object store, where only the catalog can be repaired.
+    """
+    settings.require_folder("repair (custody catalog repair mends the catalog)")
     findings = _verify(settings, fs, clock, level)
     return RepairReport(actions=plan_actions(findings, partial(_workspace, settings, fs, clock)), before=findings)
 

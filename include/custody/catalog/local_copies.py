@@ -1,0 +1,194 @@
+"""Local copies of the files of an object store: what is read is fetched once, what was written here is published.
+
+A copy lies below the repository's work folder under its key in the store, so that everything that reads a file of a
+folder reads the copy. It is checked by the digest that the catalog has of it, once a process; a copy that was cut or
+changed is fetched anew. All processes of the machine share the copies. When they take more room than they may, those
+that were used least recently go, but never one that the store does not have.
+
+Invariant: a file is listed only after `publish` has read it back from the store. Whatever a put reported, the bytes
+that are there decide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from custody.errors import ConflictError, NotFoundError, StorageError
+from custody.store import ObjectStore
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use, temporary
+
+_PART_BYTES = 16 << 20
+"""Larger objects are read in parts of this size, so that memory is bounded."""
+_ATTEMPTS = 4
+_PAUSE_SECONDS = 0.2
+_WALK_SHARE = 16
+"""The room is measured again when so large a part of it was fetched since."""
+
+
+class LocalCopies:
+    """The local copies of one store.
+
+    Args:
+        fs: the file system of the work folder.
+        store: where the files lie.
+        folder: the work folder; a file of the store has its key as its path there.
+        bytes_max: so much room the copies may take; the file that is in use now may be larger.
+    """
+
+    def __init__(self, fs: FileSystem, store: ObjectStore, folder: Path, bytes_max: int) -> None:
+        self.folder = folder
+        self._fs = fs
+        self._store = store
+        self._bytes_max = bytes_max
+        self._whole: set[tuple[Path, bytes]] = set()
+        """Copies that this process compared with their digests."""
+        self._fetched_bytes: int | None = None
+        """Bytes fetched since the room was measured; None before the first time."""
+
+    def place(self, key: str) -> Path:
+        """Return where the copy of a file lies, or would lie."""
+        return self.folder / key
+
+    def fetch(self, key: str, digest: bytes | None) -> Path:
+        """Return the path of a copy, fetched if it is not here whole; with no digest any copy is taken.
+
+        What the store holds is copied as it is: whoever reads it names the damage. A file that is not in the store has
+        no copy, and reading it says so.
+
+        Raises:
+            StorageError: the store or the disk refuses.
+        """
+        path = self.place(key)
+        if self._is_whole(path, digest):
+            note_use(path)
+            return path
+        try:
+            size = self._copy(key, path)
+        except NotFoundError:
+            return path
+        self._make_room(size, path)
+        return path
+
+    def publish(self, key: str, digest: bytes) -> None:
+        """Put a file that was written here into the store; what is read back decides, whatever the put reported.
+
+        Durability: on return the file is in the store.
+
+        Raises:
+            ConflictError: the store has other bytes under this key.
+            StorageError: the store refuses.
+        """
+        failure: StorageError | None = None
+        for number in range(_ATTEMPTS):
+            if number:
+                time.sleep(_PAUSE_SECONDS * number)
+            try:
+                stored = self._stored_digest(key)
+                if stored is None:
+                    self._store.put_if_absent(key, bytes(self._fs.view(self.place(key))))
+                    stored = self._stored_digest(key)
+            except StorageError as error:
+                # The put may have arrived all the same: the next look tells.
+                failure = error
+                continue
+            if stored == digest:
+                return
+            if stored is not None:
+                raise ConflictError(
+                    f"{self._store.locate(key)}: expected the bytes of {self.place(key)}, got others, which no "
+                    "revision lists. Run the steps of the rollover again."
+                )
+        raise failure or StorageError(f"{self._store.locate(key)}: was put {_ATTEMPTS} times and is not there.")
+
+    def forget(self, key: str) -> None:
+        """Remove a copy; an absent one is fine."""
+        self._fs.remove(self.place(key))
+
+    def _is_whole(self, path: Path, digest: bytes | None) -> bool:
+        if not self._fs.exists(path):
+            return False
+        if digest is None or (path, digest) in self._whole:
+            return True
+        view = self._fs.view(path)
+        parts = (view[start : start + _PART_BYTES] for start in range(0, len(view), _PART_BYTES))
+        whole = hashlib.sha256()
+        for part in parts:
+            whole.update(part)
+        if whole.digest() != digest:
+            return False
+        self._whole.add((path, digest))
+        return True
+
+    def _copy(self, key: str, path: Path) -> int:
+        """Fetch a file under a name of its own, and give it its name when it is whole and durable."""
+        parts = self._parts(key)
+        if parts is None:
+            raise NotFoundError(f"{self._store.locate(key)}: there is no such object.")
+        self._fs.make_directory(path.parent)
+        partial = temporary(path)
+        size = 0
+        with self._fs.create(partial) as file:
+            for part in parts:
+                size += file.write(part)
+            file.sync()
+        self._fs.rename(partial, path)
+        self._fs.sync_directory(path.parent)
+        return size
+
+    def _parts(self, key: str) -> Iterator[bytes] | None:
+        info = self._store.head(key)
+        if info is None:
+            return None
+        if info.size_bytes <= _PART_BYTES:
+            return iter([self._store.get(key)])
+        starts = range(0, info.size_bytes, _PART_BYTES)
+        return (self._store.get_range(key, start, min(_PART_BYTES, info.size_bytes - start)) for start in starts)
+
+    def _stored_digest(self, key: str) -> bytes | None:
+        parts = self._parts(key)
+        if parts is None:
+            return None
+        whole = hashlib.sha256()
+        for part in parts:
+            whole.update(part)
+        return whole.digest()
+
+    def _make_room(self, size: int, path: Path) -> None:
+        """Remove copies that were used least recently, if all take too much; `path` stays."""
+        if self._fetched_bytes is not None and self._fetched_bytes + size < self._bytes_max // _WALK_SHARE:
+            self._fetched_bytes += size
+            return
+        self._fetched_bytes = 0
+        copies = sorted(self._copies())
+        used = sum(copy_size for _, copy_size, _ in copies)
+        for _, copy_size, copy in copies:
+            if used <= self._bytes_max:
+                return
+            # A file that is not in the store yet is no copy: it is about to be published.
+            if copy != path and self._is_stored(copy, copy_size):
+                self._fs.remove(copy)
+                used -= copy_size
+
+    def _is_stored(self, copy: Path, size: int) -> bool:
+        info = self._store.head(str(copy.relative_to(self.folder)))
+        return info is not None and info.size_bytes == size
+
+    def _copies(self) -> Iterator[tuple[int, int, Path]]:
+        """Yield time of the last use, size and path of all copies; one that another process removes is left out."""
+        for writer in self._fs.list(self.folder):
+            for database in self._fs.list(self.folder / writer):
+                yield from self._below(self.folder / writer / database / "data")
+
+    def _below(self, folder: Path) -> Iterator[tuple[int, int, Path]]:
+        for name in self._fs.list(folder):
+            path = folder / name
+            if self._fs.is_directory(path):
+                yield from self._below(path)
+            elif not name.endswith(TEMPORARY_SUFFIX):
+                try:
+                    yield self._fs.modified_ms(path), self._fs.size(path), path
+                except StorageError:
+                    continue

@@ -1,0 +1,229 @@
+"""A repository whose store is a bucket: the same answers as from a folder, whatever becomes of the local copies."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner, Result
+from obstore.store import MemoryStore
+
+from custody.catalog.local_copies import LocalCopies
+from custody.cli.main import cli
+from custody.errors import ConfigurationError, ConflictError, StorageError
+from custody.repository import Repository
+from custody.store import require_conditional_puts
+from custody.store.remote import RemoteStore, open_remote
+from custody.vfs import PosixFileSystem
+from tests.behaviour.answers import MAIN, QUESTIONS, answer, build, opened
+from tests.behaviour.places import UnluckyStore, WrappedStore, s3_url
+from tests.behaviour.s3 import BUCKET, s3_environment
+from tests.support import append, run_steps, sample
+
+__all__ = ["s3_url"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same history twice: a repository in a folder, and one whose store is a bucket."""
+
+    local: Path
+    remote: Path
+    store: RemoteStore
+
+
+# A store in the memory of this process has the same client; the server adds a network.
+@pytest.fixture(scope="module", params=["memory", "s3"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    local, remote = tmp_path_factory.mktemp("local"), tmp_path_factory.mktemp("remote")
+    build(local)
+    location = f"memory://{uuid4().hex}"
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "s3":
+            url = request.getfixturevalue("s3_url")
+            location = f"s3://{BUCKET}/{uuid4().hex}"
+            for name, value in s3_environment(url).items():
+                patch.setenv(name, value)
+        patch.setenv("CUSTODY__REPOSITORY__STORE", location)
+        build(remote)
+        yield Pair(local, remote, open_remote(location, can_put_if_absent=True))
+
+
+def of_folder(root: Path) -> Repository:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CUSTODY__REPOSITORY__STORE")
+        return opened(root)
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:200] + bytes(len(data) // 2) + data[200 + len(data) // 2 :]
+
+
+def copies(root: Path) -> list[Path]:
+    return sorted((root / "work").glob("*/*/data/**/*.parquet"))
+
+
+def run(root: Path, *arguments: object) -> Result:
+    (root / "custody.toml").touch()
+    return CliRunner().invoke(cli, ["--repository", str(root), *map(str, arguments)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["kept", "gone", "damaged"])
+def test_every_question_has_the_answer_of_a_folder(pair: Pair, state: str) -> None:
+    local, remote = pair.local, pair.remote
+    if state == "gone":
+        shutil.rmtree(remote / "work")
+    for path in copies(remote) if state == "damaged" else ():
+        # A copy of the same length with other bytes, and another one that was cut.
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2] + (bytes(len(data) - len(data) // 2) if len(path.name) % 2 else b""))
+    expected, given = of_folder(local), opened(remote)
+    for name, question in QUESTIONS.items():
+        wanted, answered = answer(expected, question), answer(given, question)
+        assert not isinstance(wanted, str)
+        assert not isinstance(answered, str), (name, answered)
+        assert answered.same == wanted.same, name
+        assert len(answered.said) == len(wanted.said), (name, answered.said)
+    assert copies(remote)
+
+
+@pytest.mark.slow
+def test_what_is_damaged_in_the_store_is_named_and_the_rest_is_read_as_in_a_folder(pair: Pair) -> None:
+    # The commits have ids of their own: the logs of both have the same names and not all the same bytes.
+    path = max(of_folder(pair.local).workspace(MAIN).state().files)
+    key = f"main/provenance/{path}"
+    of_local = pair.local / "store" / key
+    good, good_local = pair.store.get(key), of_local.read_bytes()
+    shutil.rmtree(pair.remote / "work")
+    pair.store.put(key, damaged(good))
+    of_local.write_bytes(damaged(good_local))
+    try:
+        for name in ("search all", "events main", "get main", "lineage", "sql without what is damaged"):
+            expected = answer(of_folder(pair.local), QUESTIONS[name])
+            given = answer(opened(pair.remote), QUESTIONS[name])
+            assert not isinstance(expected, str)
+            assert not isinstance(given, str)
+            assert given.same == expected.same
+            assert any(Path(key).name in notice for notice in given.said), name
+        assert run(pair.remote, "verify").exit_code == 20
+    finally:
+        pair.store.put(key, good)
+        of_local.write_bytes(good_local)
+    assert run(pair.remote, "verify").exit_code == 0
+    # The damaged copy is not kept: the catalog says that it is not what was written.
+    assert answer(opened(pair.remote), QUESTIONS["search all"]) == answer(
+        of_folder(pair.local), QUESTIONS["search all"]
+    )
+
+
+FOLDER = "main/provenance/data/2026-01-01/events"
+
+
+def test_copies_take_no_more_room_than_they_may(tmp_path: Path) -> None:
+    store, bound = RemoteStore(MemoryStore(), "memory://room"), 10_000
+    contents = {f"{FOLDER}/{number}.parquet": bytes([number]) * 3000 for number in range(6)}
+    for key, data in contents.items():
+        store.put(key, data)
+    kept = LocalCopies(PosixFileSystem(), store, tmp_path / "work", bound)
+    keys = list(contents)
+    for key in [*keys[:3], keys[0], keys[3]]:
+        path = kept.fetch(key, hashlib.sha256(contents[key]).digest())
+        assert path.read_bytes() == contents[key]
+        assert sum(copy.stat().st_size for copy in copies(tmp_path)) <= bound
+        time.sleep(0.002)
+    # The second was used least recently.
+    assert [copy.name for copy in copies(tmp_path)] == ["0.parquet", "2.parquet", "3.parquet"]
+    # What the store does not have is no copy: it waits to be published.
+    waiting = tmp_path / "work" / FOLDER / "waiting.parquet"
+    waiting.write_bytes(bytes(bound))
+    for key in keys:
+        kept.fetch(key, None)
+    assert waiting.exists()
+
+
+def written(root: Path, data: bytes) -> tuple[str, bytes]:
+    """A log of the work folder that is to be published: its key and its digest."""
+    path = root / FOLDER / "new.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return f"{FOLDER}/new.parquet", hashlib.sha256(data).digest()
+
+
+@pytest.mark.parametrize(
+    "endings",
+    [("done",), ("lost",), ("refused",), ("conflict",), ("refused", "lost"), ("conflict", "lost"), ("refused",) * 3],
+    ids=" then ".join,
+)
+def test_a_put_whose_answer_is_lost_is_found_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endings: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("custody.catalog.local_copies._PAUSE_SECONDS", 0)
+    inner = RemoteStore(MemoryStore(), "memory://put")
+    key, digest = written(tmp_path, b"events")
+    store = UnluckyStore(inner, *endings)
+    LocalCopies(PosixFileSystem(), store, tmp_path, 1 << 20).publish(key, digest)
+    assert inner.get(key) == b"events"
+    assert store.endings == []
+    LocalCopies(PosixFileSystem(), store, tmp_path, 1 << 20).publish(key, digest)
+
+
+def test_a_put_that_never_arrives_or_meets_other_bytes_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("custody.catalog.local_copies._PAUSE_SECONDS", 0)
+    inner = RemoteStore(MemoryStore(), "memory://refused")
+    key, digest = written(tmp_path, b"events")
+    with pytest.raises(StorageError, match="the connection ended"):
+        LocalCopies(PosixFileSystem(), UnluckyStore(inner, *["refused"] * 9), tmp_path, 1 << 20).publish(key, digest)
+    inner.put(key, b"others")
+    with pytest.raises(ConflictError, match="expected the bytes of"):
+        LocalCopies(PosixFileSystem(), inner, tmp_path, 1 << 20).publish(key, digest)
+    assert inner.get(key) == b"others"
+
+
+class _Careless(WrappedStore):
+    """Says that a name was free, and writes over what is there, as services without conditional puts do."""
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        self.put(key, data)
+        return True
+
+
+def test_a_store_without_conditional_puts_is_refused() -> None:
+    careful = RemoteStore(MemoryStore(), "memory://careful")
+    with pytest.raises(ConfigurationError, match="writes over a name that is taken"):
+        require_conditional_puts(_Careless(careful), "memory://careless")
+    for _ in range(2):
+        require_conditional_puts(careful, f"memory://{uuid4().hex}")
+    assert list(careful.keys("")) == ["CONDITIONAL-PUTS"]
+
+
+def test_retention_and_garbage_collection_run_and_take_the_copies_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSTODY__REPOSITORY__STORE", f"memory://{uuid4().hex}")
+    monkeypatch.setenv("CUSTODY__RETENTION__BYTES_MAX", str(1 << 20))
+    monkeypatch.setenv("CUSTODY__EVENTLOG__LOG_BYTES_TARGET", "20000")
+    (tmp_path / "custody.toml").touch()
+    repository = Repository.open(tmp_path)
+    for seed in range(4):
+        append(repository, sample(60, seed=seed))
+        run_steps(repository.settings)
+    before = len(copies(tmp_path))
+    assert repository.search("", limit=0).total == 240
+    result = run(tmp_path, "run", "--local", "retention_all")
+    assert result.exit_code == 0, result.output
+    left = Repository.open(tmp_path)
+    assert 0 < left.search("", limit=0).total < 240
+    live = {Path(path).name for path in left.workspace().state().files}
+    marked = {Path(path).name for mark in left.workspace().state().marks.values() for path in mark.paths}
+    assert {copy.name for copy in copies(tmp_path)} <= live | marked
+    assert len(live) < before
+    assert run(tmp_path, "verify").exit_code == 0
