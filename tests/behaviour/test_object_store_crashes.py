@@ -96,6 +96,7 @@ def _believes_the_put(copies: LocalCopies, key: str, digest: bytes) -> None:
         copies._store.put_if_absent(key, copies.place(key).read_bytes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [_listed_before_it_is_there, _believes_the_put])
 def test_a_publishing_with_a_bug_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[LocalCopies, str, bytes], None]
