@@ -10,7 +10,6 @@ the mark, and last a sign beside the record. Files lie on it only after the sign
 
 from __future__ import annotations
 
-import errno
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -18,23 +17,14 @@ from uuid import UUID
 
 import msgspec
 
-from custody.errors import (
-    ConfigurationError,
-    CorruptionError,
-    FormatVersionError,
-    NotFoundError,
-    StorageError,
-    StripeMissingError,
-)
-from custody.format.framing import Frame, frame, frames
+from custody.errors import StripeMissingError
 from custody.format.names import MARKED_SUFFIX, STRIPE_MARK, STRIPES, is_name, name_as_text, shard_container
 from custody.store import LocalStore, ObjectStore
+from custody.store.disk_mark import DiskMark, MarkFormat, mark_damage
 from custody.vfs import FileSystem
 
 # Part of the format: seven bytes for the kind of file, the eighth for its version.
 PREAMBLE = b"CUSTSTR\x01"
-# The kind of the only frame; part of the format.
-_KIND = 1
 # A log may be written twice before one is dropped, and a disk that is nearly full is slow.
 _ROOM_FACTOR = 2
 
@@ -49,27 +39,25 @@ class StripeMark(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     created_ms: int
 
+    @property
+    def whose(self) -> str:
+        """Whose folder it marks, in words that follow `it is`."""
+        return (
+            f"the stripe {self.stripe!r} of the writer {self.writer!r}, database {self.database!r}, with its record "
+            f"at {self.store}"
+        )
+
     def encode(self) -> bytes:
         """Return the file's bytes."""
-        return PREAMBLE + frame(_KIND, msgspec.json.encode(self))
+        return STRIPE_FORMAT.encode(self)
 
     @classmethod
     def decode(cls, data: bytes, where: object) -> StripeMark:
-        """Return the mark in a file's bytes.
+        """Return the mark in a file's bytes; raises as `MarkFormat.decode`."""
+        return STRIPE_FORMAT.decode(data, where)
 
-        Raises:
-            FormatVersionError: it is of another version.
-            CorruptionError: the bytes are not what was written.
-        """
-        if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
-            raise FormatVersionError(f"{where} @7: expected the mark of a stripe, version 1, got {data[7:8]!r}.")
-        records = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
-        if len(records) != 1 or not isinstance(records[0], Frame):
-            raise CorruptionError(f"{where} @0: expected the mark of a stripe with its checksum, got other bytes.")
-        try:
-            return msgspec.json.decode(records[0].payload, type=cls)
-        except msgspec.DecodeError as error:
-            raise CorruptionError(f"{where} @8: expected the mark of a stripe, got {error}.") from error
+
+STRIPE_FORMAT = MarkFormat(PREAMBLE, StripeMark, "the mark of a stripe")
 
 
 class Stripe:
@@ -81,8 +69,8 @@ class Stripe:
         self.files = LocalStore(owner.fs, folder)
         """The store in which its files lie, under the keys that they would have in the repository's store."""
         self._owner = owner
+        self._disk = owner.disk(name, self.mark)
         self._marked: bytes | None = None
-        self._is_settled = False
 
     @property
     def home(self) -> Path:
@@ -104,14 +92,9 @@ class Stripe:
             self._marked = self._owner.record(self.name)
         if self._marked is None:
             raise self._missing("the store has no record of it: nothing of this writer was ever put there")
-        try:
-            mark = self._owner.fs.read(self.mark)
-        except StorageError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                raise self._missing(str(error)) from error
-            raise self._missing(f"{self.mark} is not there") from error
-        if mark != self._marked:
-            raise self._missing(self._other(mark))
+        difference = self._disk.difference(self._marked)
+        if difference is not None:
+            raise self._missing(difference)
 
     def add(self, now_ms: int) -> None:
         """Take the stripe into use for this writer; nothing changes if it was before.
@@ -125,10 +108,7 @@ class Stripe:
         owner = self._owner
         if owner.record(self.name) is not None:
             self.check()
-            # Whoever wrote the sign may have died before its name was durable; logs will rely on it.
-            if not self._is_settled:
-                owner.store.settle(owner.key(self.name) + MARKED_SUFFIX)
-                self._is_settled = True
+            self._disk.settle()
             return
         # Another writer's mark shows whether the disk is there.
         for other in owner.others():
@@ -137,39 +117,22 @@ class Stripe:
         # The folder is not made: where the disk is not mounted, it would lie below the place of the disk.
         if not owner.fs.exists(self.folder):
             raise self._missing("the folder does not exist; custody does not make it")
-        new = StripeMark(
-            id=uuid.uuid4(),
-            writer=owner.writer,
-            database=owner.database,
-            stripe=self.name,
-            store=name_as_text(owner.store.locate(owner.key(self.name))),
-            created_ms=now_ms,
-        ).encode()
-        # The record first: should the process die, the next one goes on with its id and knows the mark for its own.
-        record = new if owner.store.put_if_absent(owner.key(self.name), new) else owner.store.get(owner.key(self.name))
-        StripeMark.decode(record, owner.store.locate(owner.key(self.name)))
-        owner.fs.make_directory(self.home)
-        if not owner.fs.publish_if_absent(self.mark, record):
-            mark = owner.fs.read(self.mark)
-            if mark != record:
-                raise ConfigurationError(f"{self.folder}: cannot become the stripe {self.name!r}: {self._other(mark)}.")
-        owner.store.put_if_absent(owner.key(self.name) + MARKED_SUFFIX, record)
+        self._disk.take(
+            lambda: StripeMark(
+                id=uuid.uuid4(),
+                writer=owner.writer,
+                database=owner.database,
+                stripe=self.name,
+                store=name_as_text(owner.store.locate(owner.key(self.name))),
+                created_ms=now_ms,
+            ),
+            f"{self.folder}: cannot become the stripe {self.name!r}",
+        )
 
     def has_room(self, size: int) -> bool:
         """Whether its disk can take files of so many bytes, as far as the system tells."""
         space = self._owner.fs.space(self.folder)
         return space is None or (not space.is_read_only and space.free_bytes >= _ROOM_FACTOR * size)
-
-    def _other(self, mark: bytes) -> str:
-        try:
-            other = StripeMark.decode(mark, self.mark)
-        except (CorruptionError, FormatVersionError) as error:
-            record = self._owner.store.locate(self._owner.key(self.name))
-            return f"{error} If this is the right disk, copy {record} over it"
-        return (
-            f"{self.mark} says that it is the stripe {other.stripe!r} of the writer {other.writer!r}, database "
-            f"{other.database!r}, with its record at {other.store}"
-        )
 
     def _missing(self, why: str) -> StripeMissingError:
         return StripeMissingError(
@@ -220,20 +183,13 @@ class Stripes:
 
     def record(self, name: str) -> bytes | None:
         """Return the record of a stripe that was taken into use, None for any other."""
-        key = self.key(name)
-        try:
-            # Whoever wrote the sign made record and mark durable before.
-            sign = self.store.get(key + MARKED_SUFFIX)
-        except NotFoundError:
-            return None
-        try:
-            record = self.store.get(key)
-            StripeMark.decode(record, self.store.locate(key))
-        except (CorruptionError, NotFoundError):
-            # The sign has the same bytes: one of the two is enough.
-            StripeMark.decode(sign, self.store.locate(key + MARKED_SUFFIX))
-            return sign
-        return record
+        stripe = self._by_name.get(name)
+        # Also of a stripe that the settings do not name any more; its mark is then not looked for.
+        return self.disk(name, Path() if stripe is None else stripe.mark).record()
+
+    def disk(self, name: str, mark: Path) -> DiskMark[StripeMark]:
+        """Return what recognises the disk of a stripe."""
+        return DiskMark(self.fs, self.store, self.key(name), mark, STRIPE_FORMAT)
 
     def in_use(self) -> list[str]:
         """Return the names of the stripes that may have files, also of those that the settings do not name."""
@@ -241,18 +197,8 @@ class Stripes:
         return sorted(name.removesuffix(MARKED_SUFFIX) for name in names if name.endswith(MARKED_SUFFIX))
 
     def damage(self) -> Iterator[tuple[str, str]]:
-        """Yield where a record or a sign is not as it was written, and what is wrong with it."""
-        for key in list(self.store.keys(self._prefix)):
-            where, other = self.store.locate(key), self.store.locate(key.removesuffix(MARKED_SUFFIX))
-            data = self.store.get(key)
-            try:
-                StripeMark.decode(data, where)
-            except (CorruptionError, FormatVersionError) as error:
-                yield where, str(error)
-                continue
-            # What no checksum covers: the two have the same bytes.
-            if where != other and data != self.store.get(key.removesuffix(MARKED_SUFFIX)):
-                yield where, f"{where}: expected the bytes of {other}, got others."
+        """Return where a record or a sign is not as it was written, and what is wrong with it."""
+        return mark_damage(self.store, self._prefix, STRIPE_FORMAT)
 
     def get(self, name: str) -> Stripe:
         """Return a stripe.
