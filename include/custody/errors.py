@@ -132,3 +132,12 @@ class StripeMissingError(StorageError):
     kind = "stripe-missing"
     exit_code = 22
     hint = "Mount the disk of the stripe. `custody status` lists the stripes and what is missing."
+
+
+# Without an errno, as a stripe that is missing.
+class ContentContainerMissingError(StorageError):
+    """The disk of a content container is not there, or another one is in its place: its contents are not gone."""
+
+    kind = "content-container-missing"
+    exit_code = 23
+    hint = "Mount the disk of the container. `custody status` lists the containers and what is missing."

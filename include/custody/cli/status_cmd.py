@@ -91,6 +91,18 @@ def status(repository: Path, as_json: bool) -> None:
             for stripe in state.stripes
         ]
         print_table("", ("stripe", "folder", "state", "logs#", "free#"), rows_of_stripes)
+    # One container that is there is what everybody has: it lies in the store.
+    if len(state.content_containers) > 1 or any(item.state != "ok" for item in state.content_containers):
+        rows_of_contents = [
+            (
+                f"{item.writer}/{item.name}",
+                item.folder,
+                _STATES.get(item.state, item.state),
+                "" if item.free_bytes is None else size_text(item.free_bytes),
+            )
+            for item in state.content_containers
+        ]
+        print_table("", ("content container", "folder", "state", "free#"), rows_of_contents)
     if state.queues:
         print_queues(state.queues)
     if state.scrub is not None:

@@ -8,12 +8,12 @@ meanwhile, and what a legal hold means is never among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from custody.errors import BackpressureError, StorageError
-from custody.flow.content import CLAIM_SCHEME, OPEN_SECONDS_MAX, ResourceClaim
+from custody.flow.content import CLAIM_SCHEME, OPEN_SECONDS_MAX, ContentContainers, ResourceClaim
 from custody.vfs import FileSystem
 
 WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
@@ -51,14 +51,26 @@ class ContentArchive:
         self._held = held
 
     def exists(self, claim: str) -> bool:
-        """Whether a resource claim is on the disk."""
-        return self._fs.exists(self._path(claim))
+        """Whether a resource claim is on the disk.
+
+        Raises:
+            ContentContainerMissingError: nobody can tell, as its disk is away.
+        """
+        resource = _resource(claim)
+        if self._fs.exists(resource.path(self._store)):
+            return True
+        # Gone only if the disk is there on which it would lie.
+        ContentContainers(self._fs, self._store, resource.writer).get(resource.container).check()
+        return False
 
     def due(self, archived: Mapping[str, int], now_ms: int) -> list[str]:
         """Return the resource claims that may go now, the oldest first; `archived` says since when each is archived.
 
         Those whose files are gone already, because their last event expired, are among them, and those that are `held`.
+        Those whose disk is away are not: they wait for it.
         """
+        away = self._away(archived)
+        archived = {claim: since for claim, since in archived.items() if claim not in away}
         gone = [claim for claim in archived if not self.exists(claim)]
         present = sorted(
             # A live writer may still append contents to a younger file, which no FlowFile refers to yet.
@@ -78,22 +90,28 @@ class ContentArchive:
     def held(self, claims: Collection[str]) -> set[str]:
         """Return those of some resource claims that have to stay; events are read for that, as long as it takes.
 
+        Those whose disk went away meanwhile are among them.
+
         Raises:
             CustodyError: an event cannot be read, so nobody knows what it refers to.
         """
-        present = {claim for claim in claims if self.exists(claim)}
-        return present.intersection(self._held()) if present else set()
+        away = self._away(claims)
+        present = {claim for claim in claims if claim not in away and self.exists(claim)}
+        return away | present.intersection(self._held()) if present else away
 
     def delete(self, claims: Collection[str]) -> int:
         """Delete resource claims; return how many bytes that were. Can be repeated.
 
         Durability: on return the deletions survive power loss.
+
+        Raises:
+            ContentContainerMissingError: a disk went away; not all are deleted.
         """
         size = 0
         folders = set()
         for claim in claims:
             path = self._path(claim)
-            if self._fs.exists(path):
+            if self.exists(claim):
                 size += self._size(claim)
                 self._fs.remove(path)
                 folders.add(path.parent)
@@ -128,10 +146,21 @@ class ContentArchive:
         space = self._fs.space(self._store)
         return None if space is None or not space.total_bytes else 1 - space.free_bytes / space.total_bytes
 
+    def _away(self, claims: Iterable[str]) -> set[str]:
+        """Return the resource claims whose containers are missing."""
+        by_container: dict[tuple[str, str], list[str]] = {}
+        for claim in claims:
+            resource = _resource(claim)
+            by_container.setdefault((resource.writer, resource.container), []).append(claim)
+        return {
+            claim
+            for (writer, name), some in by_container.items()
+            if ContentContainers(self._fs, self._store, writer).why_missing(name)
+            for claim in some
+        }
+
     def _path(self, claim: str) -> Path:
-        container, _, rest = claim.removeprefix(CLAIM_SCHEME).partition("/")
-        name, section, identifier = rest.split("/")
-        return ResourceClaim(container, name, section, identifier).path(self._store)
+        return _resource(claim).path(self._store)
 
     def _written_ms(self, claim: str) -> int:
         try:
@@ -144,3 +173,9 @@ class ContentArchive:
             return self._fs.size(self._path(claim))
         except StorageError:
             return 0  # it has just gone
+
+
+def _resource(claim: str) -> ResourceClaim:
+    writer, _, rest = claim.removeprefix(CLAIM_SCHEME).partition("/")
+    container, section, identifier = rest.split("/")
+    return ResourceClaim(writer, container, section, identifier)

@@ -622,7 +622,12 @@ class FlowFileRepository:
                 batch.apply([Pin(holder, tuple(claims))])
 
     def _require_contents(self, state: FlowFileState, placed: Sequence[Placed], archive: ContentArchive) -> None:
-        """Refuse a content that nobody refers to so far and that is gone: a replay may come too late."""
+        """Refuse a content that nobody refers to so far and that is gone: a replay may come too late.
+
+        Raises:
+            NotFoundError: it is gone.
+            ContentContainerMissingError: its disk is away.
+        """
         claims = {claim for item in placed if (claim := claim_text(item.flowfile)) is not None}
         for claim in claims - state.claimants.keys():
             if not archive.exists(claim):

@@ -177,6 +177,8 @@ class DatabasePaths:
 
 
 CONTENT = "content"  # the folder, in a writer's on the store, of the content repository
+CONTENT_MARKS = "content-marks"  # the folder beside it: the records of its containers
+CONTAINER_MARK = "CONTAINER"  # the mark, in the folder of a content container
 SOFTWARE = "swh"  # the folder, in a writer's on the store, of the provenance tables of software
 SINK_FOLDER = "ngsi"  # the folder, in the repository's, of what the sink of NGSI keeps
 SINK, SINK_DATABASE = "sink", "ngsi"  # the writer and the database of its catalog
@@ -194,6 +196,11 @@ class ContentPaths:
     def home(self) -> Path:
         """The folder of the containers."""
         return self.root / self.writer / CONTENT
+
+    @property
+    def mark_prefix(self) -> str:
+        """The prefix, on the store, of the keys of the containers' records."""
+        return f"{self.writer}/{CONTENT_MARKS}/"
 
     def section(self, container: str, section: str) -> Path:
         """The folder of resource claims whose numbers share a remainder."""

@@ -84,6 +84,10 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "content-damaged": FindingKind(
         "damage", "head and records are written anew: custody repair; contents: use a backup"
     ),
+    "content-container-missing": FindingKind(
+        "damage", "mount its disk; if it is lost for good, copy its record to the folder as the mark"
+    ),
+    "content-container-damaged": FindingKind("damage", "copy the CONTAINER of the disk over the record and the sign"),
     "content-missing": FindingKind("damage", "no other copy is kept: put the file back from a backup"),
     "content-inherited": FindingKind(
         "notice", "nothing to do: the content is whole, its event states another's digest"

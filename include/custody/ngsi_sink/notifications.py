@@ -17,7 +17,7 @@ from custody.capture.ngsi_notification import NgsiVersion, Notification, OpenedN
 from custody.capture.validate import NOT_JSON
 from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage, refuse
-from custody.flow.content import DIGEST_ATTRIBUTE, ContentReader
+from custody.flow.content import DIGEST_ATTRIBUTE, ContentContainers, ContentReader
 from custody.model import ContentClaim, Event, EventType, to_events
 from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
@@ -145,8 +145,8 @@ class LiveNotifications:
     def bounds(self, cursors: Mapping[str, int] | None = None) -> dict[str, int]:
         """Return by writer the event id up to which nothing can come any more, or change.
 
-        A writer with a missing container or stripe has no bound: events that lie there come before others. `cursors`
-        are ids below which nothing is asked for; journals with nothing else are not read.
+        A writer with a missing container or stripe, of journals, logs or contents, has no bound: events that lie there
+        come before others. `cursors` are ids below which nothing is asked for; journals with nothing else are not read.
         """
         # Not the sink's own writer, which has SEND events only. Of the archive all was notified under the names
         # of the writers that it took up, which are still there.
@@ -156,7 +156,9 @@ class LiveNotifications:
         bounds = (
             (item.writer, self._bound(item, known.get(item.writer, 0)))
             for item in writers
-            if all(missing.host for missing in item.missing()) and not item.catalog.objects.files.missing()
+            if all(missing.host for missing in item.missing())
+            and not item.catalog.objects.files.missing()
+            and not any(ContentContainers(self._fs, self._repository.settings.store, item.writer).missing())
         )
         return {writer: bound for writer, bound in bounds if bound}
 

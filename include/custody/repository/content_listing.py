@@ -10,7 +10,7 @@ import msgspec
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError
-from custody.flow.content import ClaimFile, claims_on_disk
+from custody.flow.content import ClaimFile, ContentContainers, claims_on_disk
 from custody.retention import drop_unused, unused_claims
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -21,7 +21,7 @@ class ListedClaim(msgspec.Struct, frozen=True, kw_only=True):
 
     writer: str
     claim: str
-    """Writer, container, section and identifier."""
+    """Writer, container, section and identifier; of a container that is missing the first two."""
     bytes: int
     contents: int
     problem: str | None = None
@@ -51,7 +51,10 @@ def clean_contents(
 
 
 def list_claims(fs: FileSystem, store: Path, writer: str) -> Iterator[ListedClaim]:
-    """Yield the resource claims of a writer; one that is deleted meanwhile is left out."""
+    """Yield the resource claims of a writer, and its containers that are missing.
+
+    A claim that is deleted meanwhile is left out.
+    """
     for resource in claims_on_disk(fs, store, writer):
         path = resource.path(store)
         problem, count = None, 0
@@ -63,3 +66,5 @@ def list_claims(fs: FileSystem, store: Path, writer: str) -> Iterator[ListedClai
             problem = str(error)
         name = f"{resource.writer}/{resource.container}/{resource.section}/{resource.identifier}"
         yield ListedClaim(writer=writer, claim=name, bytes=fs.size(path), contents=count, problem=problem)
+    for name, missing in ContentContainers(fs, store, writer).missing():
+        yield ListedClaim(writer=writer, claim=f"{writer}/{name}", bytes=0, contents=0, problem=str(missing))

@@ -12,6 +12,7 @@ from custody.catalog import AddFile
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError, CustodyError
+from custody.flow.content import ContentContainers
 from custody.format.names import ContainerPaths, split_stripe
 from custody.ingest.slots import taken_slots
 from custody.journal import ROOM_BYTES_MIN, count_pending
@@ -92,6 +93,18 @@ class StripeStatus(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int | None
 
 
+class ContentContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One content container of a writer; sizes of its disk in bytes, None where they are unknown."""
+
+    writer: str
+    name: str
+    folder: str
+    state: str
+    """As of a disk; `missing` also where another disk is in its place."""
+    total_bytes: int | None
+    free_bytes: int | None
+
+
 class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The room that everything takes; `waiting_bytes` of it are not live any more and will be deleted."""
 
@@ -117,6 +130,8 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """None when the scrub never ran, or its file is damaged."""
     stripes: tuple[StripeStatus, ...] = ()
     """The stripes of the settings, and those that have live logs."""
+    content_containers: tuple[ContentContainerStatus, ...] = ()
+    """The content containers that were taken into use."""
     queues: tuple[QueueStatus, ...] = ()
     """The queues of FlowFiles, where there are some."""
     notices: tuple[str, ...] = ()
@@ -142,8 +157,9 @@ def repository_status(
         writers=writers,
         scrub=_scrub_status(settings, fs, clock),
         stripes=tuple(_stripes(settings, fs, workspaces)),
+        content_containers=tuple(_content_containers(settings, fs, workspaces)),
         queues=queues,
-        notices=(*_notices(workspaces), *_missing_stripes(workspaces), *unread),
+        notices=(*_notices(workspaces), *_missing_disks(workspaces), *unread),
     )
 
 
@@ -188,9 +204,30 @@ def _stripes(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace]
         )
 
 
-def _missing_stripes(workspaces: Sequence[Workspace]) -> Iterator[str]:
+def _content_containers(
+    settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace]
+) -> Iterator[ContentContainerStatus]:
+    for workspace in workspaces:
+        containers = ContentContainers(fs, settings.store, workspace.writer)
+        for name in containers.names():
+            folder = containers.get(name).folder
+            disk = None if containers.why_missing(name) else disk_status(fs, folder)
+            yield ContentContainerStatus(
+                writer=workspace.writer,
+                name=name,
+                folder=str(folder),
+                state="missing" if disk is None else disk.state,
+                total_bytes=None if disk is None else disk.total_bytes,
+                free_bytes=None if disk is None else disk.free_bytes,
+            )
+
+
+def _missing_disks(workspaces: Sequence[Workspace]) -> Iterator[str]:
+    """Yield why stripes and content containers are out of reach."""
     for workspace in workspaces:
         yield from (str(error) for _, error in workspace.catalog.objects.files.missing())
+        contents = ContentContainers(workspace.fs, workspace.settings.store, workspace.writer)
+        yield from (str(error) for _, error in contents.missing())
 
 
 def _notices(workspaces: Sequence[Workspace]) -> Notices:

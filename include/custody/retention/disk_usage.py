@@ -6,7 +6,7 @@ Of an object store its objects count, and not the local copies of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from custody.catalog import store_of
 from custody.catalog.garbage import OLDER_THAN_MS
 from custody.config import Settings
 from custody.errors import StorageError
+from custody.flow.content import ContentContainers
 from custody.format.names import ContainerPaths, is_name
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -30,7 +31,7 @@ _DATABASE_KINDS = {
     "builds": "software",
     "iceberg": "catalog",
 }
-_WRITER_KINDS = {"content": "content", "flowfiles": "content"}
+_WRITER_KINDS = {"content": "content", "content-marks": "content", "flowfiles": "content"}
 _DATABASE_DEPTH = 3  # <store>/<writer>/<database>/<what>
 
 
@@ -55,11 +56,13 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
     """Measure every file of containers, store and the stripes that are there; one that vanishes counts nothing."""
     kinds: Counter[str] = Counter()
     roots = {*settings.containers, settings.store}
+    # Another disk in the place of a content container must cost no event.
+    passed_over = set(_missing_containers(settings, fs))
     for root in sorted(roots):
         if any(root != other and root.is_relative_to(other) for other in roots):
             continue  # the other one counts it
         # Every file and not only listed ones: the limit is a promise about the disk.
-        for path, size in _walk(fs, root):
+        for path, size in _walk(fs, root, passed_over):
             kind = _kind(path.relative_to(root).parts, is_store=root == settings.store)
             # Copies of an object store's files have a bound of their own: what counts is what the store has.
             if not (settings.is_store_remote and root == settings.store and kind == "logs"):
@@ -112,7 +115,13 @@ def _stored(settings: Settings, fs: FileSystem) -> Iterator[tuple[Path, int]]:
             yield Path(info.key), allocated_bytes(info.size_bytes)
 
 
-def _walk(fs: FileSystem, root: Path) -> Iterator[tuple[Path, int]]:
+def _missing_containers(settings: Settings, fs: FileSystem) -> Iterator[Path]:
+    for writer in filter(is_name, fs.list(settings.store)):
+        containers = ContentContainers(fs, settings.store, writer)
+        yield from (containers.get(name).folder for name, _ in containers.missing())
+
+
+def _walk(fs: FileSystem, root: Path, passed_over: Container[Path] = ()) -> Iterator[tuple[Path, int]]:
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -120,7 +129,7 @@ def _walk(fs: FileSystem, root: Path) -> Iterator[tuple[Path, int]]:
         for name in fs.list(folder):
             path = folder / name
             if fs.is_directory(path):
-                waiting.append(path)
+                waiting += [] if path in passed_over else [path]
             else:
                 yield path, allocated_file_bytes(fs, path)
 

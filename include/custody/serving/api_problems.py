@@ -31,6 +31,8 @@ _STATUS = {
     "backpressure": 503,
     "closed": 503,
     "storage": 503,
+    "stripe-missing": 503,
+    "content-container-missing": 503,
 }
 # What an error of these kinds says is about the question, not about the server: it names no file of it.
 _TOLD = frozenset({"invalid-input", "configuration", "not-found", "conflict", "superseded"})

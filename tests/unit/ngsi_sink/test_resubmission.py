@@ -177,7 +177,7 @@ def test_a_content_that_is_gone_is_said_and_holds_nobody_up(tmp_path: Path) -> N
     done = persist(repository)
     assert (done.records, done.skipped, done.quarantined) == (1, 1, 0)
     [left] = (tmp_path / "ngsi/sink/ngsi/left").iterdir()
-    assert json.loads(left.read_bytes())[0]["reason"].endswith("it expired, or its disk is missing.")
+    assert json.loads(left.read_bytes())[0]["reason"].endswith("it expired.")
 
 
 def test_a_damaged_content_waits_in_the_quarantine(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from custody.flow.content.claim_file import (
     sections_of,
     with_content,
 )
+from custody.flow.content.containers import ContainerMark, ContentContainer, ContentContainers
 from custody.flow.content.content_reader import Availability, Content, ContentReader, content_of, find_content
 from custody.flow.content.content_writer import OPEN_SECONDS_MAX, ContentOptions, ContentStream, ContentWriter
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
@@ -20,7 +21,10 @@ __all__ = [
     "OPEN_SECONDS_MAX",
     "Availability",
     "ClaimFile",
+    "ContainerMark",
     "Content",
+    "ContentContainer",
+    "ContentContainers",
     "ContentOptions",
     "ContentReader",
     "ContentStream",

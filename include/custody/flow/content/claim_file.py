@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from custody.errors import CorruptionError
+from custody.flow.content.containers import ContentContainers
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, read_head, whole_record
 from custody.format.names import ContentPaths, is_claim, is_name, is_section
@@ -322,16 +323,10 @@ class ClaimFile:
                 yield record.offset, error
 
 
-def containers_of(fs: FileSystem, store: Path, writer: str) -> list[str]:
-    """Return the content containers of a writer that are there."""
-    home = ContentPaths(store, writer).home
-    return [name for name in fs.list(home) if fs.is_directory(home / name)]
-
-
 def sections_of(fs: FileSystem, store: Path, writer: str) -> Iterator[tuple[str, str]]:
-    """Yield each container and section of a writer that is there."""
+    """Yield each section of a writer's containers, with the container; what is in the place of a missing one is not."""
     home = ContentPaths(store, writer).home
-    for container in containers_of(fs, store, writer):
+    for container in ContentContainers(fs, store, writer).present():
         yield from ((container, section) for section in fs.list(home / container) if is_section(section))
 
 

@@ -8,8 +8,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.errors import (
+    ContentContainerMissingError,
+    CorruptionError,
+    FormatVersionError,
+    NotFoundError,
+    StorageError,
+)
 from custody.flow.content.claim_file import ClaimHeader, ContentRecord, ResourceClaim, read_header, record_at, scan
+from custody.flow.content.containers import ContentContainers
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.model import ContentClaim, Event
 from custody.vfs import FileSystem
@@ -76,9 +83,13 @@ class Content:
 
 
 class Availability(StrEnum):
-    """Whether a content can be had; DAMAGED: its file is there and does not hold it, or cannot be read."""
+    """Whether a content can be had.
+
+    AWAY: the disk of its container is not there. DAMAGED: its file is there and does not hold it, or cannot be read.
+    """
 
     AVAILABLE = "available"
+    AWAY = "away"
     GONE = "gone"
     ERASED = "erased"
     ELSEWHERE = "elsewhere"
@@ -112,6 +123,7 @@ class ContentReader:
 
         Raises:
             NotFoundError: there is no claim, it is of another content repository, or its content expired or was erased.
+            ContentContainerMissingError: the disk of its container is away.
             CorruptionError: its file is there and does not hold it as it was written.
             FormatVersionError: the file is of a newer version.
         """
@@ -130,6 +142,8 @@ class ContentReader:
             _, found = self._look_up(claim)
         except NotFoundError:
             return Availability.GONE
+        except ContentContainerMissingError:
+            return Availability.AWAY
         except (CorruptionError, FormatVersionError, StorageError):
             return Availability.DAMAGED
         if found is None:
@@ -171,7 +185,14 @@ class ContentReader:
                 f"the content lies in another content repository ({claim.container}); there is nothing to read here."
             )
         path = resource.path(self._store)
-        data = _view(self._fs, path)
+        try:
+            data = self._fs.view(path)
+        except StorageError as error:
+            # Gone only if the disk is there on which it would lie.
+            ContentContainers(self._fs, self._store, resource.writer).get(resource.container).check()
+            if error.errno == errno.ENOENT:
+                raise NotFoundError(f"{path}: the content is no longer there: it expired.") from None
+            raise
         header, start = read_header(data, path)
         # A file that was copied over another one would give out other contents under its name.
         if ResourceClaim(header.writer, header.container, header.section, header.identifier) != resource:
@@ -204,17 +225,6 @@ def _checked(claim: ContentClaim, kept: _Kept, record: ContentRecord | None, sha
             f"{path} @{offset}: expected content with the SHA-256 {sha256}, as its event says, got {content.sha256}."
         )
     return content
-
-
-def _view(fs: FileSystem, path: Path) -> memoryview:
-    try:
-        return fs.view(path)
-    except StorageError as error:
-        if error.errno == errno.ENOENT:
-            raise NotFoundError(
-                f"{path}: the content is no longer there: it expired, or its disk is missing."
-            ) from None
-        raise
 
 
 def _record(kept: _Kept, offset: int, size: int) -> ContentRecord | None:

@@ -23,6 +23,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import ClosedError, StorageError
 from custody.flow.content.claim_file import ClaimHeader, ContentRecord, Digest, ResourceClaim, StoredContent, head
+from custody.flow.content.containers import ContentContainers
 from custody.format.names import ContentPaths, claim_name, claim_section
 from custody.vfs import FileSystem, WritableFile, temporary
 from custody.vfs.group_commit import GroupCommitQueue
@@ -205,6 +206,8 @@ class ContentWriter:
     ) -> None:
         self._fs = fs
         self._paths = ContentPaths(store, writer)
+        self._containers = ContentContainers(fs, store, writer)
+        self._is_adopted = False
         self._clock = clock
         self._options = options or ContentOptions()
         self._numbers = count()
@@ -227,7 +230,7 @@ class ContentWriter:
         Durability: on return they survive power loss. On raise none of them counts as stored.
 
         Raises:
-            StorageError: no container took them.
+            StorageError: no container took them; the disks of some may be away (ContentContainerMissingError).
             ClosedError: the writer was closed.
         """
         stored: dict[int, StoredContent] = {}
@@ -315,6 +318,13 @@ class ContentWriter:
 
     def _new_claim(self, container: str) -> OpenClaim:
         now_ms = self._clock.now_ms()
+        place = self._containers.get(container)
+        with self._lock:
+            if not self._is_adopted:
+                self._containers.adopt(self._options.containers, now_ms)
+                self._is_adopted = True
+            # Nothing is written where the container's disk is not.
+            place.add(now_ms)
         while True:
             with self._lock:
                 number = next(self._numbers)
@@ -331,7 +341,14 @@ class ContentWriter:
             created_ms=now_ms,
             nonce=uuid.uuid4().hex,
         )
-        return OpenClaim(self._fs, path, header, is_synced=self._options.is_synced)
+        claim = OpenClaim(self._fs, path, header, is_synced=self._options.is_synced)
+        try:
+            # The disk may have gone since: the file would lie below the place where it is mounted again.
+            place.check()
+        except StorageError:
+            claim.abandon()
+            raise
+        return claim
 
 
 class ContentStream:

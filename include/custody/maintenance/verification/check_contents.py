@@ -16,7 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, CustodyError
-from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, ContentReader, claims_in
+from custody.flow.content import (
+    CLAIM_SCHEME,
+    DIGEST_ATTRIBUTE,
+    ClaimFile,
+    Content,
+    ContentContainers,
+    ContentReader,
+    claims_in,
+)
 from custody.flow.content.claim_file import read_header
 from custody.maintenance.claim_refs import (
     ClaimReference,
@@ -168,17 +176,28 @@ def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Fin
                 yield _claim_finding("content-damaged", workspace, path, str(error))
 
 
+def check_content_containers(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the content containers of a writer that are not there, and records of their marks that are damaged."""
+    containers = ContentContainers(workspace.fs, workspace.settings.store, workspace.writer)
+    for where, text in containers.damage():
+        yield Finding.of("content-container-damaged", where, text, writer=workspace.writer, offset=0)
+    for name, error in containers.missing():
+        folder = containers.get(name).folder
+        yield Finding.of("content-container-missing", folder, error, writer=workspace.writer, name=name)
+
+
 def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
     """Yield the contents that events of a writer refer to and that are missing or cut off; a quick check reads none.
 
-    A deep check also compares the digests that events state. Unreadable logs and journals, and damage inside of a
-    file, are reported by other checks.
+    A deep check also compares the digests that events state. Unreadable logs and journals, damage inside of a file, and
+    containers that are missing with all their contents are reported by other checks.
     """
     if level is Level.QUICK:
         return
     if level is Level.DEEP:
         yield from check_digests(workspace)
     fs, store = workspace.fs, workspace.settings.store
+    containers: dict[str, ContentContainers] = {}
     for read in (references_in_journals, references_in_kept_logs):
         try:
             references = read(workspace)
@@ -187,6 +206,9 @@ def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
         for resource, reference in sorted(references.items()):
             path = resource.path(store)
             if not fs.exists(path):
+                at = containers.setdefault(resource.writer, ContentContainers(fs, store, resource.writer))
+                if at.why_missing(resource.container):
+                    continue  # out of reach, not gone: one finding names the whole container
                 text = f"{path}: expected contents that {reference.events} events speak of, found no file."
                 yield _claim_finding("content-missing", workspace, path, text, events=reference.events)
                 continue

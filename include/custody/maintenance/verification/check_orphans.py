@@ -15,9 +15,12 @@ from custody.catalog.keys import HINT
 from custody.config import SETTINGS_FILE, Settings
 from custody.errors import CustodyError, StorageError
 from custody.eventlog import EventLog, LogMetadata
+from custody.flow.content import ContentContainers
 from custody.format.names import (
     BUILDING_PREFIX,
+    CONTAINER_MARK,
     CONTENT,
+    CONTENT_MARKS,
     FORGOTTEN,
     ICEBERG,
     INCARNATIONS,
@@ -89,7 +92,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         yield from _container(workspace, ContainerPaths(container, workspace.writer), state)
     fs, home = workspace.fs, workspace.paths.home
     for name in fs.list(home.parent):
-        if name not in (home.name, CONTENT, SOFTWARE):
+        if name not in (home.name, CONTENT, CONTENT_MARKS, SOFTWARE):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
     yield from _content(workspace)
     yield from _data(workspace, state, expected)
@@ -145,12 +148,17 @@ def _container(workspace: Workspace, paths: ContainerPaths, state: CatalogState 
 
 def _content(workspace: Workspace) -> Iterator[Finding]:
     fs, home = workspace.fs, ContentPaths(workspace.settings.store, workspace.writer).home
+    containers = ContentContainers(fs, workspace.settings.store, workspace.writer)
     for container in fs.list(home):
         if not fs.is_directory(home / container):
             yield _orphan(fs, home / container, _kind_of(container), workspace.writer)
             continue
+        if containers.why_missing(container):
+            continue  # what lies in the place of a disk that is away is not ours to judge
         for section in fs.list(home / container):
             folder = home / container / section
+            if section == CONTAINER_MARK:
+                continue
             if not is_section(section) or not fs.is_directory(folder):
                 yield _orphan(fs, folder, _kind_of(section), workspace.writer)
                 continue

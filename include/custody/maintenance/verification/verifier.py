@@ -18,7 +18,7 @@ from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.verification.check_catalog import check_catalog, check_forgotten, check_sink, check_software
-from custody.maintenance.verification.check_contents import check_claims, check_section
+from custody.maintenance.verification.check_contents import check_claims, check_content_containers, check_section
 from custody.maintenance.verification.check_ids import check_ids
 from custody.maintenance.verification.check_journals import (
     check_group,
@@ -149,6 +149,7 @@ def _states(workspace: Workspace) -> Iterator[Finding]:
     yield from check_missing_containers(workspace)
     yield from check_stripes(workspace, _state(workspace))
     yield from check_incarnations(workspace, _state(workspace))
+    yield from check_content_containers(workspace)
 
 
 def _software(workspace: Workspace, level: Level) -> Iterator[Finding]:
