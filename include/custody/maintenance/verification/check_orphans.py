@@ -18,6 +18,7 @@ from custody.eventlog import EventLog, LogMetadata
 from custody.format.names import (
     BUILDING_PREFIX,
     CONTENT,
+    FETCHING_SUFFIX,
     FORGOTTEN,
     ICEBERG,
     INCARNATIONS,
@@ -285,7 +286,7 @@ def _files(fs: FileSystem, folder: Path) -> Iterator[Path]:
 
 
 def _kind_of(name: str) -> str:
-    if name.endswith(TEMPORARY_SUFFIX):
+    if name.endswith((TEMPORARY_SUFFIX, FETCHING_SUFFIX)):
         return "temporary"
     if name.startswith(BUILDING_PREFIX):
         return "attempt"
