@@ -9,8 +9,9 @@ BIN := .venv/bin
 STAMP := .venv/custody.stamp
 # Must be the options that requirements.lock was made with.
 LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
-# One worker a core; four at most, for each may start a Spark.
-PARALLEL := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+# One worker more than cores, for those that wait for an Airflow leave theirs idle; four at most: each may start a Spark.
+WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4)))
+PARALLEL := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # Hundreds of Pythons start in a run of the tests. Each compiles what it imports, Airflow and the tests above all, unless
 # the first one may keep the result: images often forbid it.
 unexport PYTHONDONTWRITEBYTECODE

@@ -46,7 +46,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases of `in_parts(n)` tests that belong to other parts than this run's."""
+    """Leave out the cases of `in_parts(n)` tests that belong to other parts than this run's; not if any is named."""
+    if any("::" in argument for argument in config.args):
+        return
     tests: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
         marker = item.get_closest_marker("in_parts")
@@ -54,9 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             tests.setdefault((item.nodeid.partition("[")[0], marker.args[0]), []).append(item)
     part, left_out = part_of_seed(seed_of_run()), set[pytest.Item]()
     for (name, parts), cases in tests.items():
-        if len(cases) > 1:  # a case that was asked for by its name is run
-            chosen = part.of(name, len(cases), parts)
-            left_out.update(case for number, case in enumerate(cases) if number not in chosen)
+        chosen = part.of(name, len(cases), parts)
+        left_out.update(case for number, case in enumerate(cases) if number not in chosen)
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))

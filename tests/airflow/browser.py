@@ -56,6 +56,15 @@ def _install() -> None:
             stamp.write_bytes(REQUIREMENTS.read_bytes())
 
 
+def log_in(page: Any, url: str, user: str, password: str) -> None:
+    """Open Airflow's page and log in through its form."""
+    page.goto(url)
+    page.fill("input[name=username]", user)
+    page.fill("input[name=password]", password)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_test_id("nav-dags-link").wait_for()
+
+
 @contextmanager
 def page() -> Iterator[Any]:
     """Open an empty page of a new browser; an error in the page's own code fails the test at the end."""

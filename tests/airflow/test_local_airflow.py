@@ -155,6 +155,7 @@ def test_file_that_cannot_be_imported_is_shown_with_its_error(client: AirflowCli
         client.wait_for_dag("broken")
 
 
+@pytest.mark.in_parts(2)
 def test_a_database_that_is_locked_for_a_while_is_waited_for(airflow: LocalAirflow, client: AirflowClient) -> None:
     locked, freed = threading.Event(), threading.Event()
 
@@ -245,6 +246,7 @@ def test_settings_of_the_users_own_airflow_do_not_shine_through(airflow: LocalAi
     assert (airflow.home / "airflow.db").is_file()
 
 
+@pytest.mark.in_parts(2)
 def test_stop_ends_all_processes_also_a_running_task(client: AirflowClient, project: Path) -> None:
     home = project / ".local" / "airflow"
     run_id = client.trigger("greet", {"name": "Eve", "seconds": 600})
@@ -261,6 +263,7 @@ def test_stop_ends_all_processes_also_a_running_task(client: AirflowClient, proj
     assert not stop_running(home)
 
 
+@pytest.mark.in_parts(2)
 def test_component_that_dies_ends_the_start_with_its_log(tmp_path: Path) -> None:
     (tmp_path / "dags").mkdir()
     wrong = {"AIRFLOW__API__WORKERS": "many"}

@@ -79,11 +79,7 @@ def page(airflow: LocalAirflow, client: AirflowClient) -> Iterator[Any]:
     if reason := browser.missing():
         pytest.skip(reason)
     with browser.page() as page:
-        page.goto(airflow.url)
-        page.fill("input[name=username]", airflow.user)
-        page.fill("input[name=password]", airflow.password)
-        page.get_by_role("button", name="Sign in").click()
-        page.get_by_test_id("nav-dags-link").wait_for()
+        browser.log_in(page, airflow.url, airflow.user, airflow.password)
         yield page
 
 

@@ -58,11 +58,7 @@ def airflow(repository: Repository, tmp_path_factory: pytest.TempPathFactory) ->
 def page(airflow: LocalAirflow) -> Iterator[Any]:
     """Airflow's page, logged in through its form."""
     with browser.page() as page:
-        page.goto(airflow.url)
-        page.fill("input[name=username]", airflow.user)
-        page.fill("input[name=password]", airflow.password)
-        page.get_by_role("button", name="Sign in").click()
-        page.get_by_test_id("nav-dags-link").wait_for()
+        browser.log_in(page, airflow.url, airflow.user, airflow.password)
         yield page
 
 

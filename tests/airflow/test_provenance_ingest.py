@@ -114,6 +114,7 @@ def test_a_run_by_hand_takes_the_interval_of_its_form_and_waits_for_a_file(
     assert len(stored(repository)) == before + EACH
 
 
+@pytest.mark.in_parts(2)
 def test_a_run_by_hand_without_an_interval_looks_at_the_last_hours(
     client: AirflowClient, repository: Repository
 ) -> None:

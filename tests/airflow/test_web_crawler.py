@@ -29,6 +29,7 @@ print("state:", run.state, run.run_id)
 """
 
 
+@pytest.mark.in_parts(2)
 def test_a_run_crawls_the_site_and_its_events_name_their_tasks_and_the_run(tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "repository")
     environment = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from custody.catalog import Catalog, verify
 from custody.clock import SystemClock
 from custody.store import LocalStore
@@ -75,6 +77,7 @@ def _together(source: str, root: Path, count: int) -> list[list[str]]:
     return outputs
 
 
+@pytest.mark.in_parts(2)
 def test_adds_that_commute_all_land_in_one_line(tmp_path: Path) -> None:
     _together(ADDING, tmp_path, COMMITS)
     catalog = _catalog(tmp_path)

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from custody.capture import Format, dataset_uuid
+from custody.capture import Format, dataset_uuid, event_reader
 from custody.cli.main import cli
 from custody.format.checked_json import with_checksum
-from custody.ingest import ingest
 from custody.model import Event
 from custody.repository import Repository
 from tests.support import run_steps
@@ -167,7 +166,7 @@ def test_an_entry_of_a_format_to_come_is_left_where_it_is(root: Path, tmp_path: 
 def test_large_events_are_stored_in_smaller_batches(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest, "_BATCH_BYTES_MAX", 3000)
+    monkeypatch.setattr(event_reader, "BATCH_BYTES_MAX", 3000)
     file = tmp_path / "events.json"
     file.write_bytes(array(payloads(20)))
     seen: list[int] = []

@@ -47,6 +47,7 @@ def _killed_run(folder: Path, plan: Path, steps: int, delay: float) -> bool:
     return process.wait() != 0
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("events", [300, pytest.param(1000, marks=pytest.mark.slow)])
 def test_replays_that_are_killed_again_and_again_happen_once_each(events: int, tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "repository")

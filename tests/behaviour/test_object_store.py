@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from custody.vfs import PosixFileSystem
 from tests.behaviour.answers import MAIN, QUESTIONS, answer, build, opened
 from tests.behaviour.places import UnluckyStore, WrappedStore, s3_url
 from tests.behaviour.s3 import BUCKET, s3_environment
-from tests.support import append, run_steps, sample
+from tests.support import append, numbered, run_steps, sample
 
 __all__ = ["s3_url"]
 
@@ -123,6 +124,7 @@ def test_what_is_damaged_in_the_store_is_named_and_the_rest_is_read_as_in_a_fold
     )
 
 
+EVENTS = sample(30)
 FOLDER = "main/provenance/data/2026-01-01/events"
 
 
@@ -203,6 +205,41 @@ def test_a_store_without_conditional_puts_is_refused() -> None:
     for _ in range(2):
         require_conditional_puts(careful, f"memory://{uuid4().hex}")
     assert list(careful.keys("")) == ["CONDITIONAL-PUTS"]
+
+
+def test_a_pass_leaves_a_reader_alone_that_is_fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUSTODY__REPOSITORY__STORE", f"memory://{uuid4().hex}")
+    (tmp_path / "custody.toml").touch()
+    append(Repository.open(tmp_path), EVENTS)
+    run_steps(Repository.open(tmp_path).settings)
+    shutil.rmtree(tmp_path / "work")
+    parts_of = LocalCopies._parts
+    under_way: list[Path] = []
+
+    def interrupted(copies: LocalCopies, key: str) -> Iterator[bytes]:
+        for part in parts_of(copies, key) or ():
+            yield part
+            if key.endswith(".parquet") and not under_way:
+                under_way.extend((tmp_path / "work").rglob("*.fetching"))
+                run_steps(Repository.open(tmp_path).settings)
+
+    monkeypatch.setattr(LocalCopies, "_parts", interrupted)
+    assert list(Repository.open(tmp_path).events(count=100)) == numbered(EVENTS)
+    assert len(under_way) == 1
+    assert not under_way[0].exists()
+
+
+def test_what_a_killed_fetch_left_goes_after_a_while_and_no_other(tmp_path: Path) -> None:
+    store = RemoteStore(MemoryStore(), "memory://killed")
+    store.put(f"{FOLDER}/log.parquet", b"log")
+    killed, alive = (tmp_path / FOLDER / f"other.parquet.{name}.fetching" for name in ("killed", "alive"))
+    killed.parent.mkdir(parents=True)
+    for path in (killed, alive):
+        path.write_bytes(bytes(3000))
+    os.utime(killed, (time.time() - 7200,) * 2)
+    LocalCopies(PosixFileSystem(), store, tmp_path, 1000).fetch(f"{FOLDER}/log.parquet", None)
+    assert not killed.exists()
+    assert alive.exists()
 
 
 def test_retention_and_garbage_collection_run_and_take_the_copies_along(

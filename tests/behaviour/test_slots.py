@@ -79,6 +79,7 @@ def ready(count: int, source: str, *arguments: object) -> Iterator[list[Popen[st
         yield processes
 
 
+@pytest.mark.in_parts(2)
 def test_processes_take_a_slot_each_and_one_more_is_refused(repository: Repository) -> None:
     opened = slotted(repository, 4)
     told: dict[str, dict[int, int]] = {}

@@ -131,7 +131,7 @@ def test_a_crash_while_contents_are_stored_loses_none_that_was_acknowledged(part
     assert outcome.operations > 80
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(3)
 def test_a_crash_while_a_writer_is_retired_and_absorbed_loses_no_event_and_gives_none_out_twice(part: Part) -> None:
     _, _, error = run_to(Archiving())
     assert error is None
@@ -147,7 +147,7 @@ def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event(seeds: int, 
     assert outcome.operations > 80
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(2)
 def test_a_crash_in_a_pass_within_the_process_loses_no_acknowledged_event(part: Part) -> None:
     # The writes of the steps are torn in all ways above: here it is about leases and reports.
     modes = CrashMode.ALL_KEPT, CrashMode.SYNCED_ONLY
@@ -156,7 +156,7 @@ def test_a_crash_in_a_pass_within_the_process_loses_no_acknowledged_event(part: 
     assert outcome.operations > 300
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(2)
 def test_a_crash_while_shards_are_made_anew_leaves_whole_shards_or_logs_that_answer(part: Part) -> None:
     outcome = enumerate_crashes(BackFilling(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
@@ -170,6 +170,7 @@ def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp
     assert outcome.operations > 60
 
 
+@pytest.mark.in_parts(2)
 @in_some_ways
 def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverMerged())
@@ -181,6 +182,7 @@ def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(s
     assert outcome.operations > 80
 
 
+@pytest.mark.in_parts(2)
 @in_some_ways
 def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverSplit())
@@ -228,6 +230,7 @@ def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(
     assert again.runs > 50
 
 
+@pytest.mark.in_parts(2)
 @in_some_ways
 def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(seeds: int, part: Part) -> None:
     fs, _, error = run_to(Compacting())
@@ -260,7 +263,7 @@ def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event(part: Part)
     assert outcome.operations > 60
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(2)
 def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them(part: Part) -> None:
     outcome = enumerate_crashes(Retaining(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
@@ -301,6 +304,7 @@ def test_a_crash_while_contents_go_leaves_no_event_without_its_content(part: Par
     assert outcome.operations > 40
 
 
+@pytest.mark.in_parts(2)
 def test_a_crash_anywhere_in_the_whole_chain_is_made_up_for_by_the_next_run(part: Part) -> None:
     # The other modes in the slow suite: on each disk the chain is run twice, and everything is asked.
     outcome = enumerate_crashes(WholeChain(), modes=(CrashMode.SYNCED_ONLY,), seeds=1, part=part)

@@ -47,7 +47,7 @@ def _seen_to_be_dead(fs: MemoryFileSystem, promises: Promises) -> tuple[MemoryFi
     return fs, promises
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(2)
 def test_after_a_crash_anywhere_in_a_pass_the_next_run_ends_as_an_undisturbed_one(part: Part) -> None:
     outcome = enumerate_crashes(Passing(), modes=MODES, seeds=1, part=part)
     assert not outcome.alarms, str(outcome)

@@ -10,6 +10,7 @@ from tests.crash.sink_job_scenarios import Persisting
 from tests.parts import Part
 
 
+@pytest.mark.in_parts(2)
 def test_a_crash_of_the_job_changes_no_file_and_tells_nothing_twice(part: Part) -> None:
     outcome = enumerate_crashes(Persisting("json-row"), modes=(CrashMode.SYNCED_ONLY,), seeds=1, part=part)
     assert not outcome.alarms, str(outcome)

@@ -99,6 +99,7 @@ def test_every_column_of_every_event_is_that_of_sql_also_of_those_acknowledged_j
             assert row[name] == value, name
 
 
+@pytest.mark.in_parts(2)
 def test_ten_revisions_have_the_rows_that_sql_gives(session: SparkSession, repository: Repository) -> None:
     for revision in range(COMMITS):
         right = in_sql(repository, as_of=revision)
@@ -130,6 +131,7 @@ def test_options_give_the_rows_of_the_condition_and_read_only_logs_that_may_hold
     assert len(read) <= COMMITS
 
 
+@pytest.mark.in_parts(2)
 def test_a_condition_of_one_query_is_not_that_of_the_next(session: SparkSession, repository: Repository) -> None:
     frame = load(session, repository)
     assert frame.where("event_id = 3").count() == 1

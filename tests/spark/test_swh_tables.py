@@ -111,6 +111,7 @@ def test_two_hundred_small_random_graphs(
     compare(session, tmp_path, drawn(200, 120, 7), node_filter, by_joins=by_joins)
 
 
+@pytest.mark.in_parts(3)
 def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tables(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def little_memory(graph: SmallGraph) -> int:
     return 2 * BYTES_OF_A_NODE * sum(kind in ("cnt", "dir", "rev", "rel") for kind in graph.types.values())
 
 
+@pytest.mark.in_parts(2)
 def test_a_history_that_does_not_fit_is_walked_by_joins_beside_arrays(session: SparkSession, tmp_path: Path) -> None:
     from custody.spark.swh.steps import run_step
 
@@ -239,6 +241,7 @@ def test_rounds_grow_with_the_logarithm_of_a_history_that_merges_at_every_third_
     assert output.rounds < commits / 30
 
 
+@pytest.mark.in_parts(2)
 def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -263,6 +266,7 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
             find_earliest_revisions(rounds, graph, session.createDataFrame([(wrong,)], "swhid string"))
 
 
+@pytest.mark.in_parts(2)
 def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:
     from custody.spark.swh.steps import run_step
 

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import hashlib
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from custody.errors import ConflictError, NotFoundError, StorageError
+from custody.format.names import FETCHING_SUFFIX
 from custody.store import ObjectStore
-from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use, temporary
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use
 
 _PART_BYTES = 16 << 20
 """Larger objects are read in parts of this size, so that memory is bounded."""
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.2
+_DEAD_FETCH_MS = 3_600_000
+"""A fetch that wrote nothing for so long has died: each of its parts is a request that ends much earlier."""
 _WALK_SHARE = 16
 """The room is measured again when so large a part of it was fetched since."""
 
@@ -128,7 +132,8 @@ class LocalCopies:
         if parts is None:
             raise NotFoundError(f"{self._store.locate(key)}: there is no such object.")
         self._fs.make_directory(path.parent)
-        partial = temporary(path)
+        # Not the suffix of temporary files: recovery removes those, and a reader without a lease may be fetching now.
+        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{FETCHING_SUFFIX}")
         size = 0
         with self._fs.create(partial) as file:
             for part in parts:
@@ -157,12 +162,16 @@ class LocalCopies:
         return whole.digest()
 
     def _make_room(self, size: int, path: Path) -> None:
-        """Remove copies that were used least recently, if all take too much; `path` stays."""
+        """Remove dead fetches, and if all take too much, the copies that were used least recently; `path` stays."""
         if self._fetched_bytes is not None and self._fetched_bytes + size < self._bytes_max // _WALK_SHARE:
             self._fetched_bytes += size
             return
         self._fetched_bytes = 0
-        copies = sorted(self._copies())
+        files, dead_ms = sorted(self._copies()), time.time() * 1000 - _DEAD_FETCH_MS
+        for modified_ms, _, file in files:
+            if file.suffix == FETCHING_SUFFIX and modified_ms < dead_ms:
+                self._fs.remove(file)
+        copies = [item for item in files if item[2].suffix != FETCHING_SUFFIX]
         used = sum(copy_size for _, copy_size, _ in copies)
         for _, copy_size, copy in copies:
             if used <= self._bytes_max:

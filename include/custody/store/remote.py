@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from builtins import list as list_of
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
@@ -14,7 +16,29 @@ from obstore.store import MemoryStore, ObjectStore, from_url
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
 from custody.store.base import ObjectInfo, check_key, check_prefix
 
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
 _PARALLEL_READS = 16
+_PATIENT_ABOVE_BYTES = 1 << 20
+_PUT_BYTES_A_SECOND_MIN = 256 << 10
+"""A put of more than a mebibyte may take as long as it does at this rate, and never less than requests may otherwise.
+
+The client's own bound, 30 seconds for a request with its body, is an error for a log of 64 MiB below 2 MiB a second.
+A bound in the environment, such as AWS_TIMEOUT, holds for every request instead.
+"""
+_REQUEST_SECONDS = 30
+_CLIENT_OPTIONS = (
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "pool_idle_timeout",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "root_certificate",
+    "user_agent",
+)
 _MEMORY: dict[str, MemoryStore] = {}
 """The stores of this process's memory, by their URLs."""
 
@@ -29,9 +53,23 @@ def open_remote(url: str, *, can_put_if_absent: bool) -> RemoteStore:
         # By URL: all who open it in this process share one store.
         return RemoteStore(_MEMORY.setdefault(url, MemoryStore()), url, can_put_if_absent=can_put_if_absent)
     try:
-        return RemoteStore(from_url(url), url, can_put_if_absent=can_put_if_absent)
+        client = from_url(url)
+
+        return RemoteStore(client, url, can_put_if_absent=can_put_if_absent, patient=_patient(url))
     except (BaseError, ValueError) as error:
         raise ConfigurationError(f"store {url!r}: {str(error).splitlines()[0]}") from error
+
+
+def _patient(url: str) -> Callable[[int], ObjectStore] | None:
+    """Return what makes a client whose requests may take so many seconds; None where the environment bounds them."""
+    scheme = url.partition(":")[0]
+    prefix = {"s3": "AWS_", "s3a": "AWS_", "gs": "GOOGLE_"}.get(scheme, "AZURE_")
+    if f"{prefix}TIMEOUT" in os.environ:
+        return None
+    # Options that are given replace all those of the environment, so that these are given as well.
+    named = {name: os.environ.get(prefix + name.upper()) for name in _CLIENT_OPTIONS}
+    options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    return lambda seconds: from_url(url, client_options=cast("ClientConfig", options | {"timeout": f"{seconds}s"}))
 
 
 class RemoteStore:
@@ -41,10 +79,19 @@ class RemoteStore:
         client: obstore's client, whose root is the URL.
         url: the same, for messages; without credentials.
         can_put_if_absent: False for a service that ignores `If-None-Match`.
+        patient: makes the same client whose requests may take so many seconds, for large puts.
     """
 
-    def __init__(self, client: ObjectStore, url: str, *, can_put_if_absent: bool = True) -> None:
+    def __init__(
+        self,
+        client: ObjectStore,
+        url: str,
+        *,
+        can_put_if_absent: bool = True,
+        patient: Callable[[int], ObjectStore] | None = None,
+    ) -> None:
         self._client = client
+        self._patient = patient
         self._url = url.rstrip("/")
         self.can_put_if_absent = can_put_if_absent
         # A move is a copy, and a copy is a new object with a time of its own.
@@ -124,7 +171,7 @@ class RemoteStore:
         try:
             with self._reported("write", key):
                 # In one request: the condition holds for a single put only.
-                obstore.put(self._client, check_key(key), data, mode="create", use_multipart=False)
+                obstore.put(self._client_for(len(data)), check_key(key), data, mode="create", use_multipart=False)
         except _TakenError:
             return False
         return True
@@ -157,6 +204,12 @@ class RemoteStore:
 
     def settle(self, key: str) -> None:
         """Do nothing: what can be read is durable."""
+
+    def _client_for(self, size_bytes: int) -> ObjectStore:
+        """Return a client that has time enough for a put of one request."""
+        if self._patient is None or size_bytes <= _PATIENT_ABOVE_BYTES:
+            return self._client
+        return self._patient(max(_REQUEST_SECONDS, -(-size_bytes // _PUT_BYTES_A_SECOND_MIN)))
 
     def _get_or_none(self, key: str) -> bytes | None:
         try:

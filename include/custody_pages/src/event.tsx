@@ -1,12 +1,12 @@
 // One event: what happened, attributes and contents before and after, and where to go on.
 
 import { useState, type ReactNode } from "react";
-import { ownParameters, pageAddress, remember } from "./address.ts";
+import { ownParameters, pageAddress } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import { Contents } from "./content.tsx";
 import type { EventDocument, OneEvent } from "./documents.ts";
-import { Failure, Frame, Head, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Failure, Frame, Head, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { bytes, count } from "./moments.ts";
 import { quoted } from "./query.ts";
 import { FACT_TEXTS, TEXTS } from "./texts.ts";
@@ -138,17 +138,9 @@ function Attributes({ one }: { one: OneEvent }): ReactNode {
   return (
     <section aria-label={texts.attributes}>
       <h2>{texts.attributes}</h2>
-      <label className="check">
-        <input
-          type="checkbox"
-          checked={isChangedOnly}
-          onChange={({ target }) => {
-            choose(target.checked);
-            remember({ changed: target.checked });
-          }}
-        />{" "}
+      <Switch name="changed" isOn={isChangedOnly} turn={choose}>
         {texts.onlyChanged}
-      </label>
+      </Switch>
       {shown.length ? (
         <TableFrame label={texts.attributes}>
           <Head columns={[texts.attribute, texts.before, texts.after, texts.change]} />

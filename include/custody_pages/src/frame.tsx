@@ -2,7 +2,7 @@
 
 import { StrictMode, useCallback, useEffect, useId, useRef, useState, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
-import { ownParameters, pageAddress, REMEMBERED, type Page } from "./address.ts";
+import { ownParameters, pageAddress, remember, REMEMBERED, type Page } from "./address.ts";
 import { ApiError, addressOf, keepToken, save, token } from "./api.ts";
 import { curl } from "./command.ts";
 import { absolute, iso, relative } from "./moments.ts";
@@ -259,6 +259,33 @@ export function Head({ columns }: { columns: readonly string[] }): ReactNode {
         ))}
       </tr>
     </thead>
+  );
+}
+
+/** A box to check whose state is remembered in the address, under a name. */
+export function Switch({
+  name,
+  isOn,
+  turn,
+  children,
+}: {
+  name: string;
+  isOn: boolean;
+  turn: (isOn: boolean) => void;
+  children: ReactNode;
+}): ReactNode {
+  return (
+    <label className="check">
+      <input
+        type="checkbox"
+        checked={isOn}
+        onChange={({ target }) => {
+          turn(target.checked);
+          remember({ [name]: target.checked });
+        }}
+      />{" "}
+      {children}
+    </label>
   );
 }
 

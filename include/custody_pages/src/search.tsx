@@ -5,7 +5,7 @@ import { changed, ownParameters, pageAddress, remember, type Parameters } from "
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, Facets, Fields, Listed, Welcome } from "./documents.ts";
-import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
+import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
 import { barsOfDays } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
@@ -309,17 +309,9 @@ function Follow({ take }: { take: (page: EventPage) => void }): ReactNode {
     };
   });
   return (
-    <label className="check">
-      <input
-        type="checkbox"
-        checked={isOn}
-        onChange={({ target }) => {
-          setOn(target.checked);
-          remember({ follow: target.checked });
-        }}
-      />{" "}
+    <Switch name="follow" isOn={isOn} turn={setOn}>
       {TEXTS.search.follow}
-    </label>
+    </Switch>
   );
 }
 

@@ -1,11 +1,11 @@
 // Status: writers, what waits, room and disks, queues, quarantine.
 
 import { useEffect, useState, type ReactNode } from "react";
-import { ownParameters, pageAddress, remember } from "./address.ts";
+import { ownParameters, pageAddress } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { Quarantined, RepositoryStatus } from "./documents.ts";
-import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Frame, Head, Notices, SameAnswer, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { absolute, bytes, count } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
 
@@ -23,17 +23,9 @@ function StatusPage(): ReactNode {
   }, [isOn, again]);
   return (
     <Frame page="status" title={texts.title}>
-      <label className="check">
-        <input
-          type="checkbox"
-          checked={isOn}
-          onChange={({ target }) => {
-            setOn(target.checked);
-            remember({ refresh: target.checked });
-          }}
-        />{" "}
+      <Switch name="refresh" isOn={isOn} turn={setOn}>
         {texts.refresh}
-      </label>
+      </Switch>
       <Shown answer={answer} again={again}>
         {(status) => (
           <>

@@ -94,6 +94,7 @@ def test_what_is_not_due_waits_and_until_writes_it(tmp_path: Path) -> None:
     assert done.exit_code == 2
 
 
+@pytest.mark.in_parts(2)
 def test_a_killed_follower_is_followed_by_the_one_that_waits(tmp_path: Path) -> None:
     repository = make(tmp_path / "r")
     root = repository.settings.root
@@ -112,6 +113,7 @@ def test_a_killed_follower_is_followed_by_the_one_that_waits(tmp_path: Path) -> 
             assert second.wait(WAIT_SECONDS_MAX) == 0
 
 
+@pytest.mark.in_parts(2)
 def test_a_paused_follower_that_was_superseded_ends_and_writes_nothing_more(tmp_path: Path) -> None:
     repository = make(tmp_path / "r")
     root = repository.settings.root

@@ -43,6 +43,7 @@ def by_stock_reader(path: Path, question: query.Query) -> list[int] | None:
         return [pointers[document] for document in documents]
 
 
+@pytest.mark.in_parts(2)
 @given(EVENTS, st.lists(QUERIES, min_size=1, max_size=8), st.integers(1, 50), st.sampled_from([0, 1 << 20]))
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_way_finds_what_looking_at_each_event_finds(

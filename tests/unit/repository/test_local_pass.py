@@ -249,6 +249,7 @@ Repository(load_settings(Path(sys.argv[1])), Dying()).roll_over(workers=2)
 """
 
 
+@pytest.mark.in_parts(2)
 def test_a_pass_that_is_killed_is_finished_by_the_next_one(tmp_path: Path) -> None:
     for number in (1, 4, 8, 12, 14):
         repository = of_size(tmp_path / str(number), 12_000)

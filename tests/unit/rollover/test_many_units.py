@@ -110,6 +110,7 @@ Path(sys.argv[4]).write_text(json.dumps([answers, len(live.files), len(live.shar
 """
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("files", "groups", "log_bytes"), [(32, 40, 12_000), pytest.param(64, 1001, 1 << 28, marks=pytest.mark.slow)]
 )

@@ -57,6 +57,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.in_parts(2)
 def test_workers_share_an_address_an_event_that_reaches_two_is_stored_once_and_a_killed_one_comes_back(
     root: Path,
 ) -> None:
@@ -89,6 +90,7 @@ def test_more_workers_than_slots_are_refused_before_anything_starts(root: Path) 
     assert "repository.writer_slots: expected at least 5" in done.stderr
 
 
+@pytest.mark.in_parts(2)
 def test_workers_that_cannot_start_end_the_server_with_an_error(root: Path) -> None:
     held = Repository.open(root)
     (root / "custody.toml").write_text("[repository]\nwriter_slots = 2\nwriter_wait_seconds = 0\n")
@@ -99,6 +101,7 @@ def test_workers_that_cannot_start_end_the_server_with_an_error(root: Path) -> N
     assert "ended 4 times before it was ready" in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.in_parts(2)
 def test_sigterm_answers_what_has_begun_and_loses_nothing_that_was_answered(root: Path) -> None:
     with served(root, "--quiet") as at:
         with ThreadPoolExecutor(8) as pool:

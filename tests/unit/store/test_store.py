@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from obstore.store import MemoryStore
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
 from custody.store import LocalStore, ObjectStore, check_key, open_store
-from custody.store.remote import RemoteStore
+from custody.store.remote import RemoteStore, open_remote
 from custody.vfs import PosixFileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import MemoryFileSystem
@@ -168,3 +171,40 @@ def test_a_location_that_is_of_no_use_is_refused(tmp_path: Path, url: str) -> No
     with pytest.raises(ConfigurationError, match="store") as caught:
         open_store(url, PosixFileSystem(), tmp_path)
     assert "secret" not in str(caught.value)
+
+
+class _SlowBucket(BaseHTTPRequestHandler):
+    """Answers a put a while after its body."""
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(1.5)
+        self.send_response(200)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def test_the_time_of_a_large_put_follows_its_size_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def put_at(bytes_a_second_min: int) -> bool:
+        monkeypatch.setattr("custody.store.remote._PUT_BYTES_A_SECOND_MIN", bytes_a_second_min)
+        return open_remote("s3://bucket/prefix", can_put_if_absent=True).put_if_absent("large", bytes(2 << 20))
+
+    monkeypatch.setattr("custody.store.remote._REQUEST_SECONDS", 1)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _SlowBucket) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        # Options of the environment still hold.
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+            monkeypatch.setenv(name, "test")
+        assert put_at(bytes_a_second_min=128 << 10)
+        with pytest.raises(StorageError, match="cannot write s3://bucket/prefix/large"):
+            put_at(bytes_a_second_min=2 << 20)
+        monkeypatch.setenv("AWS_TIMEOUT", "500ms")
+        with pytest.raises(StorageError, match="cannot write s3://bucket/prefix/large"):
+            put_at(bytes_a_second_min=128 << 10)
+        server.shutdown()

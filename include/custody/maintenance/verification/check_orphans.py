@@ -21,6 +21,7 @@ from custody.format.names import (
     CONTAINER_MARK,
     CONTENT,
     CONTENT_MARKS,
+    FETCHING_SUFFIX,
     FORGOTTEN,
     ICEBERG,
     INCARNATIONS,
@@ -293,7 +294,7 @@ def _files(fs: FileSystem, folder: Path) -> Iterator[Path]:
 
 
 def _kind_of(name: str) -> str:
-    if name.endswith(TEMPORARY_SUFFIX):
+    if name.endswith((TEMPORARY_SUFFIX, FETCHING_SUFFIX)):
         return "temporary"
     if name.startswith(BUILDING_PREFIX):
         return "attempt"
