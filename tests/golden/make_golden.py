@@ -5,8 +5,9 @@
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
 `plans` a plan of a replay, `numbered` an event log that names its revision, `rows` one with copies of rows, `cut` a
-shard that names the fields whose terms are beginnings, `striped` a repository with two stripes. `broken` holds one
-file, or one shard, a defect. The events and all other values come from `expected.json`, which people write.
+shard that names the fields whose terms are beginnings, `filtered` one with a filter, `striped` a repository with two
+stripes. `broken` holds one file, or one shard, a defect. The events and all other values come from `expected.json`,
+which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
 of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
@@ -95,6 +96,7 @@ STRIPED = Path("striped")
 HANDED = Path("handoff")
 PLAN = Path("plans/march-2.plan")
 CUT = Path("cut/1772359100000-0")
+FILTERED = Path("filtered/1772359100000-0")
 CUT_EVENTS = [
     event(0, updated_attributes={"filename": "a" * 40, "note": "short"}),
     event(1, updated_attributes={"filename": "a" * 40 + "b", "note": "long " * 20}),
@@ -125,6 +127,11 @@ def make_cut(path: Path) -> None:
     """Write a shard with terms that are only the beginnings of their values."""
     table = pa.Table.from_batches([to_batch(CUT_EVENTS, 0)])
     build_shard(PosixFileSystem(), path, table, ["note"], attribute_characters=CUT_CHARACTERS)
+
+
+def make_filtered(path: Path) -> None:
+    """Write a shard with a filter of its terms."""
+    build_shard(PosixFileSystem(), path, pa.Table.from_batches([to_batch(CUT_EVENTS, 0)]), ["note"])
 
 
 def make_rows(path: Path, events: list[Event]) -> None:
@@ -375,6 +382,7 @@ def main(folder: Path) -> None:
     make_plan(folder / PLAN.parent, document)
     make_numbered(folder / NUMBERED)
     make_cut(folder / CUT)
+    make_filtered(folder / FILTERED)
     make_rows(folder / ROWS, expected_events(document))
     make_striped(folder / STRIPED, document)
     make_handoff(folder / "v1", folder / HANDED)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from whoosh import query
 
 from custody.catalog import Catalog, SecondCopyStore, Transaction, rebuild, scan_footers
 from custody.catalog.codec import decode, digest
@@ -48,6 +49,7 @@ from tests.golden.make_golden import (
     CUT,
     CUT_CHARACTERS,
     ENDED,
+    FILTERED,
     HANDED,
     HERE,
     INCARNATION,
@@ -65,6 +67,7 @@ from tests.golden.make_golden import (
     expected_events,
     main,
     make_cut,
+    make_filtered,
     make_numbered,
     make_rows,
 )
@@ -351,6 +354,16 @@ def test_a_shard_names_the_fields_whose_terms_are_beginnings(tmp_path: Path) -> 
         shard = OpenShard(FS, folder)
         assert shard.search(parse_query(f"filename:{'a' * (CUT_CHARACTERS - 1)}*")).tolist() == [1, 0]
         assert shard.search(parse_query("attribute.note:short", ["note"])).tolist() == [0]
+
+
+def test_a_shard_has_the_filter_of_its_terms(tmp_path: Path) -> None:
+    make_filtered(tmp_path / FILTERED)
+    [golden] = (HERE / FILTERED).glob("*.flt")
+    assert golden.read_bytes() == (tmp_path / FILTERED / golden.name).read_bytes()
+    question = query.Or([query.Term("filename", f"absent-{number}") for number in range(20)])
+    assert OpenShard(FS, HERE / FILTERED).search(question).tolist() == []
+    question = query.Or([question, query.Term("filename", "a" * 40 + "b"), query.Term("attribute.note", "short")])
+    assert OpenShard(FS, HERE / FILTERED).search(question).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("text", EXPECTED["searches"])

@@ -25,13 +25,8 @@ from google.protobuf.message import DecodeError
 from custody.catalog.footers import block_bounds, stored_footer
 from custody.catalog.transaction_pb2 import AddFile, ColumnStatistics, FileStatistics, Value
 from custody.errors import CorruptionError
+from custody.format import split_block
 
-# Of Parquet's split-block bloom filters: 8 words of 32 bits in a block, one bit of each for a value.
-_SALTS = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
-)
-_WORDS = len(_SALTS)
-_BITS_OF_INDEX = np.uint32(27)
 # A header has four small fields; the filter itself is the rest.
 _HEADER_BYTES_MAX = 64
 
@@ -141,18 +136,16 @@ class BloomFilter:
 
     def __init__(self, data: bytes) -> None:
         start = _end_of_header(data)
-        words = np.frombuffer(data, "<u4", offset=start) if start and not (len(data) - start) % (4 * _WORDS) else None
+        is_whole = start and not (len(data) - start) % split_block.BLOCK_BYTES
+        words = np.frombuffer(data, "<u4", offset=start) if is_whole else None
         if words is None or not len(words):
             raise CorruptionError("bloom filter: expected Parquet's header and blocks of 32 bytes.")
-        self._blocks: npt.NDArray[np.uint32] = words.reshape(-1, _WORDS)
+        self._blocks: npt.NDArray[np.uint32] = words.reshape(-1, split_block.WORDS)
 
     def may_have(self, value: bytes) -> bool:
         """Whether a text can be in the block."""
-        digest = xxhash.xxh64_intdigest(value)
-        block = self._blocks[((digest >> 32) * len(self._blocks)) >> 32]
-        key = np.uint32(digest & 0xFFFFFFFF)
-        bits = np.uint32(1) << ((key * _SALTS) >> _BITS_OF_INDEX)
-        return bool((block & bits == bits).all())
+        digest = np.array([xxhash.xxh64_intdigest(value)], np.uint64)
+        return bool(split_block.may_have(self._blocks, split_block.Probes.of(digest))[0])
 
 
 def bounds_of(statistics: FileStatistics) -> dict[str, tuple[Bound, Bound] | None]:

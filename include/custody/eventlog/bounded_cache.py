@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -32,6 +32,12 @@ class BoundedCache(Generic[K, V]):
         with self._lock:
             entry = self._entries.get(key)
         return None if entry is None else entry[0]
+
+    def get_many(self, keys: Iterable[K]) -> list[V | None]:
+        """Return the value of each key, None where there is none."""
+        with self._lock:
+            get = self._entries.get
+            return [None if (entry := get(key)) is None else entry[0] for key in keys]
 
     def put(self, key: K, value: V, cost: int) -> None:
         """Keep a value in place of the key's former one."""

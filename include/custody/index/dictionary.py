@@ -39,6 +39,7 @@ from custody.index.postings import (
     inline,
     single_blocks,
 )
+from custody.index.term_filter import TermFilter
 from custody.index.terms import Codes, Hashes, TermSet
 
 # The layout: shared by the writer and the readers below.
@@ -81,6 +82,8 @@ _BULK = 16  # fewer keys of one length are cheaper one by one
 # Far above any term; a damaged length must not make a reader take a gigabyte.
 _KEY_BYTES_MAX = 1 << 20
 _PROBES = 16
+# Fewer keys are found sooner one by one.
+_MANY_KEYS = 12
 # Per open shard: together with the cached lists it bounds what a process keeps of each.
 _TEXT_BYTES_KEPT = 1 << 20
 
@@ -115,11 +118,15 @@ class DictionaryWriter:
         self._postings_size += len(far.data)
         return records, far.data
 
+    def hashes(self) -> Hashes:
+        """Return the CRC-32 of all keys."""
+        return np.concatenate([np.empty(0, np.uint32), *self._hashes])
+
     def finish(self) -> tuple[bytes, int, str]:
         """Return what follows the records, the number of terms, and the type of the array of places."""
         # Fields and their terms came in order, so the records lie in the order of their keys and need no sort.
         places = np.concatenate([np.empty(0, np.int64), *self._places])
-        tables, directory = _hash_tables(np.concatenate([np.empty(0, np.uint32), *self._hashes]), places, self._size)
+        tables, directory = _hash_tables(self.hashes(), places, self._size)
         last = int(places[-1]) if len(places) else 0
         code = next(code for code, bound in _ORDER_BOUNDS if last < bound)
         extras = _pickled({"fieldmap": self.fields, "indextype": code, "indexlen": len(places)})
@@ -221,9 +228,16 @@ def _pickled(values: dict[str, object]) -> bytes:
 class Dictionary:
     """The terms of all fields; may be used by several threads."""
 
-    def __init__(self, terms: CheckedFile, postings: CheckedFile, description: Description) -> None:
+    def __init__(
+        self,
+        terms: CheckedFile,
+        postings: CheckedFile,
+        description: Description,
+        term_filter: TermFilter | None = None,
+    ) -> None:
         self._terms = terms
         self._postings = postings
+        self._filter = term_filter
         self._documents = description.documents
         self._fields = description.fields
         self._layout: Literal["bulk", "stock"] = description.layout
@@ -240,12 +254,23 @@ class Dictionary:
         record = self._records.find(number.to_bytes(FIELD_BYTES, "big") + term)
         return None if record is None else self._list_of(record)
 
-    def union_of(self, field: str, term_set: TermSet) -> Ints:
-        """Return the documents that have any of some terms, going up; many terms are found at once."""
+    def candidates(self, field: str, term_set: TermSet) -> Ints | None:
+        """Return the numbers of those of some terms that the shard may have; None for all of them."""
+        number = self._fields.get(field)
+        if number is None:
+            return NONE
+        if self._filter is None:
+            return None
+        return self._filter.candidates(term_set, number.to_bytes(FIELD_BYTES, "big"))
+
+    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> Ints:
+        """Return the documents that have any of some terms, or of those with some numbers; many are found at once."""
         number = self._fields.get(field)
         if number is None:
             return NONE
         keys, hashes = term_set.hashed(number.to_bytes(FIELD_BYTES, "big"))
+        if chosen is not None and len(chosen) < len(keys):
+            keys, hashes = [keys[term] for term in chosen.tolist()], hashes[chosen]
         return self._union(self._records.find_all(keys, hashes))
 
     def range_of(self, field: str) -> tuple[int, int]:
@@ -432,9 +457,9 @@ class _Records:
 
     def find_all(self, keys: Sequence[bytes], hashes: Hashes) -> Ints:
         """Return where the records of those of some keys lie that are there; `hashes` are the CRC-32 of each."""
-        if self._hash_type == HASH_CRC32:
+        if self._hash_type == HASH_CRC32 and len(keys) >= _MANY_KEYS:
             return self._find_all_by_hash(keys, hashes)
-        records = (self._find_by_order(key) for key in keys)
+        records = map(self.find, keys)
         return np.array([record for record in records if record is not None], np.int64)
 
     def _find_by_hash(self, key: bytes) -> int | None:

@@ -102,6 +102,7 @@ class CheckedFile:
         self._is_checked = bytearray(len(checksums))
         # The same bytes twice: a bytearray is quicker for one page, an array for many.
         self._are_checked = np.frombuffer(self._is_checked, np.uint8)
+        self._is_whole = False
 
     def span(self, start: int, end: int) -> memoryview:
         """Return some bytes.
@@ -132,6 +133,12 @@ class CheckedFile:
             if not self._are_checked[pages].all():
                 for page in np.unique(pages[self._are_checked[pages] == 0]).tolist():
                     self._check(page)
+
+    def require_all(self) -> None:
+        """Check all bytes, once."""
+        if not self._is_whole:
+            self.span(0, self.size)
+            self._is_whole = True
 
     def error(self, place: int, expected: str, got: str) -> CorruptionError:
         """Return an error that names this file and a place in it."""

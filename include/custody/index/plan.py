@@ -123,11 +123,15 @@ class _Planner(QueryEvaluator[DocSet]):
     def unite(self, parts: Iterable[DocSet], terms: Mapping[str, TermSet]) -> DocSet:
         sets = list(parts)
         for name, term_set in terms.items():
+            chosen = self._terms.candidates(name, term_set)
+            if chosen is not None and not len(chosen):
+                continue
             if len(term_set) < _MANY_TERMS:
-                lists = (self._terms.find(name, text) for text in term_set.terms)
+                texts = term_set.terms if chosen is None else (term_set.terms[term] for term in chosen.tolist())
+                lists = (self._terms.find(name, text) for text in texts)
                 sets += [TermDocs(postings) for postings in lists if postings is not None]
             else:
-                documents = self._terms.union_of(name, term_set)
+                documents = self._terms.union_of(name, term_set, chosen)
                 sets += [DocList(documents)] if len(documents) else []
         sets = [part for part in sets if not isinstance(part, EmptySet)]
         return sets[0] if len(sets) == 1 else Union(sets) if sets else EmptySet()

@@ -33,6 +33,7 @@ from custody.index.inverted_field import InvertedField, invert, invert_numbers
 from custody.index.manifest import Description, Manifest, Zones
 from custody.index.number_columns import empty_stored, plain_column, sortable_column, zones
 from custody.index.paged_file import PagedFileWriter, ShardFile
+from custody.index.term_filter import SUFFIX, filter_bytes
 from custody.index.terms import TermValues
 from custody.index.whoosh_writer import TOC_NAME, segment_name, toc_bytes
 from custody.model.columns import read_batch
@@ -241,6 +242,7 @@ def _write_terms(
         terms.write(end)
         files.add(terms)
         files.add(postings)
+    files.write(f"{files.segment}.{SUFFIX}", [filter_bytes(dictionary.hashes())])
     return dictionary, count, code
 
 

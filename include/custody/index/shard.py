@@ -28,6 +28,7 @@ from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import NumberColumn
 from custody.index.paged_file import CheckedFile, Checksums, pages_of
 from custody.index.plan import plan
+from custody.index.term_filter import SUFFIX, TermFilter
 from custody.index.terms import Codes
 from custody.vfs import FileSystem
 
@@ -67,7 +68,10 @@ class OpenShard:
         self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
         self._lock = threading.Lock()
         with self._reported():
-            self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description)
+            # Shards of earlier releases, and those that Whoosh wrote, have none.
+            has_filter = f"{self.description.segment}.{SUFFIX}" in self._checksums
+            term_filter = TermFilter(self._file(SUFFIX)) if has_filter else None
+            self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description, term_filter)
 
     def search(
         self,
@@ -88,6 +92,8 @@ class OpenShard:
         """
         with self._reported():
             node = plan(self, question)
+            if not node.size:
+                return np.empty(0, np.int64)
             low, high = self._window(node, below, above)
             chunks = _backwards(node, low, high) if oldest_first else node.chunks(low, high)
             documents = _newest(chunks, limit)

@@ -18,9 +18,10 @@ import re
 import threading
 import zlib
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -274,6 +275,7 @@ def _any_words(values: pa.StringArray) -> TermValues:
 
 
 Hashes = npt.NDArray[np.uint32]
+_Derived = TypeVar("_Derived")
 # A query is asked of many shards in a row; a few more allow for several threads.
 _QUESTIONS_KEPT = 16
 
@@ -289,6 +291,7 @@ class TermSet:
     def __init__(self, terms: Iterable[bytes]) -> None:
         self.terms = tuple(dict.fromkeys(terms))
         self._hashed: dict[bytes, tuple[list[bytes], Hashes]] = {}
+        self._derived: dict[tuple[bytes, object], object] = {}
 
     def __len__(self) -> int:
         return len(self.terms)
@@ -303,6 +306,13 @@ class TermSet:
             # prefixes.
             self._hashed[prefix] = hashed
         return hashed
+
+    def derived(self, prefix: bytes, derive: Callable[[Hashes], _Derived]) -> _Derived:
+        """Return what a function makes of the hashes, computed once for all shards with the prefix."""
+        key = prefix, derive
+        if key not in self._derived:
+            self._derived[key] = derive(self.hashed(prefix)[1])
+        return cast("_Derived", self._derived[key])
 
 
 class Alternatives:

@@ -187,7 +187,8 @@ class EventCache:
     ) -> tuple[list[Event], EventIds]:
         """Return the events of a log that are cached and may be given out in a state, and the other ids."""
         names = hiding(workspace, state)
-        cached = [self._cache.get((file.sha256, names, event_id)) for event_id in event_ids.tolist()]
+        digest = file.sha256
+        cached = self._cache.get_many([(digest, names, event_id) for event_id in event_ids.tolist()])
         is_missing = np.array([event is None for event in cached], np.bool_)
         return [event for event in cached if event is not None], event_ids[is_missing]
 

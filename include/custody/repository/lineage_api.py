@@ -74,7 +74,8 @@ class LineageSearch:
 
     def _find(self, field: str, values: Sequence[str], events_max: int) -> SearchResult:
         terms = query.Or([query.Term(field, value.lower()) for value in values])
-        return search(self._sources, self._shards, terms, self._attributes, Page(events_max), self._pool)
+        page = Page(events_max)
+        return search(self._sources, self._shards, terms, self._attributes, page, self._pool, is_explained=False)
 
 
 @contextmanager

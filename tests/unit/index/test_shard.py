@@ -125,6 +125,7 @@ def test_a_shard_with_a_damaged_file_is_refused_where_the_file_is_needed(tmp_pat
     middle = {name: sorted(getattr(item, name) for item in events)[25] for name in (*TIME_FIELDS, *NUMBER_FIELDS)}
     questions = [query.NumericRange(name, number, None) for name, number in middle.items()]
     questions += [query.Every(field.name) for field in IDENTIFIER_FIELDS]
+    questions.append(query.Or([query.Term("filename", "a"), query.Term("filename", "b")]))  # by the filter
     for file in sorted(path.iterdir()):
         good = file.read_bytes()
         file.unlink()

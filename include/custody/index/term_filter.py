@@ -1,0 +1,57 @@
+"""The filter of a shard, its `.flt` file: a few bits tell that the shard does not have a term, without its dictionary.
+
+Layout: a split-block bloom filter (`custody.format.split_block`) of the keys of all terms, blocks of eight u32,
+little-endian. A key's hash is its CRC-32, which the dictionary has too, and in the lower half a number made of that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from custody.format.split_block import BLOCK_BYTES, WORDS, Probes, may_have, split_block_filter
+from custody.index.arrays import Ints
+from custody.index.paged_file import CheckedFile
+from custody.index.terms import Hashes, TermSet
+
+SUFFIX = "flt"
+BITS_PER_TERM = 10
+"""One term in about seventy that a shard does not have is looked up all the same."""
+# Odd, with bits all over: the halves of a hash must not be alike.
+_MULTIPLIER = np.uint32(0x9E3779B1)
+
+
+def filter_bytes(hashes: Hashes) -> bytes:
+    """Return the filter of the keys with some CRC-32."""
+    return split_block_filter(_widened(hashes), BITS_PER_TERM).tobytes()
+
+
+def probes_of(hashes: Hashes) -> Probes:
+    """Return how a filter is asked for keys with some CRC-32."""
+    return Probes.of(_widened(hashes))
+
+
+def _widened(hashes: Hashes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
+    mixed = hashes * _MULTIPLIER
+    mixed ^= mixed >> np.uint32(16)
+    return (hashes.astype(np.uint64) << np.uint64(32)) | mixed
+
+
+class TermFilter:
+    """The filter of an open shard; may be used by several threads.
+
+    Raises:
+        CorruptionError: the file is none.
+    """
+
+    def __init__(self, file: CheckedFile) -> None:
+        if not file.size or file.size % BLOCK_BYTES:
+            raise file.error(file.size, f"blocks of {BLOCK_BYTES} bytes", f"{file.size} bytes")
+        self._file = file
+        self._blocks = file.data.view("<u4").reshape(-1, WORDS)
+
+    def candidates(self, term_set: TermSet, prefix: bytes) -> Ints:
+        """Return the numbers of the terms of a set that the shard may have; `prefix` is that of the field."""
+        # A filter is small and its places are random: whoever asks for some terms soon needs all pages.
+        self._file.require_all()
+        probes = term_set.derived(prefix, probes_of)
+        return np.flatnonzero(may_have(self._blocks, probes))

@@ -1,0 +1,116 @@
+"""Filters of terms: never against a term that is there, seldom for one that is not, and without one nothing changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from whoosh import query
+
+from custody.errors import CorruptionError
+from custody.format.split_block import Probes, may_have, split_block_filter
+from custody.index import build_shard, manifest
+from custody.index.manifest import Manifest
+from custody.index.paged_file import pages_of
+from custody.index.shard import OpenShard
+from custody.index.term_filter import BITS_PER_TERM, probes_of
+from custody.index.terms import encoded
+from custody.model import to_batch
+from custody.vfs import PosixFileSystem
+from tests.support import sample
+
+FS = PosixFileSystem()
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=300), st.integers(1, 20))
+def test_what_was_put_in_is_never_denied(values: list[int], bits: int) -> None:
+    hashes = np.array(values, np.uint64)
+    assert may_have(split_block_filter(hashes, bits), Probes.of(hashes)).all()
+
+
+@pytest.mark.parametrize("count", [100, 5000, 200_000])
+def test_what_was_not_put_in_is_nearly_always_denied(count: int) -> None:
+    # The hashes are those of a dictionary: 32 bits, so that equal ones stand for different terms now and then.
+    drawn = np.unique(np.random.default_rng(count).integers(0, 2**32, 2 * count + 20_000, np.uint32))
+    np.random.default_rng(1).shuffle(drawn)
+    there, absent = drawn[:count], drawn[count:][:20_000]
+    probes = probes_of(there)
+    hashes = (probes.upper << np.uint64(32)) | _lower(there)
+    blocks = split_block_filter(hashes, BITS_PER_TERM)
+    assert may_have(blocks, probes).all()
+    assert blocks.nbytes <= count * BITS_PER_TERM // 8 + 32
+    assert may_have(blocks, probes_of(absent)).mean() < 0.025
+
+
+def _lower(hashes: np.ndarray) -> np.ndarray:
+    """Return the lower half as the page of the format says it."""
+    mixed = (hashes.astype(np.uint64) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
+    return mixed ^ (mixed >> np.uint64(16))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return a shard, and the same one without a filter, as earlier releases wrote it."""
+    folder = tmp_path_factory.mktemp("shards")
+    build_shard(FS, folder / "with", pa.Table.from_batches([to_batch(sample(400), 0)]), ["order.region"])
+    build_shard(FS, folder / "without", pa.Table.from_batches([to_batch(sample(400), 0)]), ["order.region"])
+    path = folder / "without" / manifest.NAME
+    described = Manifest.decode(path.read_bytes(), path)
+    place, sums = 0, []
+    for file in described.description.files:
+        pages = pages_of(file.size)
+        if file.name.endswith(".flt"):
+            (folder / "without" / file.name).unlink()
+        else:
+            sums.append(described.checksums[place : place + pages])
+        place += pages
+    others = tuple(file for file in described.description.files if not file.name.endswith(".flt"))
+    about = msgspec.structs.replace(described.description, files=others)
+    path.write_bytes(Manifest(description=about, checksums=np.concatenate(sums), zones=described.zones).encode())
+    return [folder / "with", folder / "without"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 11, 16, 90, 400])
+def test_a_shard_without_a_filter_answers_the_same(shards: list[Path], count: int) -> None:
+    uuids = sorted({event.flowfile_uuid for event in sample(400)})[:count]
+    for texts in (uuids, [uuid[::-1] for uuid in uuids], [*uuids[: count // 2 + 1], *(uuid[::-1] for uuid in uuids)]):
+        question = query.Or([query.Term("flowfile_uuid", text) for text in texts])
+        first, second = (OpenShard(FS, path) for path in shards)
+        assert first.search(question).tolist() == second.search(question).tolist()
+        assert first.count(question) == second.count(question)
+    assert first.count(question) > 0
+
+
+def test_terms_that_are_there_are_among_the_candidates(shards: list[Path]) -> None:
+    events = sample(400)
+    shard = OpenShard(FS, shards[0])
+    for name in ("flowfile_uuid", "filename", "component_id", "event_type"):
+        texts = {encoded(str(getattr(event, name, None) or event.updated_attributes.get(name, ""))) for event in events}
+        for text in texts:
+            if shard.terms.find(name, text.lower()) is not None:
+                question = query.Or([query.Term(name, text.lower().decode()), query.Term(name, "not there")])
+                assert shard.count(question) > 0
+
+
+def test_a_filter_of_no_blocks_is_refused(shards: list[Path], tmp_path: Path) -> None:
+    path = shards[0] / manifest.NAME
+    described = Manifest.decode(path.read_bytes(), path)
+    [name] = [file.name for file in described.description.files if file.name.endswith(".flt")]
+    good = (shards[0] / name).read_bytes()
+    files = tuple(
+        msgspec.structs.replace(file, size=len(good) - 1) if file.name == name else file
+        for file in described.description.files
+    )
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    for file in shards[0].iterdir():
+        (forged / file.name).write_bytes(file.read_bytes()[:-1] if file.name == name else file.read_bytes())
+    about = msgspec.structs.replace(described.description, files=files)
+    (forged / manifest.NAME).write_bytes(msgspec.structs.replace(described, description=about).encode())
+    with pytest.raises(CorruptionError, match="blocks of 32 bytes"):
+        OpenShard(FS, forged)
