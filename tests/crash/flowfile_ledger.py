@@ -19,7 +19,7 @@ from unittest.mock import patch
 import msgspec
 
 from custody.clock import ManualClock
-from custody.config import Settings
+from custody.config import ContentStore, Settings
 from custody.errors import BackpressureError
 from custody.flow import Component, FlowFile
 from custody.flowfile_repository import ArchiveOptions, Connection, ContentArchive, Waiting, Work
@@ -159,7 +159,7 @@ class _Recording(ContentArchive):
     """An archive that deletes nothing, and tells the ledger what it could delete."""
 
     def __init__(self, fs: FileSystem, store: Path, ledger: FlowLedger) -> None:
-        super().__init__(fs, store, ArchiveOptions())
+        super().__init__(fs, ContentStore(store), ArchiveOptions())
         self._disk, self._ledger = fs, ledger
 
     def due(self, archived: Mapping[str, int], now_ms: int) -> list[str]:

@@ -134,7 +134,7 @@ class Purging(FlowScenario):
             contents = [item.flowfile for item in flow.queues.waiting(FIRST)]
             end(flow, FIRST, 2)
             # The ledger's own archive takes for granted that what was released is not claimed again.
-            with patch.object(flow.queues, "_archive", ContentArchive(fs, SETTINGS.store, ArchiveOptions())):
+            with patch.object(flow.queues, "_archive", ContentArchive(fs, SETTINGS.content_store, ArchiveOptions())):
                 flow.queues.checkpoint()
         with opened(fs, record) as flow:
 
@@ -145,7 +145,7 @@ class Purging(FlowScenario):
                     session.transfer(session.create({}, size=one.size, content_claim=one.content_claim), LAST)
                 return set()
 
-            archive = Emptied(fs, SETTINGS.store, ArchiveOptions(), claim_again)
+            archive = Emptied(fs, SETTINGS.content_store, ArchiveOptions(), claim_again)
             with patch.object(flow.queues, "_archive", archive):
                 flow.queues.checkpoint()
             assert [archive.exists(str(claim_text(one))) for one in contents] == [True, False]

@@ -188,7 +188,7 @@ class Losing(Replaying):
 
         def erase() -> None:
             resource = claim_of(at, planned()[1].events[ERASED].event_id)
-            path = resource.path(SMALL.store)
+            path = resource.path(SMALL.content_store)
             with claimed_contents(fs, SMALL.flowfiles_home) as claimed:
                 if resource.text not in claimed and fs.exists(path):
                     record.is_erased = True

@@ -32,6 +32,8 @@ from custody.eventlog import (
 )
 from custody.export.cursors import CURSORS_FILE, Cursors, read_cursors
 from custody.flow.content import claim_file as content
+from custody.flow.content.containers import CONTAINER_FORMAT, ContainerMark
+from custody.flow.content.containers import PREAMBLE as CONTAINER_PREAMBLE
 from custody.flowfile_repository import records as flowfile_records
 from custody.format import framing, names
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
@@ -75,6 +77,7 @@ PREAMBLES = {
     "handoff": HANDOFF_PREAMBLE,
     "staging": UNIT_PREAMBLE,
     "stripe": STRIPE_PREAMBLE,
+    "content-container": CONTAINER_PREAMBLE,
     "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
     "replay-plan": replay_plan.PREAMBLE,
@@ -146,6 +149,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("handoff", "## Layout", HandoffManifest),
         ("handoff", "## Journal", HandedJournal),
         ("stripe", "## Layout", StripeMark),
+        ("content-container", "## Layout", ContainerMark),
         ("scrub", "## Layout", scrub.ScrubState),
         ("scrub", "## Round", scrub.ScrubRound),
         ("event-log", "## Metadata", LogMetadata),
@@ -195,6 +199,12 @@ def test_the_example_of_a_stripe_s_mark_is_one() -> None:
     mark = msgspec.json.decode(shown, type=StripeMark)
     assert mark.encode() == _example("stripe", "head") + shown
     assert StripeMark.decode(mark.encode(), "STRIPE") == mark
+
+
+def test_the_example_of_a_content_container_s_mark_is_one() -> None:
+    shown = examples(read("formats/content-container.md"))["document"].strip().encode()
+    mark = msgspec.json.decode(shown, type=ContainerMark)
+    assert CONTAINER_FORMAT.encode(mark) == _example("content-container", "head") + shown
 
 
 def test_the_features_of_a_catalog_are_on_its_page() -> None:

@@ -5,7 +5,8 @@
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
 `plans` a plan of a replay, `numbered` an event log that names its revision, `rows` one with copies of rows, `cut` a
-shard that names the fields whose terms are beginnings, `filtered` one with a filter, `striped` a repository with two
+shard that names the fields whose terms are beginnings, `filtered` one with a filter,
+`contained` contents on two disks, `striped` a repository with two
 stripes. `broken` holds one file, or one shard, a defect. The events and all other values come from `expected.json`,
 which people write.
 
@@ -32,10 +33,10 @@ from custody.catalog.codec import encode
 from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
-from custody.config import load_settings
+from custody.config import ContentStore, load_settings
 from custody.eventlog import LogOptions, log_metadata, write_log
 from custody.export.cursors import Cursors, write_cursors
-from custody.flow.content import ContentWriter
+from custody.flow.content import ContentOptions, ContentWriter
 from custody.format.framing import MARK, frame
 from custody.format.names import RELEASED_SUFFIX, epoch_file
 from custody.index import build_shard
@@ -96,6 +97,8 @@ STRIPED = Path("striped")
 HANDED = Path("handoff")
 PLAN = Path("plans/march-2.plan")
 CUT = Path("cut/1772359100000-0")
+CONTAINED_AT = Path("contained")
+CONTAINED = (b"a" * 5000, b"b" * 5000)
 FILTERED = Path("filtered/1772359100000-0")
 CUT_EVENTS = [
     event(0, updated_attributes={"filename": "a" * 40, "note": "short"}),
@@ -134,6 +137,16 @@ def make_filtered(path: Path) -> None:
     build_shard(PosixFileSystem(), path, pa.Table.from_batches([to_batch(CUT_EVENTS, 0)]), ["note"])
 
 
+def make_contained(root: Path) -> None:
+    """Write two contents, of which one lies on a disk of its own."""
+    (root / "disk").mkdir(parents=True)
+    store = ContentStore(root / "store", {"b": root / "disk"})
+    writer = ContentWriter(PosixFileSystem(), store, "main", ManualClock(), ContentOptions(("a", "b"), 4096))
+    for content in CONTAINED:
+        writer.put(content)
+    writer.close()
+
+
 def make_rows(path: Path, events: list[Event]) -> None:
     """Write an event log that has copies of rows."""
     table = pa.Table.from_batches([to_batch(events, 0)])
@@ -163,7 +176,7 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     sealed.write_bytes(sealed.read_bytes()[: sealed.read_bytes().rindex(MARK)])  # without the end record
     sealed.rename(sealed.with_suffix(".journal"))  # as a killed writer leaves it
     _quarantine(repository, msgspec.convert(document["quarantine"], dict[str, object]))
-    contents = ContentWriter(PosixFileSystem(), root / "store", "main", clock)
+    contents = ContentWriter(PosixFileSystem(), ContentStore(root / "store"), "main", clock)
     contents.put_many(CONTENTS)
     contents.close()
     holder = msgspec.convert(document["lease"], Holder)
@@ -327,6 +340,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "ef": good / SWH / "00000.ef",
         "plan": good.parent / PLAN,
         "handoff": good.parent / HANDED / str(HandoffFolder(3, INCARNATION)) / MANIFEST,
+        "container": good.parent / CONTAINED_AT / "disk/main/content/b/CONTAINER",
         "stripe": good.parent / STRIPED / "disk-a/main/provenance/STRIPE",
     }
     for suffix, path in small.items():
@@ -383,6 +397,7 @@ def main(folder: Path) -> None:
     make_numbered(folder / NUMBERED)
     make_cut(folder / CUT)
     make_filtered(folder / FILTERED)
+    make_contained(folder / CONTAINED_AT)
     make_rows(folder / ROWS, expected_events(document))
     make_striped(folder / STRIPED, document)
     make_handoff(folder / "v1", folder / HANDED)

@@ -12,6 +12,7 @@ from custody.catalog.stripes import StripeMark
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.eventlog import EventLog, StagedLog, TableOfContents, read_staged
 from custody.flow.content import ClaimFile
+from custody.flow.content.containers import CONTAINER_FORMAT
 from custody.index import OpenShard
 from custody.journal import JournalFile
 from custody.journal.writer_state import decode_state
@@ -68,6 +69,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".plan": lambda path: read_plan(FS, path),
     ".ef": lambda path: read_index(FS, path).check(),
     ".handoff": lambda path: decode_manifest(path.read_bytes(), path),
+    ".container": lambda path: CONTAINER_FORMAT.decode(path.read_bytes(), path),
     ".stripe": lambda path: StripeMark.decode(path.read_bytes(), path),
 }
 VERSION = {"future-version", "unknown-feature"}
@@ -88,6 +90,7 @@ def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
         ".ef",
         ".plan",
         ".stripe",
+        ".container",
         ".handoff",
     ):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names

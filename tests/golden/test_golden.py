@@ -18,10 +18,11 @@ from custody.catalog.second_copies import copied_entry
 from custody.catalog.state import EMPTY
 from custody.catalog.stripes import StripeMark
 from custody.clock import ManualClock
+from custody.config import ContentStore
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
 from custody.export.cursors import Cursors, read_cursors
-from custody.flow.content import ClaimFile, ResourceClaim, find_content
+from custody.flow.content import ClaimFile, ContentContainers, ResourceClaim, claims_on_disk, find_content
 from custody.format.names import parse_shard
 from custody.index import OpenShard, describe_shard
 from custody.journal import JournalFile
@@ -43,6 +44,8 @@ from custody.workspace import UnitManifest, staged_path
 from custody.workspace.handoff import Handoff
 from tests.golden.make_golden import (
     CLAIM,
+    CONTAINED,
+    CONTAINED_AT,
     CONTAINER,
     CONTENTS,
     COPIES,
@@ -197,7 +200,7 @@ def test_a_resource_claim_gives_its_contents(golden: Path) -> None:
     assert file.gaps == ()
     resource = ResourceClaim("main", "1", "0000", CLAIM.name)
     claims = [resource.claim(record.offset, record.length) for record in file.contents]
-    assert [find_content(FS, golden / "store", claim).read() for claim in claims] == list(CONTENTS)
+    assert [find_content(FS, ContentStore(golden / "store"), claim).read() for claim in claims] == list(CONTENTS)
 
 
 def test_a_staging_file_gives_the_events_of_its_group(golden: Path) -> None:
@@ -364,6 +367,21 @@ def test_a_shard_has_the_filter_of_its_terms(tmp_path: Path) -> None:
     assert OpenShard(FS, HERE / FILTERED).search(question).tolist() == []
     question = query.Or([question, query.Term("filename", "a" * 40 + "b"), query.Term("attribute.note", "short")])
     assert OpenShard(FS, HERE / FILTERED).search(question).tolist() == [1, 0]
+
+
+def test_contents_on_two_disks_are_found_by_their_marks(tmp_path: Path) -> None:
+    shutil.copytree(HERE / CONTAINED_AT, tmp_path / "copied")
+    root = tmp_path / "copied"
+    store = ContentStore(root / "store", {"b": root / "disk"})
+    claims = sorted(claims_on_disk(FS, store, "main"), key=lambda claim: claim.container)
+    places = {claim.container: ClaimFile.read(FS, claim.path(store)).contents[0] for claim in claims}
+    found = [find_content(FS, store, claim.claim(places[claim.container].offset, 5000)).read() for claim in claims]
+    assert found == list(CONTAINED)
+    containers = ContentContainers(FS, store, "main")
+    assert containers.names() == containers.present() == ["a", "b"]
+    assert not list(containers.damage())
+    (root / "disk").rename(root / "taken out")
+    assert [name for name, _ in containers.missing()] == ["b"]
 
 
 @pytest.mark.parametrize("text", EXPECTED["searches"])

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from custody.cli.main import cli
+from custody.config import ContentStore
 from custody.errors import CorruptionError, NotFoundError
 from custody.flow.content import content_of
 from custody.repository import Repository
@@ -97,7 +98,7 @@ def test_a_damaged_content_has_no_identifier(tmp_path: Path) -> None:
     with repository.writer() as writer:
         writer.append_with_content([event(1)], HELD)
     stored = repository.get(0)
-    content = content_of(PosixFileSystem(), repository.settings.store, stored)
+    content = content_of(PosixFileSystem(), ContentStore(repository.settings.store), stored)
     data = bytearray(content.path.read_bytes())
     data[len(data) // 2] ^= 1
     content.path.write_bytes(data)

@@ -10,6 +10,7 @@ from benchmarks.append.peers.base import About
 from benchmarks.flowfiles.measures import PIECE_BYTES, SWAP_FILE_FLOWFILES, Answer, Order
 from benchmarks.flowfiles.peers.threads import seconds
 from custody.clock import SystemClock
+from custody.config import ContentStore
 from custody.flow import Component, FlowFile
 from custody.flow.content import ContentOptions, ContentWriter, find_content
 from custody.flowfile_repository import Connection, FlowFileOptions, FlowFileRepository, Placed, Waiting, Work
@@ -94,7 +95,7 @@ def _waiting(flow: Flow, threads: int) -> int:
 def _contents(folder: Path, order: Order) -> Answer:
     fs = PosixFileSystem()
     options = ContentOptions(containers=tuple(str(number + 1) for number in range(order.folders)))
-    writer = ContentWriter(fs, folder, "main", SystemClock(), options)
+    writer = ContentWriter(fs, ContentStore(folder), "main", SystemClock(), options)
     # Content that is no zeros: some disks write those for nothing.
     piece = uuid.uuid4().bytes * (PIECE_BYTES // 16)
     claims: list[list[ContentClaim]] = [[] for _ in range(order.threads)]
@@ -107,7 +108,7 @@ def _contents(folder: Path, order: Order) -> Answer:
 
     def read(number: int) -> None:
         for claim in claims[number]:
-            lengths[number] += sum(map(len, find_content(fs, folder, claim).chunks()))
+            lengths[number] += sum(map(len, find_content(fs, ContentStore(folder), claim).chunks()))
 
     writing = seconds(order.threads, write)
     reading = seconds(order.threads, read)

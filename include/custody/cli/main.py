@@ -147,7 +147,7 @@ def cli(ctx: click.Context, repository: Path) -> None:
     A command that deletes or overwrites shows its plan and asks. With --yes it does not ask, with --dry-run it only
     shows the plan. Commands of the daily work, such as ingest, run or recover, act at once.
 
-    Exit codes: 0 done, 1 some work failed, 2 wrong usage, 10 to 22 an error of custody, 130 interrupted (docs/cli.md).
+    Exit codes: 0 done, 1 some work failed, 2 wrong usage, 10 to 23 an error of custody, 130 interrupted (docs/cli.md).
     """
     ctx.obj = repository
 

@@ -1,5 +1,6 @@
 """Room `config`: the settings of a repository."""
 
+from custody.config.content_store import ContentStore
 from custody.config.exports import ExportTarget
 from custody.config.ngsi import NgsiSection
 from custody.config.parsing import date_parts
@@ -9,6 +10,7 @@ from custody.config.settings import SETTINGS_FILE, Settings, default_settings_fi
 __all__ = [
     "EVENT_SUFFIXES",
     "SETTINGS_FILE",
+    "ContentStore",
     "ExportTarget",
     "KeepRule",
     "NgsiSection",

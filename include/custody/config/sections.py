@@ -280,8 +280,8 @@ class ContentSection(Section):
     containers: tuple[str, ...] = Field(
         ("1",),
         min_length=1,
-        description="Names of the folders, below a writer's content on the store, that contents are spread over. "
-        "Mount a disk there to use several.",
+        description="Containers that contents are spread over, each a name, whose folder lies below the writer's content "
+        "in the store, or NAME=FOLDER, a folder on another disk; a relative one lies in the repository's folder.",
     )
     claim_bytes: int = Field(
         1 << 20,
@@ -319,11 +319,22 @@ class ContentSection(Section):
 
     @field_validator("containers")
     @classmethod
-    def _containers_are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if not re.fullmatch(NAME_PATTERN, name):
-                raise ValueError(f"expected names of a-z, 0-9, _ and -, got {name!r}")
-        return names
+    def _containers_have_names(cls, containers: tuple[str, ...]) -> tuple[str, ...]:
+        names, folders = [], []
+        for container in containers:
+            name, sign, folder = container.partition("=")
+            if not re.fullmatch(NAME_PATTERN, name) or bool(sign) != bool(folder):
+                raise ValueError(f"expected NAME or NAME=FOLDER, the name of a-z, 0-9, _ and -, got {container!r}")
+            names.append(name)
+            folders += [folder] if folder else []
+        if len(set(names)) < len(names) or len(set(folders)) < len(folders):
+            raise ValueError(f"expected each name and each folder once, got {list(containers)}")
+        return containers
+
+    @property
+    def container_names(self) -> tuple[str, ...]:
+        """The names of the containers."""
+        return tuple(container.partition("=")[0] for container in self.containers)
 
     @property
     def archive_age_ms(self) -> int | None:

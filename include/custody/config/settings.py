@@ -22,6 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from custody.config.content_store import ContentStore
 from custody.config.exports import ExportTarget
 from custody.config.ngsi import NgsiSection
 from custody.config.parsing import is_local, local_folder
@@ -123,6 +124,12 @@ class Settings(BaseSettings):
         if self.is_store_remote:
             return self.root / self.repository.work_folder
         return self.root / local_folder(self.repository.store)
+
+    @property
+    def content_store(self) -> ContentStore:
+        """Where contents lie: the store's folder, and the folders of the containers that are elsewhere."""
+        pairs = (container.split("=", 1) for container in self.content.containers if "=" in container)
+        return ContentStore(self.store, {name: self.root / folder for name, folder in pairs})
 
     @property
     def is_store_remote(self) -> bool:

@@ -8,10 +8,12 @@ meanwhile, and what a legal hold means is never among them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from custody.config import ContentStore
 from custody.errors import BackpressureError, StorageError
 from custody.flow.content import CLAIM_SCHEME, OPEN_SECONDS_MAX, ContentContainers, ResourceClaim
 from custody.vfs import FileSystem
@@ -43,7 +45,7 @@ class ContentArchive:
     """
 
     def __init__(
-        self, fs: FileSystem, store: Path, options: ArchiveOptions, held: Callable[[], Collection[str]] = tuple
+        self, fs: FileSystem, store: ContentStore, options: ArchiveOptions, held: Callable[[], Collection[str]] = tuple
     ) -> None:
         self._fs = fs
         self._store = store
@@ -77,14 +79,16 @@ class ContentArchive:
             (claim for claim in archived.keys() - set(gone) if self._written_ms(claim) < now_ms - WRITTEN_MS),
             key=lambda claim: archived[claim],
         )
-        old_age = self._options.age_max_ms
-        chosen = [] if old_age is None else [claim for claim in present if archived[claim] < now_ms - old_age]
-        excess = self._excess_bytes() - sum(map(self._size, chosen))
-        for claim in present[len(chosen) :]:
-            if excess <= 0:
-                break
-            chosen.append(claim)
-            excess -= self._size(claim)
+        age, disks = self._options.age_max_ms, self._disks()
+        excess = Counter({disk: self._excess_bytes(disk) for disk in set(disks.values())})
+        chosen = []
+        for claim in present:
+            disk = disks.get(self._folder(claim), self._store.folder)
+            is_old = age is not None and archived[claim] < now_ms - age
+            # The old ones come first. Each disk for itself: what goes from one makes no room on another.
+            if is_old or excess[disk] > 0:
+                chosen.append(claim)
+                excess[disk] -= self._size(claim)
         return gone + chosen
 
     def held(self, claims: Collection[str]) -> set[str]:
@@ -120,31 +124,43 @@ class ContentArchive:
         return size
 
     def require_room(self) -> None:
-        """Refuse a new content while the disk is fuller than the share, which the archive could not bring down.
+        """Refuse a new content while a disk is fuller than the share, which the archive could not bring down.
 
         Raises:
-            BackpressureError: it is; the message says what helps.
+            BackpressureError: one is; the message says what helps.
         """
-        share, used = self._options.share_max, self._used_share()
-        if share is not None and used is not None and used >= share + MARGIN:
-            raise BackpressureError(
-                f"{self._store}: {used:.0%} of the disk is used, and contents may be written up to {share:.0%} "
-                "(content.archive_share). The archive holds nothing more that may go: free space on the disk, let "
-                "waiting FlowFiles be consumed, or raise the share."
-            )
+        share = self._options.share_max
+        for disk in sorted(set(self._disks().values())) if share is not None else ():
+            space = self._fs.space(disk)
+            used = 1 - space.free_bytes / space.total_bytes if space is not None and space.total_bytes else 0.0
+            if share is not None and used >= share + MARGIN:
+                raise BackpressureError(
+                    f"{disk}: {used:.0%} of the disk is used, and contents may be written up to {share:.0%} "
+                    "(content.archive_share). The archive holds nothing more that may go: free space on the disk, let "
+                    "waiting FlowFiles be consumed, or raise the share."
+                )
 
-    def _excess_bytes(self) -> int:
-        share, space = self._options.share_max, self._fs.space(self._store)
+    def _disks(self) -> dict[Path, Path]:
+        """Return the folders that contents lie in and that are there, each with the first one on the same disk."""
+        first: dict[object, Path] = {}
+        folders = [
+            folder for folder in (self._store.folder, *self._store.elsewhere.values()) if self._fs.exists(folder)
+        ]
+        # Two with the same room to the byte are one disk.
+        return {folder: first.setdefault(self._fs.space(folder), folder) for folder in folders}
+
+    def _folder(self, claim: str) -> Path:
+        return self._store.elsewhere.get(_resource(claim).container, self._store.folder)
+
+    def _excess_bytes(self, disk: Path) -> int:
+        """Return how many bytes have to go from a disk."""
+        share, space = self._options.share_max, self._fs.space(disk)
         if share is None or space is None:
             return 0
         used = space.total_bytes - space.free_bytes
         if used <= share * space.total_bytes:
             return 0
         return int(used - (share - MARGIN) * space.total_bytes)
-
-    def _used_share(self) -> float | None:
-        space = self._fs.space(self._store)
-        return None if space is None or not space.total_bytes else 1 - space.free_bytes / space.total_bytes
 
     def _away(self, claims: Iterable[str]) -> set[str]:
         """Return the resource claims whose containers are missing."""

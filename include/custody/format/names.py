@@ -9,9 +9,14 @@ import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from custody.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    # The settings take long to import, and most who need a name do not need them.
+    from custody.config import ContentStore
 
 # Digits, prefixes and suffixes are part of the formats on disk: add, never change.
 EPOCH_DIGITS = 10
@@ -186,30 +191,44 @@ SINK, SINK_DATABASE = "sink", "ngsi"  # the writer and the database of its catal
 SECTIONS = 1024  # folders of a content container; part of no format: a reader takes the section from the claim
 
 
+_CLAIM_DEPTH = 5  # writer, contents, container, section, claim
+
+
 @dataclass(frozen=True, slots=True)
 class ContentPaths:
-    """The paths of one writer's contents on the store; a container may be a disk of its own, mounted there."""
+    """The paths of one writer's contents; a container may be a disk of its own."""
 
-    root: Path
+    store: ContentStore
     writer: str
 
     @property
     def home(self) -> Path:
-        """The folder of the containers."""
-        return self.root / self.writer / CONTENT
+        """The folder of the containers that lie in the store."""
+        return self.store.folder / self.writer / CONTENT
 
     @property
     def mark_prefix(self) -> str:
         """The prefix, on the store, of the keys of the containers' records."""
         return f"{self.writer}/{CONTENT_MARKS}/"
 
+    def container(self, name: str) -> Path:
+        """The folder of a container."""
+        disk = self.store.elsewhere.get(name)
+        # Writers, and repositories, may share a disk.
+        return self.home / name if disk is None else disk / self.writer / CONTENT / name
+
     def section(self, container: str, section: str) -> Path:
         """The folder of resource claims whose numbers share a remainder."""
-        return self.home / container / section
+        return self.container(container) / section
 
     def claim(self, container: str, section: str, identifier: str) -> Path:
         """The file of a resource claim."""
         return self.section(container, section) / identifier
+
+
+def claim_key(path: Path) -> str:
+    """Return the key that a resource claim has, or would have, in the store, on whichever disk it lies."""
+    return "/".join(path.parts[-_CLAIM_DEPTH:])
 
 
 def claim_name(created_ms: int, number: int) -> str:

@@ -63,7 +63,7 @@ class SlotWriter(JournalWriter):
         with self._making:
             if self._content is None:
                 self._content = self._make_content(
-                    store=self._settings.store, options=ContentOptions.of(self._settings)
+                    store=self._settings.content_store, options=ContentOptions.of(self._settings)
                 )
             return self._content
 

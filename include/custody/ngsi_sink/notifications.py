@@ -158,7 +158,7 @@ class LiveNotifications:
             for item in writers
             if all(missing.host for missing in item.missing())
             and not item.catalog.objects.files.missing()
-            and not any(ContentContainers(self._fs, self._repository.settings.store, item.writer).missing())
+            and not any(ContentContainers(self._fs, self._repository.settings.content_store, item.writer).missing())
         )
         return {writer: bound for writer, bound in bounds if bound}
 
@@ -181,7 +181,7 @@ class LiveNotifications:
 
     def contents(self) -> Callable[[Event], bytes]:
         """Return a function that reads the content of an event; it raises as `custody.flow.content.Contents.of`."""
-        contents = ContentReader(self._fs, self._repository.settings.store)
+        contents = ContentReader(self._fs, self._repository.settings.content_store)
         return lambda event: contents.of(event).read()
 
     def _bound(self, workspace: Workspace, cursor: int) -> int:

@@ -320,7 +320,7 @@ class LeftoverScan:
                     yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
 
     def _contents(self) -> Iterator[Leftover]:
-        store, writer = self.workspace.settings.store, self.workspace.writer
+        store, writer = self.workspace.settings.content_store, self.workspace.writer
         for container, section in sections_of(self.fs, store, writer):
             for partial in self._temporary(ContentPaths(store, writer).section(container, section)):
                 if self._is_old(partial):

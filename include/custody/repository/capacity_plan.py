@@ -260,7 +260,7 @@ class CapacityPlan(msgspec.Struct, frozen=True, kw_only=True):
     """In the order in which they break; those that hold are last."""
 
 
-_FILES_A_SHARD = 10
+_FILES_A_SHARD = 11
 
 
 def plan_capacity(settings: Settings, workload: Workload, memory_bytes: float = 8 * _GIB) -> CapacityPlan:

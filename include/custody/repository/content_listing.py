@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from custody.clock import Clock
-from custody.config import Settings
+from custody.config import ContentStore, Settings
 from custody.errors import CustodyError
 from custody.flow.content import ClaimFile, ContentContainers, claims_on_disk
 from custody.retention import drop_unused, unused_claims
@@ -41,7 +41,7 @@ def clean_contents(
 ) -> CleanedContents:
     """Find the files that no event refers to and that are old enough; delete them with `apply`."""
     unused = unused_claims(workspaces, settings, clock)
-    paths = [item.path(settings.store) for item in unused]
+    paths = [item.path(settings.content_store) for item in unused]
     # Before the removal. Another pass may have removed some of them since they were listed.
     size = sum(fs.size(path) for path in paths if fs.exists(path))
     if apply:
@@ -50,7 +50,7 @@ def clean_contents(
     return CleanedContents(claims=names, bytes=size, is_applied=apply)
 
 
-def list_claims(fs: FileSystem, store: Path, writer: str) -> Iterator[ListedClaim]:
+def list_claims(fs: FileSystem, store: ContentStore, writer: str) -> Iterator[ListedClaim]:
     """Yield the resource claims of a writer, and its containers that are missing.
 
     A claim that is deleted meanwhile is left out.

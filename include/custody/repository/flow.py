@@ -136,10 +136,10 @@ def open_flow(
     """
     provenance = JournalProvenance(writer, workspaces)
     bounds = ArchiveOptions(settings.content.archive_age_ms, settings.content.archive_share)
-    archive = ContentArchive(fs, settings.store, bounds, partial(held_contents, settings, fs, clock))
+    archive = ContentArchive(fs, settings.content_store, bounds, partial(held_contents, settings, fs, clock))
     opened = _queues(settings, fs, clock, provenance, archive)
     with opened as flowfiles, _ticking(flowfiles) if is_ticking else nullcontext():
-        yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.store), archive, clock)
+        yield Flow(flowfiles, provenance, writer, partial(find_content, fs, settings.content_store), archive, clock)
 
 
 def existing_queues(settings: Settings, fs: FileSystem, clock: Clock) -> FlowFileRepository:

@@ -609,7 +609,7 @@ class Repository:
         from custody.flow.content import ContentReader
         from custody.lineage import Diagram
 
-        return Diagram.of(lineage, ContentReader(self._fs, self.settings.store))
+        return Diagram.of(lineage, ContentReader(self._fs, self.settings.content_store))
 
     def _bounds(self, bounds: Bounds | None) -> Bounds:
         from custody.lineage import Bounds
@@ -636,8 +636,8 @@ class Repository:
         from custody.flow.content import content_of, find_content
 
         if isinstance(of, ContentClaim):
-            return find_content(self._fs, self.settings.store, of)
-        return content_of(self._fs, self.settings.store, of, previous=previous)
+            return find_content(self._fs, self.settings.content_store, of)
+        return content_of(self._fs, self.settings.content_store, of, previous=previous)
 
     def software(self, revision: int | None = None) -> ProvenanceDatabase:
         """Return the provenance tables of software that are published, now or at a revision of their catalog.
@@ -658,7 +658,7 @@ class Repository:
         from custody.repository.content_listing import list_claims
 
         for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
-            yield from list_claims(self._fs, self.settings.store, name)
+            yield from list_claims(self._fs, self.settings.content_store, name)
 
     def plan_replay(
         self,
@@ -1039,7 +1039,7 @@ class Repository:
         def read_events(writer: str, event_ids: Sequence[int]) -> dict[int, Event]:
             return {event.event_id: event for event in self.get_many(event_ids, writer)}
 
-        return ReplaySources(read_events, lambda: ContentReader(self._fs, self.settings.store).find)
+        return ReplaySources(read_events, lambda: ContentReader(self._fs, self.settings.content_store).find)
 
     def _opened_plan(self, plan: ReplayPlan | Path) -> ReplayPlan:
         from custody.replay import read_plan

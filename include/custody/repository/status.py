@@ -208,7 +208,7 @@ def _content_containers(
     settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace]
 ) -> Iterator[ContentContainerStatus]:
     for workspace in workspaces:
-        containers = ContentContainers(fs, settings.store, workspace.writer)
+        containers = ContentContainers(fs, settings.content_store, workspace.writer)
         for name in containers.names():
             folder = containers.get(name).folder
             disk = None if containers.why_missing(name) else disk_status(fs, folder)
@@ -226,7 +226,7 @@ def _missing_disks(workspaces: Sequence[Workspace]) -> Iterator[str]:
     """Yield why stripes and content containers are out of reach."""
     for workspace in workspaces:
         yield from (str(error) for _, error in workspace.catalog.objects.files.missing())
-        contents = ContentContainers(workspace.fs, workspace.settings.store, workspace.writer)
+        contents = ContentContainers(workspace.fs, workspace.settings.content_store, workspace.writer)
         yield from (str(error) for _, error in contents.missing())
 
 

@@ -67,6 +67,9 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
             # Copies of an object store's files have a bound of their own: what counts is what the store has.
             if not (settings.is_store_remote and root == settings.store and kind == "logs"):
                 kinds[kind] += size
+    for folder in _containers_elsewhere(settings, fs):
+        if not any(folder.is_relative_to(root) for root in roots):
+            kinds["content"] += sum(size for _, size in _walk(fs, folder))
     for path, size in _stored(settings, fs) if settings.is_store_remote else ():
         kinds[_kind(path.parts, is_store=True)] += size
     for workspace in Workspace.all(settings, fs) if settings.stripes else ():
@@ -115,9 +118,17 @@ def _stored(settings: Settings, fs: FileSystem) -> Iterator[tuple[Path, int]]:
             yield Path(info.key), allocated_bytes(info.size_bytes)
 
 
+def _containers_elsewhere(settings: Settings, fs: FileSystem) -> Iterator[Path]:
+    """Yield the folders of the content containers that do not lie in the store and are there."""
+    store = settings.content_store
+    for writer in filter(is_name, fs.list(settings.store)) if store.elsewhere else ():
+        containers = ContentContainers(fs, store, writer)
+        yield from (containers.get(name).folder for name in containers.present() if name in store.elsewhere)
+
+
 def _missing_containers(settings: Settings, fs: FileSystem) -> Iterator[Path]:
     for writer in filter(is_name, fs.list(settings.store)):
-        containers = ContentContainers(fs, settings.store, writer)
+        containers = ContentContainers(fs, settings.content_store, writer)
         yield from (containers.get(name).folder for name, _ in containers.missing())
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from custody.clock import Clock
-from custody.config import Settings
+from custody.config import ContentStore, Settings
 from custody.errors import CustodyError, StorageError
 from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
 from custody.flowfile_repository import claimed_contents
@@ -81,7 +81,7 @@ class ContentUse:
             self._logs  # noqa: B018 - may fail too
         except CustodyError:
             return {}
-        store = self._settings.store
+        store = self._settings.content_store
         old = old_claims(workspaces, self._settings, self._clock)
         try:
             with claimed_contents(self._fs, self._settings.flowfiles_home) as claimed:
@@ -92,7 +92,7 @@ class ContentUse:
 
     @cached_property
     def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
-        store = self._settings.store
+        store = self._settings.content_store
         # Without contents on disk no log has to be read.
         if not any(_has_contents(item.workspace.fs, store, item.workspace.writer) for item in self._writers):
             return {}
@@ -122,14 +122,14 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
     with claimed_contents(fs, settings.flowfiles_home) if candidates else nullcontext(frozenset[str]()) as claimed:
         unused = [resource for resource in candidates if resource.text not in claimed]
         for resource in unused:
-            path = resource.path(settings.store)
+            path = resource.path(settings.content_store)
             size += allocated_file_bytes(fs, path)
             # Not synced one by one: what comes back after a crash is still unused and goes with the next pass.
             fs.remove(path)
     # All sections are synced: a process that died may have removed files without making that durable.
     for workspace in workspaces:
-        for container, section in sections_of(fs, settings.store, workspace.writer):
-            fs.sync_directory(ContentPaths(settings.store, workspace.writer).section(container, section))
+        for container, section in sections_of(fs, settings.content_store, workspace.writer):
+            fs.sync_directory(ContentPaths(settings.content_store, workspace.writer).section(container, section))
     return len(unused), size
 
 
@@ -175,14 +175,14 @@ def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock
         if workspace.is_held():
             kept_ms = max(kept_ms, _WRITTEN_MS)
         before = clock.now_ms() - kept_ms
-        for resource in claims_on_disk(fs, settings.store, writer):
+        for resource in claims_on_disk(fs, settings.content_store, writer):
             try:
-                if fs.modified_ms(resource.path(settings.store)) <= before:
+                if fs.modified_ms(resource.path(settings.content_store)) <= before:
                     old.append(resource)
             except StorageError:
                 continue  # it has just gone
     return old
 
 
-def _has_contents(fs: FileSystem, store: Path, writer: str) -> bool:
+def _has_contents(fs: FileSystem, store: ContentStore, writer: str) -> bool:
     return next(claims_on_disk(fs, store, writer), None) is not None

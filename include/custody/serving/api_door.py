@@ -381,7 +381,7 @@ class _Api:
         """One event in full, whether its contents can be had, and what can be asked next."""
         event = self._event(writer, event_id, as_of)
         shown = event if whole else shortened(event, self._settings.query.attribute_characters_max)
-        contents = ContentReader(PosixFileSystem(), self._settings.store)
+        contents = ContentReader(PosixFileSystem(), self._settings.content_store)
         here = f"events/{writer}/{event_id}"
         return _json(
             OneEvent(
@@ -516,7 +516,7 @@ class _Api:
     def _content(self, request: Request, writer: str, event_id: int, *, previous: bool) -> Response:
         event = self._event(writer, event_id)
         claim = event.previous_content_claim if previous else event.content_claim
-        state = ContentReader(PosixFileSystem(), self._settings.store).availability(claim)
+        state = ContentReader(PosixFileSystem(), self._settings.content_store).availability(claim)
         if state in (Availability.GONE, Availability.ERASED):
             raise GoneError(f"the content of event {event_id} of {writer} is {state}.")
         content = self._repository.content(event, previous=previous)

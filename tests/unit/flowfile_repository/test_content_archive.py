@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from custody.clock import ManualClock
-from custody.config import load_settings
+from custody.config import ContentStore, load_settings
 from custody.errors import BackpressureError, NotFoundError
 from custody.flow import Component, FlowFile
 from custody.flow.flowfile import new_flowfile
@@ -331,7 +331,7 @@ def test_a_repository_without_flowfiles_claims_nothing(tmp_path: Path) -> None:
 
 
 def test_an_archive_without_bounds_names_only_what_is_gone(tmp_path: Path) -> None:
-    archive = ContentArchive(PosixFileSystem(), tmp_path, ArchiveOptions())
+    archive = ContentArchive(PosixFileSystem(), ContentStore(tmp_path), ArchiveOptions())
     assert archive.due({"custody:main/1/0000/1772409600000-0": 5}, 1 << 60) == ["custody:main/1/0000/1772409600000-0"]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture import Accepted, Format
+from custody.config import ContentStore
 from custody.flow.content import ContentReader
 from custody.lineage import Diagram, ExportFormat, Lineage, UnknownEvent, export, trace
 from custody.lineage.svg import NODES_MAX
@@ -43,7 +44,7 @@ def lineage_of(events: list[Event]) -> Lineage:
 
 
 def diagram_of(lineage: Lineage) -> Diagram:
-    return Diagram.of(lineage, ContentReader(PosixFileSystem(), Path("/nowhere")))
+    return Diagram.of(lineage, ContentReader(PosixFileSystem(), ContentStore(Path("/nowhere"))))
 
 
 def test_a_receive_and_a_drop_are_three_nodes_and_two_edges() -> None:

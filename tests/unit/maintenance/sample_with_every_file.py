@@ -10,7 +10,7 @@ from pathlib import Path
 from custody.catalog import EXPIRED, Action, AddFile, AddMark, RemoveFile, RemoveShard
 from custody.clock import ManualClock
 from custody.config import load_settings
-from custody.format.names import is_name
+from custody.format.names import CONTAINER_MARK, CONTENT_MARKS, is_name
 from custody.landing import LandingLedger, LedgerEntry
 from custody.lease import Attempt
 from custody.maintenance.findings import Finding, Level
@@ -112,6 +112,8 @@ def kind_of(root: Path, path: Path) -> str:
         suffix = path.suffix or path.name
     if area == "leases":
         suffix = "epoch"
+    if path.name == CONTAINER_MARK or CONTENT_MARKS in inner.parts:
+        return f"{area} content mark{path.suffix}".strip()
     if path.parent.parent.name in ("forgotten", "content") or "content" in inner.parts:
         suffix = "claim"
     return f"{area} {suffix}".strip()
@@ -151,6 +153,8 @@ def piece_of(sample: Sample, path: Path) -> CheckUnit | None:
         )
     writer, database = parts[1], parts[2]
     assert is_name(writer)
+    if database == CONTENT_MARKS or path.name == CONTAINER_MARK:
+        return CheckUnit("states", "main")
     if database in ("swh", "content"):
         return (
             CheckUnit("software", "main")

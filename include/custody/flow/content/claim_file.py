@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from custody.config import ContentStore
 from custody.errors import CorruptionError
 from custody.flow.content.containers import ContentContainers
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
@@ -63,7 +64,7 @@ class ResourceClaim:
         """The file's name as one text: `custody:WRITER/CONTAINER/SECTION/IDENTIFIER`."""
         return f"{CLAIM_SCHEME}{self.writer}/{self.container}/{self.section}/{self.identifier}"
 
-    def path(self, store: Path) -> Path:
+    def path(self, store: ContentStore) -> Path:
         """Return where the file lies."""
         return ContentPaths(store, self.writer).claim(self.container, self.section, self.identifier)
 
@@ -323,21 +324,23 @@ class ClaimFile:
                 yield record.offset, error
 
 
-def sections_of(fs: FileSystem, store: Path, writer: str) -> Iterator[tuple[str, str]]:
+def sections_of(fs: FileSystem, store: ContentStore, writer: str) -> Iterator[tuple[str, str]]:
     """Yield each section of a writer's containers, with the container; what is in the place of a missing one is not."""
-    home = ContentPaths(store, writer).home
-    for container in ContentContainers(fs, store, writer).present():
-        yield from ((container, section) for section in fs.list(home / container) if is_section(section))
+    paths = ContentPaths(store, writer)
+    for name in ContentContainers(fs, store, writer).present():
+        yield from ((name, section) for section in fs.list(paths.container(name)) if is_section(section))
 
 
-def claims_in(fs: FileSystem, store: Path, writer: str, container: str, section: str) -> Iterator[ResourceClaim]:
+def claims_in(
+    fs: FileSystem, store: ContentStore, writer: str, container: str, section: str
+) -> Iterator[ResourceClaim]:
     """Yield the resource claims of a section."""
     for name in fs.list(ContentPaths(store, writer).section(container, section)):
         if is_claim(name):
             yield ResourceClaim(writer, container, section, name)
 
 
-def claims_on_disk(fs: FileSystem, store: Path, writer: str) -> Iterator[ResourceClaim]:
+def claims_on_disk(fs: FileSystem, store: ContentStore, writer: str) -> Iterator[ResourceClaim]:
     """Yield all resource claims of a writer."""
     for container, section in sections_of(fs, store, writer):
         yield from claims_in(fs, store, writer, container, section)

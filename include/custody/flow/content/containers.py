@@ -19,6 +19,7 @@ from uuid import UUID
 
 import msgspec
 
+from custody.config import ContentStore
 from custody.errors import ContentContainerMissingError, CorruptionError, FormatVersionError
 from custody.format.names import CONTAINER_MARK, MARKED_SUFFIX, ContentPaths, is_section, name_as_text
 from custody.store import LocalStore
@@ -56,11 +57,12 @@ class ContentContainer:
 
     def __init__(self, fs: FileSystem, paths: ContentPaths, name: str) -> None:
         self._fs = fs
-        self._store = LocalStore(fs, paths.root)
+        self._store = LocalStore(fs, paths.store.folder)
         self._writer = paths.writer
         self._key = paths.mark_prefix + name
         self.name = name
-        self.folder = paths.home / name
+        self.folder = paths.container(name)
+        self._disk_folder = paths.store.elsewhere.get(name)
         self.mark = self.folder / CONTAINER_MARK
         """The file by which the disk is recognised."""
         self._disk = DiskMark(fs, self._store, self._key, self.mark, CONTAINER_FORMAT)
@@ -101,6 +103,9 @@ class ContentContainer:
         """
         record = self._record()
         if record is None:
+            # The folder of a disk is not made: where the disk is not mounted, it would lie below the disk's place.
+            if self._disk_folder is not None and not self._fs.exists(self._disk_folder):
+                raise self._missing(f"the folder {self._disk_folder} does not exist, and custody does not make it")
             self._disk.take(partial(self._new, now_ms), f"{self.folder}: cannot become a content container")
             return
         self.check()
@@ -140,8 +145,8 @@ class ContentContainer:
     def _missing(self, why: str) -> ContentContainerMissingError:
         return ContentContainerMissingError(
             f"{self.folder}: content container {self.name!r} of writer {self._writer!r} is missing: {why}. Mount its "
-            f"disk there. For a disk that is lost for good, or a new one, copy {self._store.locate(self._key)} to "
-            f"{self.mark}."
+            f"disk there, or name its folder in content.containers as {self.name}=FOLDER. For a disk that is lost for "
+            f"good, or a new one, copy {self._store.locate(self._key)} to {self.mark}."
         )
 
 
@@ -154,10 +159,10 @@ class ContentContainers:
         writer: whose contents lie in them.
     """
 
-    def __init__(self, fs: FileSystem, store: Path, writer: str) -> None:
+    def __init__(self, fs: FileSystem, store: ContentStore, writer: str) -> None:
         self._fs = fs
         self._paths = ContentPaths(store, writer)
-        self._records = LocalStore(fs, store)
+        self._records = LocalStore(fs, store.folder)
         self._by_name: dict[str, ContentContainer] = {}
 
     def get(self, name: str) -> ContentContainer:
@@ -171,7 +176,7 @@ class ContentContainers:
         return sorted({*self._folders(), *(name.removesuffix(MARKED_SUFFIX) for name in marked)})
 
     def present(self) -> list[str]:
-        """Return the names of the containers whose folders are there, and theirs."""
+        """Return the names of the containers whose folders are there, with their own marks."""
         return [name for name in self._folders() if not self.why_missing(name)]
 
     def missing(self) -> Iterator[tuple[str, ContentContainerMissingError]]:
@@ -212,5 +217,8 @@ class ContentContainers:
         return mark_damage(self._records, self._paths.mark_prefix, CONTAINER_FORMAT)
 
     def _folders(self) -> list[str]:
-        home = self._paths.home
-        return [name for name in self._fs.list(home) if self._fs.is_directory(home / name)]
+        home, elsewhere = self._paths.home, self._paths.store.elsewhere
+        # A folder in the store of the name of one that is elsewhere is not that container's.
+        names = self._fs.list(home) if self._fs.is_directory(home) else []
+        below = [name for name in names if self._fs.is_directory(home / name) and name not in elsewhere]
+        return below + [name for name in elsewhere if self._fs.exists(self._paths.container(name))]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from custody.config import ContentStore
 from custody.errors import (
     ContentContainerMissingError,
     CorruptionError,
@@ -113,7 +114,7 @@ class ContentReader:
     Make one for each piece of work: a content that is erased meanwhile may still be given out.
     """
 
-    def __init__(self, fs: FileSystem, store: Path) -> None:
+    def __init__(self, fs: FileSystem, store: ContentStore) -> None:
         self._fs = fs
         self._store = store
         self._files: dict[tuple[str | None, str | None, str | None], _Kept] = {}
@@ -200,12 +201,12 @@ class ContentReader:
         return _Kept(resource, path, data, header, start)
 
 
-def find_content(fs: FileSystem, store: Path, claim: ContentClaim | None, sha256: str | None = None) -> Content:
+def find_content(fs: FileSystem, store: ContentStore, claim: ContentClaim | None, sha256: str | None = None) -> Content:
     """Return one content; raises as `ContentReader.find`."""
     return ContentReader(fs, store).find(claim, sha256)
 
 
-def content_of(fs: FileSystem, store: Path, event: Event, *, previous: bool = False) -> Content:
+def content_of(fs: FileSystem, store: ContentStore, event: Event, *, previous: bool = False) -> Content:
     """Return the content that one event speaks of; raises as `ContentReader.find`."""
     return ContentReader(fs, store).of(event, previous=previous)
 

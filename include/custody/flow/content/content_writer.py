@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from custody.clock import Clock
-from custody.config import Settings
+from custody.config import ContentStore, Settings
 from custody.errors import ClosedError, StorageError
 from custody.flow.content.claim_file import ClaimHeader, ContentRecord, Digest, ResourceClaim, StoredContent, head
 from custody.flow.content.containers import ContentContainers
@@ -49,7 +49,7 @@ class ContentOptions:
     def of(cls, settings: Settings) -> ContentOptions:
         """Return the options that the settings ask for; a policy that may lose events may lose contents."""
         content = settings.content
-        return cls(content.containers, content.claim_bytes, is_synced=settings.journal.sync != "never")
+        return cls(content.container_names, content.claim_bytes, is_synced=settings.journal.sync != "never")
 
 
 class OpenClaim:
@@ -202,7 +202,7 @@ class ContentWriter:
     """
 
     def __init__(
-        self, fs: FileSystem, store: Path, writer: str, clock: Clock, options: ContentOptions | None = None
+        self, fs: FileSystem, store: ContentStore, writer: str, clock: Clock, options: ContentOptions | None = None
     ) -> None:
         self._fs = fs
         self._paths = ContentPaths(store, writer)

@@ -40,7 +40,7 @@ def mend_claim(workspace: Workspace, name: str) -> str:
     writer, _, container, section, identifier = PurePath(name).parts
     resource = ResourceClaim(writer, container, section, identifier)
     fs, settings = workspace.fs, workspace.settings
-    path = resource.path(settings.store)
+    path = resource.path(settings.content_store)
     # The writer's lock: a live writer may be appending to this file.
     with fs.lock(lock_path(settings.containers, writer)):
         data = fs.read(path)

@@ -26,6 +26,7 @@ from custody.flow.content import (
     claims_in,
 )
 from custody.flow.content.claim_file import read_header
+from custody.format.names import claim_key
 from custody.maintenance.claim_refs import (
     ClaimReference,
     readable_tables,
@@ -60,7 +61,7 @@ class _Events(NamedTuple):
 
 def check_digests(workspace: Workspace) -> Iterator[Finding]:
     """Yield wrong statements of a writer's events; missing and damaged contents are reported by other checks."""
-    contents = ContentReader(workspace.fs, workspace.settings.store)
+    contents = ContentReader(workspace.fs, workspace.settings.content_store)
     statements = _statements(workspace)
     wrong = []
     for statement in sorted(statements, key=_place):
@@ -155,14 +156,14 @@ def _digest_finding(
         ),
         offset=offset,
         first_event_id=events.first_event_id,
-        name=str(content.path.relative_to(workspace.settings.store)),
+        name=claim_key(content.path),
     )
 
 
 def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with the resource claims of a section, `<container>/<section>`; quick reads heads only."""
     container, _, section = name.partition("/")
-    fs, store = workspace.fs, workspace.settings.store
+    fs, store = workspace.fs, workspace.settings.content_store
     for resource in claims_in(fs, store, workspace.writer, container, section):
         path = resource.path(store)
         try:
@@ -178,7 +179,7 @@ def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Fin
 
 def check_content_containers(workspace: Workspace) -> Iterator[Finding]:
     """Yield the content containers of a writer that are not there, and records of their marks that are damaged."""
-    containers = ContentContainers(workspace.fs, workspace.settings.store, workspace.writer)
+    containers = ContentContainers(workspace.fs, workspace.settings.content_store, workspace.writer)
     for where, text in containers.damage():
         yield Finding.of("content-container-damaged", where, text, writer=workspace.writer, offset=0)
     for name, error in containers.missing():
@@ -196,7 +197,7 @@ def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
         return
     if level is Level.DEEP:
         yield from check_digests(workspace)
-    fs, store = workspace.fs, workspace.settings.store
+    fs, store = workspace.fs, workspace.settings.content_store
     containers: dict[str, ContentContainers] = {}
     for read in (references_in_journals, references_in_kept_logs):
         try:
@@ -240,5 +241,5 @@ def _claim_finding(
         message=text,
         offset=offset,
         events=events,
-        name=str(path.relative_to(workspace.settings.store)),
+        name=claim_key(path),
     )

@@ -148,8 +148,8 @@ def _container(workspace: Workspace, paths: ContainerPaths, state: CatalogState 
 
 
 def _content(workspace: Workspace) -> Iterator[Finding]:
-    fs, home = workspace.fs, ContentPaths(workspace.settings.store, workspace.writer).home
-    containers = ContentContainers(fs, workspace.settings.store, workspace.writer)
+    fs, home = workspace.fs, ContentPaths(workspace.settings.content_store, workspace.writer).home
+    containers = ContentContainers(fs, workspace.settings.content_store, workspace.writer)
     for container in fs.list(home):
         if not fs.is_directory(home / container):
             yield _orphan(fs, home / container, _kind_of(container), workspace.writer)

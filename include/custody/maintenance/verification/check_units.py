@@ -94,7 +94,7 @@ def _journals(workspace: Workspace) -> Iterator[CheckUnit]:
 
 
 def _contents(workspace: Workspace) -> Iterator[CheckUnit]:
-    fs, store, writer = workspace.fs, workspace.settings.store, workspace.writer
+    fs, store, writer = workspace.fs, workspace.settings.content_store, workspace.writer
     for container, section in sections_of(fs, store, writer):
         claims = claims_in(fs, store, writer, container, section)
         yield CheckUnit(
