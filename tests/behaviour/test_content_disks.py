@@ -55,7 +55,7 @@ def test_a_disk_of_contents_goes_and_comes_back(root: Path, tmp_path: Path) -> N
     contents = stored(root, clock)
     repository = Repository(load_settings(root), FS, clock)
     events = list(repository.events(count=10))
-    on_disk = {one.event_id for one in events if one.content_claim and one.content_claim.container.endswith("/b")}
+    on_disk = {one.event_id for one in events if str(one.content_claim and one.content_claim.container).endswith("/b")}
     assert len(on_disk) == 3
     used = measure_disk(repository.settings, FS).kinds["content"]
     assert not verify_repository([repository.workspace()], repository.settings, FS).findings

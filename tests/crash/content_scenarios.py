@@ -11,7 +11,7 @@ from custody.clock import ManualClock
 from custody.config.sections import RetentionSection
 from custody.flow.content import with_content
 from custody.flow.content.claim_file import ContentRecord, read_header, scan
-from custody.format.names import is_claim
+from custody.format.names import is_claim, is_section
 from custody.repository import EventSelection, SlotWriter
 from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
@@ -142,7 +142,7 @@ def check_claims(fs: FileSystem, record: Contents) -> None:
     """Whatever has the name of a resource claim has a head, and holds nothing that was never stored."""
     home = SETTINGS.store / "main/content"
     for container in fs.list(home):
-        for section in fs.list(home / container):
+        for section in filter(is_section, fs.list(home / container)):
             for name in fs.list(home / container / section):
                 path = home / container / section / name
                 if is_claim(name):

@@ -280,8 +280,9 @@ class ContentSection(Section):
     containers: tuple[str, ...] = Field(
         ("1",),
         min_length=1,
-        description="Containers that contents are spread over, each a name, whose folder lies below the writer's content "
-        "in the store, or NAME=FOLDER, a folder on another disk; a relative one lies in the repository's folder.",
+        description="Containers that contents are spread over: each a name, whose folder lies below the writer's "
+        "content in the store, or NAME=FOLDER, a folder on another disk; a relative one lies in the repository's "
+        "folder.",
     )
     claim_bytes: int = Field(
         1 << 20,

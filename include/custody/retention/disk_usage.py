@@ -6,7 +6,7 @@ Of an object store its objects count, and not the local copies of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -67,17 +67,12 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
             # Copies of an object store's files have a bound of their own: what counts is what the store has.
             if not (settings.is_store_remote and root == settings.store and kind == "logs"):
                 kinds[kind] += size
-    for folder in _containers_elsewhere(settings, fs):
-        if not any(folder.is_relative_to(root) for root in roots):
-            kinds["content"] += sum(size for _, size in _walk(fs, folder))
+    kinds["content"] += sum(
+        size for folder in _containers_elsewhere(settings, fs, roots) for _, size in _walk(fs, folder)
+    )
     for path, size in _stored(settings, fs) if settings.is_store_remote else ():
         kinds[_kind(path.parts, is_store=True)] += size
-    for workspace in Workspace.all(settings, fs) if settings.stripes else ():
-        for prefix, home in workspace.catalog.objects.files.parts():
-            # Only what has the mark of this repository: another disk in the place of a stripe must cost no event.
-            if prefix and not any(home.is_relative_to(root) for root in roots):
-                for path, size in _walk(fs, home):
-                    kinds[_DATABASE_KINDS.get(next(iter(path.relative_to(home).parts), ""), "other")] += size
+    kinds.update(_on_stripes(settings, fs, roots))
     return DiskUse.of(kinds)
 
 
@@ -118,12 +113,25 @@ def _stored(settings: Settings, fs: FileSystem) -> Iterator[tuple[Path, int]]:
             yield Path(info.key), allocated_bytes(info.size_bytes)
 
 
-def _containers_elsewhere(settings: Settings, fs: FileSystem) -> Iterator[Path]:
-    """Yield the folders of the content containers that do not lie in the store and are there."""
+def _on_stripes(settings: Settings, fs: FileSystem, roots: Collection[Path]) -> Counter[str]:
+    """Return the bytes of each kind on the stripes that are there and lie below none of some folders."""
+    kinds: Counter[str] = Counter()
+    for workspace in Workspace.all(settings, fs) if settings.stripes else ():
+        for prefix, home in workspace.catalog.objects.files.parts():
+            # Only what has the mark of this repository: another disk in the place of a stripe must cost no event.
+            if prefix and not any(home.is_relative_to(root) for root in roots):
+                for path, size in _walk(fs, home):
+                    kinds[_DATABASE_KINDS.get(next(iter(path.relative_to(home).parts), ""), "other")] += size
+    return kinds
+
+
+def _containers_elsewhere(settings: Settings, fs: FileSystem, roots: Collection[Path]) -> Iterator[Path]:
+    """Yield the folders of the content containers that are there and lie below none of some folders."""
     store = settings.content_store
     for writer in filter(is_name, fs.list(settings.store)) if store.elsewhere else ():
         containers = ContentContainers(fs, store, writer)
-        yield from (containers.get(name).folder for name in containers.present() if name in store.elsewhere)
+        folders = [containers.get(name).folder for name in containers.present() if name in store.elsewhere]
+        yield from (folder for folder in folders if not any(folder.is_relative_to(root) for root in roots))
 
 
 def _missing_containers(settings: Settings, fs: FileSystem) -> Iterator[Path]:

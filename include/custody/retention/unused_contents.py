@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from pathlib import Path
 
 from custody.clock import Clock
 from custody.config import ContentStore, Settings

@@ -50,7 +50,7 @@ def fill(store: ContentStore, *names: str) -> dict[str, ContentClaim]:
     to = writer(store, *names)
     while len(claims) < len(names):
         claim = to.put(b"x" * 5000).claim
-        claims[claim.container.rpartition("/")[2]] = claim
+        claims[(claim.container or "").rpartition("/")[2]] = claim
     to.close()
     return claims
 

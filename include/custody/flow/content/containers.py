@@ -14,7 +14,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from uuid import UUID
 
 import msgspec
