@@ -46,6 +46,16 @@ class BoundedCache(Generic[K, V]):
             if cost <= self.cost_max:
                 self._entries[key] = value, cost
 
+    def put_many(self, values: Iterable[tuple[K, V]], cost: int) -> None:
+        """Keep values of one cost each; a key that has a value keeps it."""
+        if cost > self.cost_max:
+            return
+        with self._lock:
+            entries = self._entries
+            for key, value in values:
+                if key not in entries:
+                    entries[key] = value, cost
+
     def drop(self, key: K) -> None:
         """Forget a key; one that is not there is fine."""
         with self._lock:

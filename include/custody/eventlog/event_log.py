@@ -288,6 +288,9 @@ class EventLog:
         """Return the same of those ids that are few of their blocks; the others are missing."""
         if self._copies is None:
             return CopiedEvents(missing=event_ids)
+        # Fewer than make one block dense, in whichever blocks they are.
+        if len(event_ids) <= _SPARSE_ROWS:
+            return self._copies.read(event_ids)
         numbers, places, counts = np.unique(self._holders(event_ids), return_inverse=True, return_counts=True)
         rows = self.toc.blocks["rows"].astype(np.int64)[np.maximum(numbers, 0)]
         is_sparse = (counts <= np.maximum(rows // _SPARSE_SHARE, _SPARSE_ROWS))[places]

@@ -153,20 +153,18 @@ class RowCopies:
         """Return the events with some ids; ids that the log does not have are neither read nor missing."""
         event_ids = np.unique(event_ids)
         numbers = np.searchsorted(self._firsts, event_ids, side="right") - 1
+        event_ids, numbers = event_ids[numbers >= 0], numbers[numbers >= 0]
         events: list[Event] = []
         missing: list[int] = []
         nbytes = 0
         # One a call: it belongs to one thread.
         decompressor = zstandard.ZstdDecompressor(dict_data=self._dictionary)
-        for number, wanted in _by_frame(numbers, event_ids):
-            if number < 0:
-                continue
-            frame = self._frame(number)
+        for frame, first, wanted in self._asked(numbers, event_ids):
             try:
                 # Damaged, or, with the right checksum, of a kind that this library cannot read: the block has it.
                 content = b"" if frame is None else decompressor.decompress(frame)
                 rows = _ROWS.decode(content)
-                chosen = _chosen(rows, int(self._firsts[number]), wanted)
+                chosen = _chosen(rows, first, wanted)
             except (zstandard.ZstdError, msgspec.DecodeError):
                 missing += wanted
                 continue
@@ -174,11 +172,20 @@ class RowCopies:
             nbytes += len(content) * len(chosen) // len(rows)
         return CopiedEvents(events, nbytes, np.array(missing, np.int64))
 
-    def _frame(self, number: int) -> memoryview | None:
-        """Return the bytes of a frame; None if they are damaged."""
-        start = int(self._ends[number - 1]) if number else 0
-        frame = self._frames[start : int(self._ends[number])]
-        return frame if zlib.crc32(frame) == int(self._crcs[number]) else None
+    def _asked(self, numbers: EventIds, event_ids: EventIds) -> Iterator[tuple[memoryview | None, int, list[int]]]:
+        """Yield each frame that has some of the ids, None for a damaged one, with its first id and these ids.
+
+        `numbers` has the frame of each id; both go up.
+        """
+        begin = np.flatnonzero(np.diff(numbers, prepend=-1))
+        asked, ids = numbers[begin], event_ids.tolist()
+        # As lists: a number of an array costs more than what is done with it.
+        bounds = [*begin.tolist(), len(ids)]
+        starts = np.where(asked > 0, self._ends[asked - 1], 0).tolist()
+        ends, crcs, firsts = self._ends[asked].tolist(), self._crcs[asked].tolist(), self._firsts[asked].tolist()
+        for place, (start, end, crc, first) in enumerate(zip(starts, ends, crcs, firsts, strict=True)):
+            frame = self._frames[start:end]
+            yield frame if zlib.crc32(frame) == crc else None, first, ids[bounds[place] : bounds[place + 1]]
 
 
 _ROWS = msgspec.msgpack.Decoder(list[msgspec.Raw])
@@ -198,13 +205,6 @@ def _chosen(rows: list[msgspec.Raw], first: int, wanted: list[int]) -> list[Even
             return likely
     ids = set(wanted)
     return [event for event in map(_EVENT.decode, rows) if event.event_id in ids]
-
-
-def _by_frame(numbers: EventIds, event_ids: EventIds) -> Iterator[tuple[int, list[int]]]:
-    """Yield each number with its ids; both go up."""
-    found, starts = np.unique(numbers, return_index=True)
-    for number, ids in zip(found.tolist(), np.split(event_ids, starts[1:]), strict=bool(len(found))):
-        yield number, ids.tolist()
 
 
 def _dictionary(content: bytes) -> zstandard.ZstdCompressionDict | None:

@@ -147,6 +147,8 @@ class ShardSet:
 
     def buried_in(self, shard: AddShard) -> EventIds:
         """Return which ids of a shard's range must not be given out."""
+        if not len(self.buried):
+            return NO_IDS
         begin, end = np.searchsorted(self.buried, (shard.first_event_id, shard.last_event_id + 1)).tolist()
         return self.buried[begin:end]
 

@@ -198,8 +198,8 @@ class EventCache:
         """Keep events of a log, which take `nbytes` as columns and may be given out in a state."""
         names = hiding(workspace, state)
         cost = _EVENT_BYTES + _TEXT_COPIES * nbytes // max(len(events), 1)
-        for event in events:
-            self._cache.put((file.sha256, names, event.event_id), event, cost)
+        digest = file.sha256
+        self._cache.put_many((((digest, names, event.event_id), event) for event in events), cost)
 
 
 def hiding(workspace: Workspace, state: CatalogState) -> tuple[str, ...]:
