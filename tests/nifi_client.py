@@ -13,13 +13,16 @@ import random
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
 import uuid
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -396,3 +399,32 @@ class ReportingTask:
                 return False
             self.state += len(chosen)
         return True
+
+
+def main() -> int:
+    """Deliver files, one a transaction: `python -m tests.nifi_client URL PORT HTTP|RAW true|false SECONDS FILE...`.
+
+    The arguments, and the line at the end, are those of `tests/services/NifiSender.java`.
+    """
+    url, port_name, transport, is_compressed, seconds, *files = sys.argv[1:]
+    deadline = time.monotonic() + float(seconds)
+    sender: Sender = HttpSender(url, port_name, is_compressed == "true")
+    if transport == "RAW":
+        sender = RawSender(url, is_compressed=is_compressed == "true")
+    tries = failures = 0
+    waiting = deque(files)
+    while waiting and time.monotonic() < deadline:
+        tries += 1
+        try:
+            sender.send([packed(attributes(), Path(waiting[0]).read_bytes())])
+            waiting.popleft()
+        except SendError:
+            failures += 1
+            time.sleep(0.1)
+    sender.close()
+    sys.stdout.write(f"left={len(waiting)} tries={tries} failures={failures}\n")
+    return 1 if waiting else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

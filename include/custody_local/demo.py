@@ -24,6 +24,7 @@ from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow, find_running, stop_running
 from custody_local.airflow_api import AirflowClient, TaskRun
+from custody_local.nifi import PORT_NAME, find_client, serving
 
 DAG_ID = "provenance_rollover"
 PROJECT = Path(__file__).resolve().parents[2]
@@ -34,6 +35,9 @@ _MOUNT = "/custody"
 _STARTS_SECONDS_MAX = 60
 _POLL_SECONDS = 0.5
 _TREE_EVENTS_MAX = 16
+_NIFI_EVENTS = 1000
+_NIFI_SEED = 8
+"""Of the history of other nodes than those whose files are ingested."""
 
 
 @click.command()
@@ -78,6 +82,7 @@ class Demo:
             self._command("init")
         landing = self._write_sample()
         self._command("ingest", str(landing))
+        self._deliver()
         self._title("2. The pipeline, in Airflow: each task is a spark-submit")
         running = find_running(PROJECT / ".local" / "airflow")
         if running is not None:
@@ -111,12 +116,33 @@ class Demo:
 
     def _write_sample(self) -> Path:
         folder = PROJECT / ".local" / f"sample-{self._events}"
-        fs = PosixFileSystem()
-        fs.make_directory(folder)
-        for name, data in sample_files(SampleOptions(events=self._events)):
-            fs.write_durably(folder / name, data)
+        self._sample(folder, SampleOptions(events=self._events))
         self._say(f"simulated {self._events} events of two NiFi nodes in {folder}")
         return folder
+
+    def _sample(self, folder: Path, options: SampleOptions) -> list[Path]:
+        fs = PosixFileSystem()
+        fs.make_directory(folder)
+        files = []
+        for name, data in sample_files(options):
+            fs.write_durably(folder / name, data)
+            files.append(folder / name)
+        return files
+
+    def _deliver(self) -> None:
+        """Let a NiFi send events over the network, as its reporting task does."""
+        self._say("\na NiFi delivers over the network, with nothing installed in it")
+        with self._console.status("looking for NiFi's client"):
+            client = find_client(PROJECT)
+        folder = PROJECT / ".local" / "sample-nifi"
+        with serving(self._folder) as url:
+            self._console.print(f"[bold]$ custody site-to-site serve[/bold]   {url}")
+            files = self._sample(folder, SampleOptions(events=_NIFI_EVENTS, seed=_NIFI_SEED, nodes=1))
+            self._say(f"{client.name} sent {_NIFI_EVENTS} events: {client.deliver(url, files, PROJECT)}")
+        self._say(
+            "In a NiFi of yours, add a SiteToSiteProvenanceReportingTask (Transport Protocol: HTTP) and type two lines:\n"
+            f"  Destination URL   http://HOST:5070/nifi\n  Input Port Name   {PORT_NAME}"
+        )
 
     def _run_dag(self, client: AirflowClient) -> None:
         """Watch runs until nothing waits any more; at least one."""

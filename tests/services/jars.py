@@ -1,7 +1,7 @@
 """Jars of Maven Central for tests that start Java services, fetched once with the Ivy that Spark brings.
 
 A list names each jar and its SHA-256, so that nothing is resolved and nothing else is run. What was fetched is kept in
-`.local/jars` of the project, or in CUSTODY_TEST_JARS.
+`.local/jars` of the project, or in CUSTODY_TEST_JARS. As a program it prints the class path of a list.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -67,3 +68,7 @@ def _fetch(names: list[str]) -> None:
             raise RuntimeError(f"Ivy could not fetch {', '.join(names)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         for name in names:
             shutil.move(Path(folder, "jars", _file(name)), CACHE / _file(name))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(os.pathsep.join(map(str, jars(Path(sys.argv[1])))) + "\n")
