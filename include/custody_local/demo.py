@@ -140,7 +140,7 @@ class Demo:
             files = self._sample(folder, SampleOptions(events=_NIFI_EVENTS, seed=_NIFI_SEED, nodes=1))
             self._say(f"{client.name} sent {_NIFI_EVENTS} events: {client.deliver(url, files, PROJECT)}")
         self._say(
-            "In a NiFi of yours, add a SiteToSiteProvenanceReportingTask (Transport Protocol: HTTP) and type two lines:\n"
+            "In a NiFi of yours, add a SiteToSiteProvenanceReportingTask (Transport Protocol: HTTP) and type:\n"
             f"  Destination URL   http://HOST:5070/nifi\n  Input Port Name   {PORT_NAME}"
         )
 
