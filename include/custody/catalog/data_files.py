@@ -39,6 +39,10 @@ class Place:
             self.stripe.check()
 
 
+# More are forgotten: a server runs for years.
+_PATHS_MAX = 1 << 16
+
+
 class DataFiles:
     """The files below one database's folder and on its stripes, by their paths relative to it.
 
@@ -49,6 +53,7 @@ class DataFiles:
     def __init__(self, store: ObjectStore, home: str, stripes: Stripes | None = None) -> None:
         self._store = store
         self._home = home
+        self._paths: dict[str, Path] = {}
         self.stripes = stripes
         """None for a catalog whose files all lie in the store."""
         self.copies: LocalCopies | None = None
@@ -78,7 +83,13 @@ class DataFiles:
         """Return the path on this machine under which a file lies, or should lie; nothing is looked at."""
         if self.copies is not None:
             return self.copies.place(self._home + path)
-        return Path(self.locate(path))
+        # Asked for each log of each answer, and to make a path takes long. Where a file lies does not change.
+        place = self._paths.get(path)
+        if place is None:
+            if len(self._paths) >= _PATHS_MAX:
+                self._paths.clear()
+            place = self._paths[path] = Path(self.locate(path))
+        return place
 
     def path(self, path: str) -> Path:
         """Return the path of a file that is about to be read on this machine; of an object store, that of its copy.
