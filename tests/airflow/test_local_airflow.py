@@ -274,7 +274,7 @@ def test_a_run_is_told_of_once_also_where_it_was_lost_and_a_file_names_the_run_t
     assert end.updated_attributes["airflow.run_type"] == "manual"
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.slow
 def test_the_dag_of_runs_delivers_and_reconciles_by_itself(client: AirflowClient, project: Path) -> None:
     client.wait_for_dag("provenance_runs")
     client.unpause("provenance_runs")
