@@ -24,6 +24,7 @@ from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow, find_running, stop_running
 from custody_local.airflow_api import AirflowClient, TaskRun
+from custody_local.nifi_delivery import EXPORT, input_port, make_sender
 
 DAG_ID = "provenance_rollover"
 PROJECT = Path(__file__).resolve().parents[2]
@@ -78,6 +79,7 @@ class Demo:
             self._command("init")
         landing = self._write_sample()
         self._command("ingest", str(landing))
+        self._nifi_delivers()
         self._title("2. The pipeline, in Airflow: each task is a spark-submit")
         running = find_running(PROJECT / ".local" / "airflow")
         if running is not None:
@@ -117,6 +119,20 @@ class Demo:
             fs.write_durably(folder / name, data)
         self._say(f"simulated {self._events} events of two NiFi nodes in {folder}")
         return folder
+
+    def _nifi_delivers(self) -> None:
+        """Let events come as a NiFi sends them, and say what its user types."""
+        sender = PROJECT / ".local" / "nifi"
+        with input_port(self._folder) as port:
+            self._say("\nAn input port listens. In NiFi, a SiteToSiteProvenanceReportingTask by HTTP needs two lines:")
+            self._console.print(f"  [bold]Destination URL[/bold]   {port.url}")
+            self._console.print("  [bold]Input Port Name[/bold]   provenance")
+            events = make_sender(sender, port.url)
+            self._say(f"{events} events of another node come by that protocol, and again, as when an answer is lost:")
+            self._command("export", EXPORT, repository=sender)
+            self._command("export", EXPORT, "--rewind", "main:0", repository=sender)
+            self._command("export", EXPORT, repository=sender)
+        self._say(f"The input port: {port.said}")
 
     def _run_dag(self, client: AirflowClient) -> None:
         """Watch runs until nothing waits any more; at least one."""
@@ -211,11 +227,12 @@ class Demo:
                 return event
         return next(iter(candidates), repository.get(0))
 
-    def _command(self, *arguments: str) -> None:
-        """Run a command of custody as a user would, and show it."""
-        self._console.print(f"\n[bold]$ custody {' '.join(_quoted(argument) for argument in arguments)}[/bold]")
+    def _command(self, *arguments: str, repository: Path | None = None) -> None:
+        """Run a command of custody as a user would, and show it, with the repository where it is another one."""
+        shown = [*(() if repository is None else ("-r", str(repository))), *arguments]
+        self._console.print(f"\n[bold]$ custody {' '.join(_quoted(argument) for argument in shown)}[/bold]")
         width = {} if self._console.is_terminal else {"COLUMNS": "160"}
-        environ = {**os.environ, **width, "CUSTODY_REPOSITORY": str(self._folder)}
+        environ = {**os.environ, **width, "CUSTODY_REPOSITORY": str(repository or self._folder)}
         done = subprocess.run([str(Path(sys.prefix) / "bin" / "custody"), *arguments], env=environ, check=False)
         self._failed |= done.returncode != 0
 
