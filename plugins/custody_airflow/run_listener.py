@@ -178,12 +178,14 @@ def _keep(events: Callable[[], list[dict[str, object]]], *, is_last: bool = Fals
     folder = run_spool()
     if folder is None:
         return
+    begun = time.perf_counter()
     # Whatever it is: provenance must never cost a run.
     try:
         try:
             told = events()
             if told:
                 _append(folder, told, is_last=is_last)
+            _LOGGER.debug("custody: %d events kept in %.1f ms", len(told), (time.perf_counter() - begun) * 1000)
         except Exception as error:  # noqa: BLE001
             _losses.count(folder, error)
     except Exception:
@@ -212,7 +214,6 @@ def _append(folder: Path, events: list[dict[str, object]], *, is_last: bool) -> 
         except Exception as error:  # noqa: BLE001 - it is told by the thread that waits
             errors.append(error)
 
-    begun = time.perf_counter()
     worker = threading.Thread(target=append, name="custody-run-events", daemon=True)
     worker.start()
     worker.join(SECONDS_MAX)
@@ -221,7 +222,6 @@ def _append(folder: Path, events: list[dict[str, object]], *, is_last: bool) -> 
         raise TimeoutError(f"the disk did not answer within {SECONDS_MAX:g} seconds")
     if errors:
         raise errors[0]
-    _LOGGER.debug("custody: %d events of this run kept in %.1f ms", len(events), (time.perf_counter() - begun) * 1000)
 
 
 @lru_cache(maxsize=1)

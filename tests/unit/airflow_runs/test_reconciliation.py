@@ -32,6 +32,7 @@ from custody.workspace import StepReport, UnitReport, write_report
 from tests.unit.airflow_runs.airflow_server import NOW, PASSWORD, Airflow, serving
 
 NOW_MS = int(NOW.timestamp() * 1000)
+ODD = "run ü/1?&%2F '\"#"
 LOG = "file:///repository/logs/main/0.parquet"
 
 
@@ -160,22 +161,22 @@ def test_what_the_listener_told_of_is_not_stored_again(airflow: Airflow, api: Ai
 def test_earlier_tries_come_from_the_history_and_what_never_began_from_nowhere(
     airflow: Airflow, api: AirflowApi, tmp_path: Path
 ) -> None:
-    airflow.add_try("sales", "run", "third", 10, "running", try_number=3, end_date=None)
+    airflow.add_try("sales", ODD, "third", 10, "running", try_number=3, end_date=None)
     for number in (1, 2):
-        airflow.add_try("sales", "run", "third", 10, "failed", try_number=number)
+        airflow.add_try("sales", ODD, "third", 10, "failed", try_number=number)
         airflow.history.append(airflow.tries.pop())
     # Waits for its second try: the first one is in the history alone.
-    airflow.add_try("sales", "run", "waits", 10, "up_for_retry", map_index=4)
+    airflow.add_try("sales", ODD, "waits", 10, "up_for_retry", map_index=4)
     airflow.history.append(airflow.tries[-1] | {"state": "failed"})
     for state in ("upstream_failed", "skipped", None, "scheduled", "removed", "queued", "a new state"):
-        airflow.add_try("sales", "run", f"never-{state}", 10, state, try_number=0 if state == "skipped" else 1)
-    airflow.add_try("sales", "run", "deferred", 10, "deferred", end_date=None)
-    airflow.add_try("sales", "run", "soft", 10, "skipped")
+        airflow.add_try("sales", ODD, f"never-{state}", 10, state, try_number=0 if state == "skipped" else 1)
+    airflow.add_try("sales", ODD, "deferred", 10, "deferred", end_date=None)
+    airflow.add_try("sales", ODD, "soft", 10, "skipped")
     airflow.add_try("sales", "gone", "third", 10, "success", try_number=2)
     airflow.tries[-1]["map_index"] = 7  # removed since it was listed
     server = Server()
     reconcile(api, server, tmp_path)
-    told = {item for item in server.told() if item[1] == "run"}
+    told = {item for item in server.told() if item[1] == ODD}
     own = {(component.removeprefix("sales."), attempt, state) for component, _, attempt, state in told}
     assert own == {
         ("third", "1", "running"),
