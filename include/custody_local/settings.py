@@ -202,4 +202,8 @@ def airflow_environment(
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         **_IDLE,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": master}),
+        # Whom `provenance_runs` asks for runs that the listener lost.
+        "AIRFLOW_CONN_CUSTODY_AIRFLOW_API": json.dumps(
+            {"conn_type": "http", "host": LOOPBACK, "port": port, "login": USER, "password": keys.password}
+        ),
     }

@@ -24,6 +24,7 @@ NGSI_MOUNT_VARIABLE = "CUSTODY_NGSI_MOUNT"
 SERVE_MOUNT_VARIABLE = "CUSTODY_SERVE_MOUNT"
 RUN_SPOOL_VARIABLE = "CUSTODY_RUN_SPOOL"
 RUN_DEPLOYMENT_VARIABLE = "CUSTODY_RUN_DEPLOYMENT"
+RUNS_SCHEDULE_VARIABLE = "CUSTODY_RUNS_SCHEDULE"
 SPARK_POOL_VARIABLE = "CUSTODY_SPARK_POOL"
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_POOL = "default_pool"
@@ -31,6 +32,7 @@ _MOUNT = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _AIRFLOWS_OWN = ("/api/v2", "/ui", "/execution", "/auth", "/pluginsv2")
 """Beginnings of paths under which Airflow mounts no plugin."""
 _EVERY_MINUTE = "* * * * *"
+_EVERY_TEN_MINUTES = "*/10 * * * *"
 _EVERY_HOUR = "0 * * * *"
 _EVERY_DAY = "0 0 * * *"
 # Small logs of the last hour become one: a search pays for each shard.
@@ -111,6 +113,14 @@ def run_spool() -> Path | None:
 def run_deployment() -> str:
     """Return the name of this Airflow in the source of such events; two Airflows of one repository need two names."""
     return os.environ.get(RUN_DEPLOYMENT_VARIABLE, "").strip() or "airflow"
+
+
+def runs_schedule() -> str | None:
+    """Return the cron schedule by which events of Airflow's runs are delivered and reconciled; None: not by itself.
+
+    Without a spool there are none.
+    """
+    return None if run_spool() is None else _schedule(RUNS_SCHEDULE_VARIABLE, _EVERY_TEN_MINUTES)
 
 
 def ingest_schedule() -> str | None:

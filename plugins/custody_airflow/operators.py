@@ -14,6 +14,7 @@ from custody.spark.environment import job_of
 from custody_airflow.assets import commits, commits_of_a_run
 from custody_airflow.environment import repository_folder, spark_pool
 from custody_airflow.sensors import as_dict
+from custody_airflow.written import wrote
 
 _EVENTS_LOOKED_AT = 100
 
@@ -65,6 +66,7 @@ class SparkStepOperator(SparkSubmitOperator):
         super().execute(context)
         report = read_report(PosixFileSystem(), load_settings(folder).runs, run_id, self.step)
         self.log.info("report: %s", report.line())
+        wrote(*report.files)
         return as_dict(report)
 
     def _master(self) -> str:

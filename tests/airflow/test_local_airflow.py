@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sqlite3
 import stat
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
+from click.testing import CliRunner
 
+from custody.airflow_runs import asset_uuid
+from custody.cli.main import cli
 from custody.errors import LockedError
+from custody.model import Event
+from custody.repository import Repository
 from custody_local.airflow import LocalAirflow, find_running, stop_running
 from custody_local.airflow_api import AirflowClient
 from custody_local.errors import LocalAirflowError
 from custody_local.processes import ProcessId, session_members
 
 pytestmark = pytest.mark.airflow
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 DAG = """\
 from airflow.sdk import dag, task
@@ -83,6 +93,69 @@ def fail():
 
 fail()
 """
+REPORTING = """\
+import os
+import signal
+from datetime import timedelta
+
+from airflow.sdk import Asset, AssetAlias, dag, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+
+@dag(schedule=None, catchup=False)
+def reporting():
+    @task(
+        inlets=[Asset(name="orders", uri="file:///data/orders.csv")],
+        outlets=[Asset(name="report", uri="file:///data/report.parquet")],
+    )
+    def write(run_id=None):
+        from custody_airflow.written import wrote
+
+        wrote(f"/data/{run_id}/it's a ${{file}}.csv")
+
+    @task(outlets=[AssetAlias(name="copies")])
+    def copy(*, outlet_events):
+        outlet_events[AssetAlias(name="copies")].add(Asset(name="copy", uri="s3://lake/copy"))
+
+    @task(retries=1, retry_delay=timedelta(seconds=0))
+    def again(ti=None):
+        if ti.try_number == 1:
+            raise ValueError("once more")
+
+    @task
+    def skip():
+        raise AirflowSkipException("not today")
+
+    @task
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @task
+    def part(number):
+        return number
+
+    write()
+    copy()
+    again()
+    skip()
+    die()
+    part.expand(number=[1, 2])
+
+
+reporting()
+"""
+# Task, map index, try and state of each event; the listener hears nothing of a process that was killed.
+TOLD: set[tuple[str | None, ...]] = {
+    *((task, "-1", "1", state) for task in ("write", "copy") for state in ("running", "success")),
+    *(("again", "-1", number, "running") for number in "12"),
+    ("again", "-1", "1", "failed"),
+    ("again", "-1", "2", "success"),
+    *(("skip", "-1", "1", state) for state in ("running", "skipped")),
+    ("die", "-1", "1", "running"),
+    *(("part", index, "1", state) for index in "01" for state in ("running", "success")),
+    *((None, None, None, state) for state in ("running", "failed")),
+}
+DIED = ("die", "-1", "1", "failed")
 HELD_SECONDS = 8
 POOLS = """\
 airflow:
@@ -101,6 +174,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "dags" / "daily.py").write_text(DAILY)
     (folder / "dags" / "fail.py").write_text(FAILING)
     (folder / "dags" / "broken.py").write_text(BROKEN)
+    (folder / "dags" / "reporting.py").write_text(REPORTING)
+    shutil.copy(PROJECT / "dags" / "provenance_runs.py", folder / "dags")
+    Repository.create(folder / "repository")
     (folder / "airflow_settings.yaml").write_text(POOLS)
     return folder
 
@@ -109,7 +185,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def airflow(project: Path) -> Iterator[LocalAirflow]:
     own = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////no/such/folder/airflow.db"}
     environ = {**os.environ, **own}
-    with LocalAirflow(project, repository=project / "repository", environ=environ) as running:
+    settings = {
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+        "CUSTODY_RUN_SPOOL": str(project / "runs"),
+        "CUSTODY_RUNS_SCHEDULE": "",
+    }
+    with LocalAirflow(project, repository=project / "repository", settings=settings, environ=environ) as running:
         yield running
 
 
@@ -148,6 +229,102 @@ def test_the_log_of_a_failed_task_says_why_it_failed(client: AirflowClient) -> N
     run_id = client.trigger("fail")
     assert client.wait_for_run("fail", run_id, timeout_s=120).state == "failed"
     assert "ValueError: expected a name, got none" in client.task_log("fail", run_id, "refuse")
+
+
+def test_a_run_is_told_of_once_also_where_it_was_lost_and_a_file_names_the_run_that_wrote_it(
+    airflow: LocalAirflow, client: AirflowClient, project: Path
+) -> None:
+    client.wait_for_dag("reporting")
+    client.unpause("reporting")
+    run_id = client.trigger("reporting")
+    assert client.wait_for_run("reporting", run_id, timeout_s=180).state == "failed"
+    # Two tasks whose processes left nothing: as on a machine whose disk is gone.
+    lost = {item for item in TOLD if item[0] == "copy" or item[:2] == ("part", "1")}
+    gone = [path for path in (project / "runs").glob("*.events") if _is_of(path.read_bytes(), lost)]
+    assert len(gone) == 2
+    for path in gone:
+        path.unlink()
+    [delivered] = custody(project, "spool", "deliver", str(project / "runs"))
+    assert delivered["stored"] >= len(TOLD - lost)
+    assert told(project, run_id) == sorted(TOLD - lost, key=str)
+
+    # What changed in this second counts as settled in the next one.
+    time.sleep(1.1)
+    reconcile = ["airflow-runs", "reconcile", str(project / "runs"), "--airflow", airflow.url, "--settle", "0"]
+    reconcile += ["--user", airflow.user, "--password-file", str(_password(airflow, project))]
+    report = custody(project, *reconcile)
+    assert report["stored"] >= len(lost) + 1
+    assert told(project, run_id) == sorted(TOLD | {DIED}, key=str)
+    again = custody(project, *reconcile, "--since", hours_ago(1))
+    assert (again["stored"], again["rejected"], report["rejected"]) == (0, 0, 0)
+    assert again["repeated"] >= len(TOLD)
+
+    for named, task in (
+        ("file:///data/report.parquet", "write"),
+        (f"/data/{run_id}/it's a ${{file}}.csv", "write"),
+        ("s3://lake/copy", "copy"),
+    ):
+        [wrote] = custody(project, "airflow-runs", "wrote", named)["tries"]
+        assert (wrote["dag_id"], wrote["run_id"], wrote["task_id"]) == ("reporting", run_id, task)
+        assert wrote["log_url"].startswith(f"{airflow.url}/dags/reporting/runs/")
+    repository = Repository.open(project / "repository")
+    assert list(repository.quarantine.entries()) == []
+    [end] = [event for event in _events(project, run_id) if event.event_type == "FORK" and "write" in str(event)]
+    assert end.parent_uuids == (asset_uuid("file:///data/orders.csv"),)
+    assert end.updated_attributes["airflow.run_type"] == "manual"
+
+
+@pytest.mark.slow
+def test_the_dag_of_runs_delivers_and_reconciles_by_itself(client: AirflowClient, project: Path) -> None:
+    client.wait_for_dag("provenance_runs")
+    client.unpause("provenance_runs")
+    greeted = client.trigger("greet", {"name": "Ada"})
+    assert client.wait_for_run("greet", greeted, timeout_s=120).state == "success"
+    run_id = client.trigger("provenance_runs", {"since": hours_ago(1)})
+    assert client.wait_for_run("provenance_runs", run_id, timeout_s=180).state == "success"
+    delivered, reconciled = (client.xcom("provenance_runs", run_id, task) for task in ("deliver", "reconcile"))
+    assert isinstance(delivered, dict)
+    assert isinstance(reconciled, dict)
+    assert delivered["stored"] >= 6
+    assert (delivered["rejected"], reconciled["rejected"], reconciled["windows"]) == (0, 0, 1)
+    assert len(told(project, greeted)) == 6
+    assert "events of runs had been lost" in client.task_log("provenance_runs", run_id, "reconcile")
+
+
+def custody(project: Path, *arguments: str) -> Any:
+    done = CliRunner().invoke(cli, ["-r", str(project / "repository"), *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def hours_ago(hours: int) -> str:
+    return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+
+
+def told(project: Path, run_id: str) -> list[tuple[str | None, ...]]:
+    """What the repository has of a run: task, map index, try and state of each start and end."""
+    names = ("airflow.task_id", "airflow.map_index", "airflow.try_number", "airflow.state")
+    events = [event.updated_attributes for event in _events(project, run_id) if event.event_type != "SEND"]
+    return sorted((tuple(map(known.get, names)) for known in events), key=str)
+
+
+def _events(project: Path, run_id: str) -> list[Event]:
+    events = Repository.open(project / "repository").events(0, 100_000)
+    return [event for event in events if event.updated_attributes.get("airflow.run_id") == run_id]
+
+
+def _is_of(segment: bytes, lost: set[tuple[str | None, ...]]) -> bool:
+    ours = b'"airflow.run_id"' in segment and b'"reporting"' in segment
+    return ours and any(
+        f'"airflow.task_id":"{task}"'.encode() in segment and f'"airflow.map_index":"{index}"'.encode() in segment
+        for task, index, *_ in lost
+    )
+
+
+def _password(airflow: LocalAirflow, project: Path) -> Path:
+    file = project / "password"
+    file.write_text(airflow.password)
+    return file
 
 
 def test_file_that_cannot_be_imported_is_shown_with_its_error(client: AirflowClient) -> None:

@@ -35,6 +35,7 @@ DAGS = (
     "provenance_replay",
     "provenance_retention",
     "provenance_rollover",
+    "provenance_runs",
     "swh_provenance",
     "web_crawler",
 )

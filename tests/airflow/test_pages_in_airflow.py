@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import httpx
 import msgspec
 import pytest
 
+from custody.airflow_runs import RunFacts, end_events, start_events
 from custody.model import Event
 from custody.repository import Repository
-from custody_airflow.run_events import RunFacts, end_events, start_events
 from custody_local.airflow import LocalAirflow
 from custody_pages import build
 from tests.airflow import browser
@@ -94,16 +95,20 @@ def _tell_of(repository: Repository, dag_id: str, run_id: str) -> None:
     """Store what the listener of runs would have told of a task that read one asset and wrote another one."""
     moment = datetime(2026, 3, 1, tzinfo=UTC)
     before = RunFacts(
-        "airflow", dag_id, "earlier", "success", moment, moment, "load", outlets=["hdfs://landing/orders"]
+        deployment="airflow",
+        dag_id=dag_id,
+        run_id="earlier",
+        run_after=moment,
+        state="success",
+        start=moment,
+        end=moment,
+        task_id="load",
+        outlets=["hdfs://landing/orders"],
     )
-    facts = RunFacts(
-        "airflow",
-        dag_id,
-        run_id,
-        "success",
-        moment,
-        moment,
-        "sort",
+    facts = replace(
+        before,
+        run_id=run_id,
+        task_id="sort",
         inlets=["hdfs://landing/orders"],
         outlets=["hdfs://lake/orders"],
     )

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from custody.airflow_runs import AirflowApi, Credentials, Reconciliation
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
+from custody.repository.spool_sender import sender_into
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
 from custody_local.airflow_api import AirflowClient
@@ -55,7 +57,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 @pytest.fixture(scope="module")
-def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]:
+def airflow(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     home = tmp_path_factory.mktemp("airflow")
     # The project's DAGs, and one of a user that follows the commits.
     dags = tmp_path_factory.mktemp("dags") / "dags"
@@ -68,8 +70,13 @@ def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> 
         "CUSTODY_MAINTENANCE_SCHEDULE": "",
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
     }
-    airflow = LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings)
-    with airflow, airflow.client() as client:
+    with LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(airflow: LocalAirflow) -> Iterator[AirflowClient]:
+    with airflow.client() as client:
         for dag_id in (DAG_ID, "provenance_maintenance", "follower"):
             client.wait_for_dag(dag_id)
             client.unpause(dag_id)
@@ -97,6 +104,27 @@ def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
         assert (report["step"], report["events"], report["failed"]) == (step, EVENTS, 0)
     assert repository.search("", limit=1).total == EVENTS
     assert "spark-submit" in client.task_log(DAG_ID, run_id, "compress")
+
+
+def test_which_run_wrote_an_event_log_is_told_by_airflow_and_the_reports_of_the_steps(
+    airflow: LocalAirflow, client: AirflowClient, repository: Repository, tmp_path: Path
+) -> None:
+    [run] = client.runs(DAG_ID)
+    # Into a repository of its own: the events of the other one are counted.
+    runs = Repository.create(tmp_path / "runs")
+    api = AirflowApi(airflow.url, Credentials(airflow.user, airflow.password))
+    with sender_into(runs, tmp_path) as sender:
+        reports = repository.settings.runs
+        Reconciliation(api, sender, tmp_path, deployment="airflow", reports=reports, settle_ms=0).run()
+    workspace = repository.workspace()
+    state = workspace.catalog.load()
+    [log], [shard] = state.files, state.shards.values()
+    for written, task in ((workspace.log_path(log), "compress"), (workspace.shard_path(shard), "index")):
+        [wrote] = runs.search(f'transit_uri:"{written.as_uri()}"').events
+        assert wrote.event.component_id == f"{DAG_ID}.{task}", written
+        assert wrote.event.updated_attributes["airflow.run_id"] == run.run_id
+    commit = runs.search("component_name:commit AND event_type:SEND").events
+    assert [stored.event.transit_uri for stored in commit] == ["custody://provenance/commits"]
 
 
 def test_a_commit_is_an_event_that_starts_the_dags_that_follow_it(

@@ -25,6 +25,7 @@ ONE_PASS_AT_A_TIME = {
     "provenance_maintenance",
     "provenance_replay",
     "provenance_export",
+    "provenance_runs",
     "swh_provenance",
     "ngsi_to_hdfs",
     "web_crawler",

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from custody.airflow_runs.reconciliation import RunCursor
 from custody.capture import CaptureLimits, Context, Format, read_piece
 from custody.capture.validate import InputPlace, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
@@ -157,6 +158,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("replay-plan", "## Layout", replay_plan.ReplayPlan),
         ("export-cursors", "## Layout", Cursors),
         ("site-to-site", "## Layout of an end", EndedTransaction),
+        ("run-cursor", "## Layout", RunCursor),
         ("lease", "## Layout", Holder),
         ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),

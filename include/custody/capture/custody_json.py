@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from custody.capture.identity import digest_ordinal
 from custody.capture.validate import Context
 from custody.errors import InvalidInputError
+from custody.format.identifiers import digest_ordinal
 from custody.model import UNASSIGNED, ContentClaim, Event
 
 SOURCE_FORMAT = "custody"

@@ -1,9 +1,7 @@
-"""Identity of events: ordinals for sources that give none, and the comparison of two copies of an event.
+"""Identity of events: the comparison of two copies of an event.
 
 The identity of an event is (source_node, source_ordinal). Where a format has no ordinal, it is a digest of what
-identifies the event there, so that the same event read again has the same one. The upper 20 bits are the hour of the
-event since 1970 and the lower 43 the digest: events of one time get ordinals near each other, and a look-up reads the
-logs of that time only. Without a time that every copy shares, all 63 bits are digest.
+identifies the event there, so that the same event read again has the same one (`custody.format.identifiers`).
 
 Two different events of a source that get one ordinal are told apart by their content: the second one is rejected as a
 contradiction and waits in the quarantine. Among a million events of one source and hour this happens to one pair with
@@ -12,21 +10,10 @@ a probability of 6 %; among 100 million events without a time, of 0.05 %.
 
 from __future__ import annotations
 
-import hashlib
-import uuid
-from collections.abc import Iterable
-
 import msgspec
 
 from custody.capture.canonical_json import canonical_json
 from custody.model import UNASSIGNED, Event
-
-NAMESPACE = uuid.UUID("7d9ab0a7-9d1e-5b1c-9c43-6f6f1b3f7c50")
-"""Namespace of all uuids that custody makes from names. Part of what is stored: never change it."""
-# Hour and digest make the ordinals that are stored. Never change how: an event read again would count as a new one.
-_HOUR_MS = 3_600_000
-_HOUR_MAX = (1 << 20) - 1  # the year 2089; later hours share its numbers
-_HOUR_SHIFT = 43
 
 _NIFI = frozenset(["nifi-s2s", "nifi-avro", "nifi-rest"])
 # Fields that NiFi looks up when it sends an event or answers a query, not when the event happened: names that a user
@@ -48,22 +35,12 @@ _WITHOUT_RECEIVER: dict[str, object] = {"source_host": None, "content_claim": No
 _RECEIVER_ATTRIBUTES = frozenset(["mime.type", "content.sha256", "ngsi.received_ms"])
 _DIGEST = "content.sha256"
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Event))
+_AIRFLOW = "airflow"
+# Fields by which a run of Airflow's is known. All else is as whoever tells of it knows it: the listener in the process
+# of the task, or Airflow's database, which has other times.
+_OF_RUN = ("component_id", "component_type", "flowfile_uuid", "transit_uri")
 # Fields in which copies of an event in two formats must agree.
 _CORE = ("event_type", "event_time", "component_id", "flowfile_uuid", "file_size", "parent_uuids", "child_uuids")
-
-
-def digest_ordinal(parts: Iterable[str | None], time_ms: int | None) -> int:
-    """Return the ordinal of the event that these texts identify, from 0 to 2^63-1."""
-    digest = int.from_bytes(_digest(parts)[:8])
-    if time_ms is None:
-        return digest >> 1
-    hour = min(max(time_ms, 0) // _HOUR_MS, _HOUR_MAX)
-    return hour << _HOUR_SHIFT | digest >> (64 - _HOUR_SHIFT)
-
-
-def uuid_of_name(kind: str, *parts: str | None) -> str:
-    """Return the uuid of something that has only a name; the same name gives the same uuid everywhere."""
-    return str(uuid.uuid5(NAMESPACE, msgspec.json.encode([kind, *parts]).decode()))
 
 
 def is_same(one: Event, other: Event) -> bool:
@@ -71,9 +48,9 @@ def is_same(one: Event, other: Event) -> bool:
 
     Not compared are: the eventId, which NiFi makes anew for each copy that it sends; fields that NiFi looks up when it
     sends, and keys that are null in one copy and missing in the other; the order of parents and of children; the time
-    of an event that has only that of its arrival; what the receiver of notifications adds; and the order of keys in an
-    OpenLineage event. Copies in two formats
-    need only agree in what both formats can express, and so do keys that custody has no field for.
+    of an event that has only that of its arrival; what the receiver of notifications adds; the order of keys in an
+    OpenLineage event; and of a run of Airflow's all but which run, try and file it is about. Copies in two formats need
+    only agree in what both formats can express, and so do keys that custody has no field for.
     """
     return not contradictions(one, other)
 
@@ -86,6 +63,8 @@ def contradictions(one: Event, other: Event) -> list[str]:
     if one.source_format == "openlineage":
         # The whole event is in `extra`, and all other fields are made from it.
         return [] if one.extra == other.extra or _canonical_extra(one) == _canonical_extra(other) else ["extra"]
+    if one.source_format == _AIRFLOW:
+        return [name for name in _OF_RUN if getattr(one, name) != getattr(other, name)]
     first, second = _content(one), _content(other)
     differ = [] if first == second else [name for name in _FIELDS if getattr(first, name) != getattr(second, name)]
     return differ if _agree(one, other) else [*differ, "extra"]
@@ -150,7 +129,3 @@ def _without_nulls(attributes: dict[str, str | None]) -> dict[str, str | None]:
 def _comparable(event: Event, name: str) -> object:
     value = getattr(event, name)
     return sorted(value) if isinstance(value, tuple) else value
-
-
-def _digest(parts: Iterable[str | None]) -> bytes:
-    return hashlib.sha256(msgspec.json.encode(list(parts))).digest()

@@ -18,7 +18,6 @@ from enum import StrEnum
 
 import msgspec
 
-from custody.capture.identity import digest_ordinal, uuid_of_name
 from custody.capture.raw_json import (
     JSON_NULL,
     JsonKind,
@@ -32,6 +31,7 @@ from custody.capture.raw_json import (
 from custody.capture.validate import Context
 from custody.capture.values import parse_iso, wrong
 from custody.errors import InvalidInputError
+from custody.format.identifiers import digest_ordinal, uuid_of_name
 from custody.model import Event, EventProblem, EventType, Severity
 
 _NOT_ATTRIBUTES = ("id", "type", "@context")

@@ -24,10 +24,10 @@ from typing import TypedDict
 import msgspec
 
 from custody.capture.canonical_json import canonical_digest
-from custody.capture.identity import digest_ordinal, uuid_of_name
 from custody.capture.validate import Context
 from custody.capture.values import Document, integer, mapping, mappings, parse_iso, require, text
 from custody.errors import InvalidInputError
+from custody.format.identifiers import digest_ordinal, uuid_of_name
 from custody.model import Event, EventType
 
 SOURCE_FORMAT = "openlineage"

@@ -20,6 +20,9 @@ def _place(where: str, short_help: str) -> CommandPlace:
 
 # The texts are the first sentences of the commands' docstrings, so that help needs none of their modules.
 _PLACES = {
+    "airflow-runs": _place(
+        "airflow_runs_cmd:airflow_runs", "Look at the events of Airflow's runs, and add those that its listener lost."
+    ),
     "attest": _place(
         "verify_cmd:attest_head",
         "Sign the newest revision, for an auditor to keep; `custody verify --against` checks it later.",

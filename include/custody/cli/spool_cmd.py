@@ -94,7 +94,7 @@ def deliver(
       custody -r demo spool deliver /var/spool/custody --json
     """
     summaries = {folder: DeliverySummary() for folder in folders}
-    with _sender(repository, folders[0], url, token_file, authority, patience) as sender:
+    with open_sender(repository, folders[0], url, token_file, authority, patience) as sender:
         while True:
             for folder in folders:
                 summaries[folder] = _sum(summaries[folder], _delivered(folder, sender, is_patient=follow))
@@ -131,29 +131,37 @@ def _sum(one: DeliverySummary, other: DeliverySummary) -> DeliverySummary:
 
 
 @contextmanager
-def _sender(
+def open_sender(
     repository: Path, folder: Path, url: str | None, token_file: Path | None, authority: Path | None, patience: float
 ) -> Iterator[Sender]:
+    """Yield where the events of a spool go: to a server, or without its address into the repository.
+
+    Raises:
+        UsageError: token or certificates are given, and no server.
+        LockedError: live processes hold all writer slots of the repository.
+    """
     if url is not None:
-        with HttpSender(url, _token(token_file), authority=authority, patience_seconds=patience) as sender:
+        with HttpSender(url, read_token(token_file), authority=authority, patience_seconds=patience) as sender:
             yield sender
         return
     if token_file is not None or authority is not None:
         raise click.UsageError("--token-file and --authority belong to --to")
     # Imported here: a producer's machine delivers to a server, and needs no Arrow for it.
-    from custody.capture import CaptureLimits
-    from custody.ingest.spool_ingest import RepositorySender
     from custody.repository import Repository
+    from custody.repository.spool_sender import sender_into
 
-    at = Repository.open(repository)
-    with at.ingest() as ingest:
-        limits = CaptureLimits(event_bytes_max=at.settings.capture.event_bytes_max)
-        yield RepositorySender(ingest, limits, name_as_text(str(folder)))
+    with sender_into(Repository.open(repository), folder) as sender:
+        yield sender
 
 
-def _token(file: Path | None) -> str | None:
+def read_token(file: Path | None, variable: str = TOKEN_VARIABLE) -> str | None:
+    """Return the token that is alone in a file; without one, what a variable has, if anything.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or has something else.
+    """
     if file is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
+        return os.environ.get(variable) or None
     try:
         token = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

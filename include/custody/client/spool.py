@@ -43,6 +43,8 @@ SEGMENT_BYTES = 4 << 20
 FRAME_BYTES_MAX = 1 << 20
 """Events that are appended together form frames of about this size."""
 BYTES_MAX = 1 << 30
+SEGMENTS_MAX = 100_000
+"""Segments that wait at most: each process that appends leaves one, and a first append looks at all."""
 _SEGMENT = re.compile(r"(\d{10})\.events")
 _SOURCE_CHARACTERS_MAX = 120
 _LOOK_SECONDS = 1.0
@@ -107,6 +109,7 @@ class Spool:
         folder: made where it is not there.
         source: the name of the source of a new spool; a random part is added. An old spool keeps its own.
         bytes_max: of all that waits; more is refused.
+        segments_max: of all that wait; a further one is refused. Processes that look at once may exceed it by one each.
         fs: where the folder lies.
 
     Raises:
@@ -115,13 +118,20 @@ class Spool:
     """
 
     def __init__(
-        self, folder: Path, source: str = "spool", *, bytes_max: int = BYTES_MAX, fs: FileSystem | None = None
+        self,
+        folder: Path,
+        source: str = "spool",
+        *,
+        bytes_max: int = BYTES_MAX,
+        segments_max: int = SEGMENTS_MAX,
+        fs: FileSystem | None = None,
     ) -> None:
         if not 0 < len(source) <= _SOURCE_CHARACTERS_MAX:
             raise InvalidInputError(f"source: expected 1 to {_SOURCE_CHARACTERS_MAX} characters, got {len(source)}")
         self._fs: FileSystem = fs or PosixFileSystem()
         self._folder = Path(folder)
         self._bytes_max = bytes_max
+        self._segments_max = segments_max
         self._fs.make_directory(self._folder)
         self.source = open_identity(self._fs, self._folder, source)
         """The source of events that name none."""
@@ -176,7 +186,14 @@ class Spool:
     def _refuse_if_full(self, size: int) -> None:
         own = 0 if self._segment is None else self._segment.bytes
         if time.monotonic() - self._looked > _LOOK_SECONDS or self._others_bytes + own + size > self._bytes_max:
-            total = sum(_size(self._fs, self._folder / segment_name(number)) for number in self._numbers())
+            numbers = self._numbers()
+            # Before their sizes are asked for, one by one: whoever appends next must not wait for that either.
+            if self._segment is None and len(numbers) >= self._segments_max:
+                raise BackpressureError(
+                    f"{self._folder}: {len(numbers)} segments wait to be delivered, of at most {self._segments_max}. "
+                    "Nothing was kept. Run `custody spool deliver`."
+                )
+            total = sum(_size(self._fs, self._folder / segment_name(number)) for number in numbers)
             self._others_bytes, self._looked = total - own, time.monotonic()
         if self._others_bytes + own + size > self._bytes_max:
             raise BackpressureError(

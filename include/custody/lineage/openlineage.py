@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from custody.capture.identity import uuid_of_name
+from custody.format.identifiers import uuid_of_name
 
 _PRODUCER = "https://pypi.org/project/custody"
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"

@@ -48,7 +48,7 @@ from custody.maintenance.rewriting import (
 )
 from custody.model import is_newer
 from custody.rollover import add_file, add_shard
-from custody.workspace import LogFiles, Workspace
+from custody.workspace import LogFiles, Workspace, file_uri
 
 
 class CompactionUnit(msgspec.Struct, frozen=True):
@@ -69,6 +69,8 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Events that were stored twice, equal in everything, and are there once now."""
     bytes_before: int = 0
     bytes_after: int = 0
+    files: tuple[str, ...] = ()
+    """URIs of the new log and its shard."""
     tombstones_removed: int = 0
     revision: int | None = None
     note: str | None = None
@@ -194,8 +196,14 @@ def replace_logs(
         repeated=len(survey.repeated),
         bytes_before=sum(file.size_bytes for file in files),
         bytes_after=size,
+        files=() if new_files is None else _uris(workspace, new_files),
         revision=after.revision,
     )
+
+
+def _uris(workspace: Workspace, files: LogFiles) -> tuple[str, ...]:
+    log = workspace.catalog.objects.files.locate(files.relative_log)
+    return (file_uri(log), file_uri(files.shard))
 
 
 def shards_covering(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:

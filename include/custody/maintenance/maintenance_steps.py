@@ -24,7 +24,7 @@ from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scr
 from custody.maintenance.verification import CheckUnit
 from custody.rollover import is_stale, rebuild_shard, shard_input_bytes
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import UnitReport, Workspace
+from custody.workspace import UnitReport, Workspace, file_uri
 from custody.workspace.step import Step, Unit
 
 
@@ -141,7 +141,12 @@ class Compact(Step):
         report = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
         note = report.note or f"{report.logs_before} logs became {report.logs_after}, revision {report.revision}"
         return UnitReport(
-            unit=str(unit), events=report.erased, bytes_in=report.bytes_before, bytes=report.bytes_after, note=note
+            unit=str(unit),
+            events=report.erased,
+            bytes_in=report.bytes_before,
+            bytes=report.bytes_after,
+            note=note,
+            files=report.files,
         )
 
 
@@ -174,7 +179,13 @@ class Rebuild(Step):
         if not is_stale(workspace, shard):
             return UnitReport(unit=str(unit), note="built already")
         built = rebuild_shard(workspace, shard)
-        return UnitReport(unit=str(unit), events=built.documents, bytes=built.size_bytes, note=built.path.name)
+        return UnitReport(
+            unit=str(unit),
+            events=built.documents,
+            bytes=built.size_bytes,
+            note=built.path.name,
+            files=(file_uri(built.path),),
+        )
 
 
 class ScrubStep(Step):

@@ -19,9 +19,9 @@ from typing import Protocol
 
 import msgspec
 
-from custody.capture.identity import uuid_of_name
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
+from custody.format.identifiers import uuid_of_name
 from custody.model import Event, EventType
 
 # The last byte is the version. Part of the format, as the kinds of records are: add, never change.

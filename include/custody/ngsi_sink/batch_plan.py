@@ -94,6 +94,8 @@ class BatchResult:
     """Whether a file did not answer, or refused: perhaps the target is away."""
     files: int = 0
     bytes: int = 0
+    paths: tuple[str, ...] = ()
+    """Of the files that got lines."""
     destinations: tuple[Destination, ...] = ()
     """Those that got data, for their Hive tables."""
     problem: str | None = None
@@ -115,6 +117,7 @@ class BatchResult:
             is_unanswered=NOT_WRITTEN in codes or not all(final),
             files=len(batch.parts) - len(deferred),
             bytes=sum(part.length for place, part in enumerate(batch.parts) if place not in deferred),
+            paths=tuple(part.path for place, part in enumerate(batch.parts) if place not in deferred),
             destinations=tuple(plan.destinations.values()),
             problem=problems[0] if problems else None,
         )

@@ -27,6 +27,7 @@ from custody.ngsi_sink.notifications import NotificationReader, received_ms
 from custody.ngsi_sink.sink import Sink
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
+from custody.workspace import FILES_MAX
 
 CHUNK_EVENTS, CHUNK_BYTES = 10_000, 16 << 20
 """The size of a chunk: more costs memory, less costs syncs."""
@@ -118,6 +119,8 @@ class SinkReport:
     problems: list[str] = field(default_factory=list)
     destinations: dict[str, Destination] = field(default_factory=dict)
     """Those that got data, by location."""
+    paths: dict[str, None] = field(default_factory=dict)
+    """Of files that got lines, in their order, at most as many as a report names."""
     is_stopped: bool = False
     """Nothing at all of a chunk could be written: the run ended there, and the chunks behind it wait."""
 
@@ -132,6 +135,7 @@ class SinkReport:
         self.files += result.files
         self.bytes += result.bytes
         self.destinations.update((item.location, item) for item in result.destinations)
+        self.paths.update(dict.fromkeys(result.paths[: max(FILES_MAX - len(self.paths), 0)]))
         if result.problem is not None:
             self.problems.append(result.problem)
 

@@ -22,7 +22,7 @@ from custody.index import BuiltShard, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
 from custody.workspace.removal import discard
-from custody.workspace.run_reports import UnitReport
+from custody.workspace.run_reports import UnitReport, file_uri
 from custody.workspace.unit_manifest import UnitManifest, staged_path
 from custody.workspace.workspace import LogFiles, Workspace
 
@@ -106,6 +106,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
         bytes_in=staged.log.file_bytes,
         bytes=log.size_bytes,
         note=f"{log.blocks} blocks",
+        files=(file_uri(workspace.catalog.objects.files.locate(files.relative_log)),),
     )
 
 
@@ -162,7 +163,12 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
         replace=replace,
     )
     return UnitReport(
-        unit=unit, events=shard.documents, bytes_in=sum(sizes), bytes=shard.size_bytes, note=shard.path.name
+        unit=unit,
+        events=shard.documents,
+        bytes_in=sum(sizes),
+        bytes=shard.size_bytes,
+        note=shard.path.name,
+        files=(file_uri(shard.path),),
     )
 
 

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.write(report.line() + "\n")
     sys.stdout.flush()
     if arguments.run_id is not None:
-        write_report(PosixFileSystem(), settings.runs, arguments.run_id, report)
+        write_report(PosixFileSystem(), settings.runs, arguments.run_id, report, arguments.attempt)
     return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 

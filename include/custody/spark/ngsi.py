@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.write(report.line() + "\n")
     sys.stdout.flush()
     if arguments.run_id is not None:
-        write_report(PosixFileSystem(), repository.settings.runs, arguments.run_id, report)
+        write_report(PosixFileSystem(), repository.settings.runs, arguments.run_id, report, str(attempt))
     return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 
@@ -147,8 +147,8 @@ def take_all(
     report = opened.run(until_ms=until_ms, on_chunk=on_chunk, chunk_events=chunk_events)
     seconds = time.monotonic() - between
     return report, [
-        *([_report("again", again, between - started)] if again.resubmitted or again.problems else []),
-        _report("waiting", report, seconds, opened.source.passed_over),
+        *([_report("again", again, between - started, opened)] if again.resubmitted or again.problems else []),
+        _report("waiting", report, seconds, opened, opened.source.passed_over),
     ]
 
 
@@ -160,7 +160,9 @@ def _tables_report(report: TablesReport, seconds: float, warnings: Sequence[str]
     return UnitReport(unit="tables", seconds=round(seconds, 3), note="; ".join(filter(None, notes)) or None)
 
 
-def _report(unit: str, done: SinkReport, seconds: float, passed_over: Sequence[str] = ()) -> UnitReport:
+def _report(
+    unit: str, done: SinkReport, seconds: float, opened: OpenSink, passed_over: Sequence[str] = ()
+) -> UnitReport:
     counts = {
         "batches": done.batches,
         "entries submitted again": done.resubmitted,
@@ -183,6 +185,7 @@ def _report(unit: str, done: SinkReport, seconds: float, passed_over: Sequence[s
         bytes=done.bytes,
         seconds=round(seconds, 3),
         note=note or "nothing is due",
+        files=tuple(map(opened.target.uri, done.paths)),
         # A file that refuses affects itself only. A target that takes nothing at all needs somebody's attention, and
         # so does a name that something other than a file has.
         error=error if done.is_stopped or done.unusable_files or unit == "again" else None,

@@ -6,7 +6,16 @@ from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from custody.workspace.removal import discard, name_before_removal, put_back, removal_name, remove
-    from custody.workspace.run_reports import StepReport, UnitReport, read_report, report_path, write_report
+    from custody.workspace.run_reports import (
+        FILES_MAX,
+        StepReport,
+        UnitReport,
+        file_uri,
+        read_report,
+        report_path,
+        reports_of_run,
+        write_report,
+    )
     from custody.workspace.snapshot import Moment, attempts, look, look_undisturbed, read_at_one_moment
     from custody.workspace.step import Step, Unit
     from custody.workspace.step_lease import (
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from custody.workspace.workspace import ROLLOVER_LEASE, LogFiles, Workspace, not_absorbed, writer_names
 
 __all__ = [
+    "FILES_MAX",
     "ROLLOVER_LEASE",
     "LogFiles",
     "Moment",
@@ -36,6 +46,7 @@ __all__ = [
     "attempts",
     "discard",
     "exit_code",
+    "file_uri",
     "lease_folder",
     "leased",
     "look",
@@ -48,6 +59,7 @@ __all__ = [
     "removal_name",
     "remove",
     "report_path",
+    "reports_of_run",
     "rollover_lease",
     "run_pass",
     "run_step",
@@ -70,10 +82,13 @@ _MODULES = {
         "remove",
     ),
     "custody.workspace.run_reports": (
+        "FILES_MAX",
         "StepReport",
         "UnitReport",
+        "file_uri",
         "read_report",
         "report_path",
+        "reports_of_run",
         "write_report",
     ),
     "custody.workspace.snapshot": (

@@ -9,13 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.format.checked_json import is_changed, with_checksum
 from custody.vfs import FileSystem
+
+FILES_MAX = 1000
+"""So many files a report of a unit names at most."""
 
 
 class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +34,8 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     error_kind: str | None = None
     """Of an error of custody, its `kind`."""
+    files: tuple[str, ...] = ()
+    """URIs of finished files that the unit wrote: logs, shards, files of destinations; at most FILES_MAX."""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +56,13 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     bytes_in: int = 0
     startup_seconds: float = 0.0
     place: str | None = None
+    attempt: str | None = None
+    """Who did it, where that was said: under Airflow `<dag>/<run>/<task>/<try>`."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """URIs of the finished files that the units wrote, each once."""
+        return tuple(dict.fromkeys(name for unit in self.details for name in unit.files))
 
     @classmethod
     def of(
@@ -96,8 +109,14 @@ def report_path(runs: Path, run_id: str, step: str) -> Path:
     return runs / f"{readable}-{digest}" / f"{step}.json"
 
 
-def write_report(fs: FileSystem, runs: Path, run_id: str, report: StepReport) -> Path:
-    """Store a report; that of a second attempt at the step replaces the first one's."""
+def file_uri(place: str | Path) -> str:
+    """Return the URI of a file, given its path on this machine or its URL in an object store."""
+    return str(place) if "://" in str(place) else Path(place).absolute().as_uri()
+
+
+def write_report(fs: FileSystem, runs: Path, run_id: str, report: StepReport, attempt: str | None = None) -> Path:
+    """Store a report, with who did it; that of a second attempt at the step replaces the first one's."""
+    report = msgspec.structs.replace(report, attempt=attempt or report.attempt)
     path = report_path(runs, run_id, report.step)
     fs.make_directory(path.parent)
     fs.write_durably(path, with_checksum(report.line().encode()))
@@ -115,6 +134,18 @@ def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepRepor
     if not fs.exists(path):
         raise NotFoundError(f"{path}: expected the report of step {step!r}, found none.")
     return decode_report(fs.read(path), path)
+
+
+def reports_of_run(fs: FileSystem, runs: Path, run_id: str) -> list[StepReport]:
+    """Return the reports of a run's steps that can be read; none where the run left none."""
+    folder = report_path(runs, run_id, "any").parent
+    reports = []
+    for name in fs.list(folder) if fs.is_directory(folder) else ():
+        if name.endswith(".json"):
+            # One that is damaged, or was removed meanwhile, says nothing; the others do.
+            with suppress(CorruptionError, NotFoundError, StorageError):
+                reports.append(decode_report(fs.read(folder / name), folder / name))
+    return reports
 
 
 def decode_report(data: bytes, path: Path) -> StepReport:

@@ -76,7 +76,7 @@ def run_pass(
         code = exit_code(report)
         # The report of a run's step is that of the attempt that won.
         if run_id is not None and code != SupersededError.exit_code:
-            write_report(fs or PosixFileSystem(), settings.runs, run_id, report)
+            write_report(fs or PosixFileSystem(), settings.runs, run_id, report, str(attempt))
         yield report
         if code:
             return

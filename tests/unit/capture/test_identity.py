@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture import Accepted, Format, contradictions, harmless_differences, is_same
-from custody.capture.identity import digest_ordinal
+from custody.format.identifiers import digest_ordinal
 from custody.model import INT64_MAX, Event
 from tests.unit.capture.sample_inputs import Json, array, avro_file, dto, entity, notification, payloads, read
 

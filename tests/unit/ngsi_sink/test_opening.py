@@ -14,6 +14,7 @@ from custody.model import Event
 from custody.ngsi_sink.notifications import LiveNotifications
 from custody.ngsi_sink.opening import sink_backlog
 from custody.repository import Repository
+from custody.spark.ngsi import take_all
 from tests.support import event as other_event
 from tests.support import run_steps
 from tests.unit.ngsi_sink.sink_repository import (
@@ -40,6 +41,16 @@ def test_each_notification_is_written_once_whoever_asks_how_often(tmp_path: Path
     assert values(repository) == ["1001", "1003"]
     assert values(repository, TREES) == ["1002"]
     assert not sink_backlog(repository).is_any
+
+
+def test_the_report_of_a_run_names_the_files_that_got_lines_each_once(tmp_path: Path) -> None:
+    repository = received(tmp_path, [bench(1), bench(2, "Tree"), bench(3)])
+    with opened(repository) as job:
+        _, [report] = take_all(job, chunk_events=1)
+        _, [nothing] = take_all(job)
+    hdfs = (tmp_path / "hdfs").as_uri()
+    assert sorted(report.files) == sorted(hdfs + path for path in (ROWS, TREES))
+    assert nothing.files == ()
 
 
 def test_the_lineage_of_a_notification_leads_to_its_rows_and_back(tmp_path: Path) -> None:

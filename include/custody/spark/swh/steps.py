@@ -57,7 +57,7 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(report.line() + "\n")
             sys.stdout.flush()
             if arguments.run_id is not None:
-                write_report(PosixFileSystem(), settings.runs, arguments.run_id, report)
+                write_report(PosixFileSystem(), settings.runs, arguments.run_id, report, arguments.attempt)
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
