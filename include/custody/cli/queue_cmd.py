@@ -15,7 +15,7 @@ from custody.cli.groups import CommandGroup
 from custody.cli.options import DURATION, json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr, time_text
 from custody.errors import NotFoundError
-from custody.model import MASK, AttributeMask
+from custody.model import AttributeMask
 from custody.repository import Component, Repository
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ def show(repository: Path, name: str, limit: int, as_json: bool) -> None:
 
 def _shown(item: QueuedFlowFile, settings: Settings) -> QueuedFlowFile:
     """Return a FlowFile as commands show it: without the values that are given to nobody."""
-    mask = AttributeMask(settings.query.mask_attributes)
-    shown = {name: MASK if mask.hides(name) else value for name, value in item.flowfile.attributes.items()}
+    shown = AttributeMask(settings.query.mask_attributes).values(item.flowfile.attributes)
     return msgspec.structs.replace(item, flowfile=msgspec.structs.replace(item.flowfile, attributes=shown))
 
 

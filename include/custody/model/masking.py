@@ -29,6 +29,7 @@ _OWN = "content.sha256"
 _OWN_PREFIX = "ngsi."
 _NO_QUOTE = '[^"]'
 _UNREADABLE = msgspec.json.encode({"extra": MASK}).decode()
+_Value = TypeVar("_Value", str, str | None)
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
@@ -54,14 +55,19 @@ class AttributeMask:
         """Whether the values of an attribute of this name are masked."""
         return _matches(self.patterns, name)
 
+    def values(self, attributes: dict[str, _Value]) -> dict[str, _Value]:
+        """Return attributes with masked values"""
+        hidden = [name for name, value in attributes.items() if value is not None and self.hides(name)]
+        return {**attributes, **dict.fromkeys(hidden, MASK)}
+
     def event(self, event: Event) -> Event:
         """Return an event with masked values."""
         changes: dict[str, object] = {}
         for field in _MAPS if self.patterns else ():
-            values: Mapping[str, str | None] = getattr(event, field)
-            hidden = [name for name, value in values.items() if value is not None and self.hides(name)]
-            if hidden:
-                changes[field] = {**values, **dict.fromkeys(hidden, MASK)}
+            values: dict[str, str | None] = getattr(event, field)
+            masked = self.values(values)
+            if masked != values:
+                changes[field] = masked
         if self.patterns and event.extra is not None and self._suspects.search(event.extra):
             changes["extra"] = self._extra(event.extra)
         return msgspec.structs.replace(event, **changes) if changes else event

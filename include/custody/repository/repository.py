@@ -999,7 +999,11 @@ class Repository:
         """Return the holds that are in force, by name."""
         from custody.retention import standing_holds
 
-        return standing_holds(self.workspaces())
+        holds = standing_holds(self.workspaces())
+        if self._visibility is None:
+            return holds
+        mask = self._visibility.mask
+        return [msgspec.structs.replace(one, attributes=mask.values(one.attributes)) for one in holds]
 
     def release(self, name: str, reason: str, who: str) -> list[str]:
         """End a hold; return the writers for which it was in force.

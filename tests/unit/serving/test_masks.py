@@ -21,7 +21,7 @@ from custody.flow import Component
 from custody.model import MASK, Event
 from custody.model.visibility import EventCondition, Visibility
 from custody.read.event_scan import EventFilter, plan_scan, read_part
-from custody.repository import Repository
+from custody.repository import EventSelection, Repository
 from custody.serving.access import Scope, Tokens, add_token
 from custody.serving.api_door import PREFIX
 from custody.serving.application import Access, application
@@ -82,6 +82,7 @@ def opened(root: Path, settings: str = SETTINGS) -> Repository:
     append(repository, [event(100, flowfile_uuid="the-fork", **child)])
     run_steps(repository.settings)
     append(repository, some(40, 80))
+    repository.hold("case", EventSelection(attributes={NAME: SECRET}), "asked for", "audit")
     repository.append_with_content([secretive(81)], b"of a content")
     return Repository.open(root)
 
@@ -165,7 +166,13 @@ def test_other_readers_see_the_values_and_the_same_events(client: TestClient, to
         assert {name for name, value in attributes.items() if value == MASK} == attributes.keys() & {NAME, "filename"}
         assert one["event"].get("updated_attributes", {}).keys() == attributes.keys()
     headers = {"Authorization": f"Bearer {tokens['clerk']}"}
-    for path, status in (("status", 200), ("timeline/main", 200), ("quarantine", 403), ("http://test/metrics", 200)):
+    for path, status in (
+        ("status", 200),
+        ("timeline/main", 200),
+        ("holds", 200),
+        ("quarantine", 403),
+        ("http://test/metrics", 200),
+    ):
         answer = client.get(path, headers=headers)
         assert answer.status_code == status, answer.text
         assert SECRET not in answer.text
@@ -283,6 +290,7 @@ COMMANDS = [
     ["lineage", "the-child", "--json"],
     ["lineage", "the-child", "--export", "json"],
     ["lineage", "40", "--parents", "--json"],
+    ["hold", "list"],
     ["queue", "show", "orders"],
     ["queue", "show", "orders", "--json"],
     ["export", "box"],
