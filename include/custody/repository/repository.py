@@ -1106,11 +1106,17 @@ class Repository:
     def _question(self, text: str | dict[str, object]) -> query.Query:
         from custody.query import parse_query, structured_query
 
-        attributes, standard = self.searchable
+        (attributes, standard), index = self.searchable, self.settings.index
         now_ms = self._clock.now_ms()
-        if isinstance(text, str):
-            return parse_query(text, attributes, now_ms, standard)
-        return structured_query(text, attributes, now_ms, standard)
+        try:
+            if isinstance(text, str):
+                return parse_query(text, attributes, now_ms, standard)
+            return structured_query(text, attributes, now_ms, standard)
+        except InvalidInputError as error:
+            masked = sorted({*index.attributes, *index.fields} - {*attributes, *standard})
+            if not masked:
+                raise
+            raise InvalidInputError(f"{error} Masked here, and so no fields: {', '.join(masked)}.") from error
 
     def _writers(self) -> list[str]:
         """Return the writers that have events; the one of the settings when none has."""
