@@ -11,6 +11,7 @@ chosen by their own values, and masked after that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,11 @@ import pyarrow.compute as pc
 from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_match, visible
 from custody.eventlog import Damage, EventLog, OnDamage
 from custody.model import EVENT_SCHEMA, Event, to_batch
-from custody.model.visibility import Visibility
 from custody.read.cache import EventIds, caches_of, hiding, open_log
 from custody.workspace import Workspace
+
+if TYPE_CHECKING:
+    from custody.model.visibility import Visibility
 
 _NONE = np.empty(0, np.int64)
 

@@ -27,7 +27,6 @@ from custody.errors import ConfigurationError, InvalidInputError, NotFoundError,
 from custody.format.names import COMPACT_LEASE
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
-from custody.model.visibility import Visibility
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from custody.flowfile_repository import FlowFileLook
     from custody.index import BuiltShard, ShardCache
+    from custody.model.visibility import Visibility
     from custody.read.reader import Snapshot
     from custody.read.results import Counts, Events, EventStream, Notices
     from custody.read.search import Bucket, SearchResult
@@ -156,7 +156,12 @@ class Repository:
     def answering(self) -> Self:
         """Return the same repository as it answers: with the masks of query.mask_attributes; it is for reading, too."""
         masks = self.settings.query.mask_attributes
-        return self.seen_by(Visibility(None, (), masks)) if masks else self
+        if not masks:
+            return self
+        # Only here: most repositories have none.
+        from custody.model.visibility import Visibility
+
+        return self.seen_by(Visibility(None, (), masks))
 
     @property
     def searchable(self) -> Searchable:
