@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from custody.model import MASK, AttributeMask, Event, blinded, to_batch, to_events
 from custody.model.visibility import Visibility
-from tests.support import EVENTS, event, unnumbered
+from tests.support import event, unnumbered
 
 SECRET = "swordfish"  # noqa: S105 - what must be in no answer
 PASSWORDS = AttributeMask(["*password*", "api.key"])
@@ -24,7 +23,7 @@ PASSWORDS = AttributeMask(["*password*", "api.key"])
         ("*password*", "db.password", True),
         ("*password*", "PASSWORD", True),
         ("*PASSWORD*", "a.Password.b", True),
-        ("*password*", "passwor", False),
+        ("*password*", "pass-word", False),
         ("api.key", "apixkey", False),
         ("api?key", "api.key", True),
         ("*", "", True),
@@ -86,10 +85,7 @@ EXTRAS = st.none() | st.recursive(
 @given(
     st.lists(
         st.builds(
-            lambda one, before, after, extra: msgspec.structs.replace(
-                one, previous_attributes=before, updated_attributes=after, extra=extra
-            ),
-            EVENTS,
+            lambda before, after, extra: event(0, previous_attributes=before, updated_attributes=after, extra=extra),
             ATTRIBUTES,
             ATTRIBUTES,
             EXTRAS,
@@ -102,10 +98,7 @@ EXTRAS = st.none() | st.recursive(
 def test_columns_and_events_are_masked_alike_also_in_parts_of_a_batch(
     events: list[Event], start: int, length: int
 ) -> None:
-    try:
-        batch = to_batch(events, 0)
-    except OverflowError:  # a number that no column has
-        return
+    batch = to_batch(events, 0)
     part = batch.slice(min(start, len(events)), length)
     expected = [PASSWORDS.event(one) for one in events[min(start, len(events)) :][:length]]
     for rows in (part, pa.Table.from_batches([part]), pa.Table.from_batches([part.slice(0, 1), part.slice(1)])):
