@@ -73,8 +73,8 @@ class PreparedEvents:
             except InvalidInputError as error:
                 raise InvalidInputError(f"event {number} of the batch: {error}") from error
         self._bodies: list[tuple[int, int, bytes | memoryview]]
-        events = mask.events(events)
         try:
+            events = mask.events(events)
             self._bodies = list(_rows(events) if len(events) <= ROWS_MAX else _batches(events))
         except UnicodeEncodeError as error:
             raise InvalidInputError(_first_text_problem(events) or str(error)) from error

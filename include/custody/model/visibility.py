@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
-from custody.model.masking import AttributeMask
+from custody.model.masking import AttributeMask, regex_of
 
 ATTRIBUTE = "attribute."
 """Begins the name of a condition on an attribute; the rest is the attribute's own name."""
@@ -156,11 +156,5 @@ def _matching(values: pa.Array | pa.ChunkedArray, wanted: tuple[str, ...]) -> pa
     exact = [one for one in wanted if not _WILD.search(one)]
     mask = pc.and_(pc.is_in(values, pa.array(exact, pa.string())), pc.is_valid(values))
     for pattern in sorted(set(wanted) - set(exact)):
-        mask = pc.or_(mask, pc.fill_null(pc.match_substring_regex(values, _regex(pattern)), False))
+        mask = pc.or_(mask, pc.fill_null(pc.match_substring_regex(values, f"(?s)^{regex_of(pattern)}$"), False))
     return mask
-
-
-def _regex(pattern: str) -> str:
-    # Each piece in quotes of RE2: no text of a pattern is an operator. A quote's end within a text is a piece itself.
-    pieces = {"*": ".*", "?": "."}
-    return "(?s)^" + "".join(pieces.get(one, f"\\x{{{ord(one):x}}}") for one in pattern) + "$"

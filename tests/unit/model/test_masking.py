@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from custody.errors import InvalidInputError
 from custody.model import MASK, AttributeMask, Event, blinded, to_batch, to_events
 from custody.model.visibility import Visibility
+from custody.repository import Repository
 from tests.support import event, unnumbered
 
 SECRET = "swordfish"  # noqa: S105 - what must be in no answer
@@ -124,6 +128,25 @@ def test_names_are_looked_at_once_each_however_many_events_there_are(monkeypatch
     assert {dict(one)["password"] for one in masked.column("updated_attributes").to_pylist()} == {MASK}
     untouched = batch.column("previous_attributes")
     assert masked.column("previous_attributes").equals(untouched)
+
+
+def test_a_name_or_a_text_that_was_made_to_be_slow_is_not() -> None:
+    mask = AttributeMask(["*db*pass*word*", "?*a?*a?*b"])
+    long = "db" * 200_000 + "pass" * 100_000
+    began = time.process_time()
+    assert not mask.hides(long)
+    one = event(0, updated_attributes={long: "a", "a" * 400_000: "b"}, extra=f'{{"{long}":"' + "a" * 400_000 + '"}')
+    assert mask.event(one) == one
+    assert mask.rows(to_batch([one], 0)).column("extra").to_pylist() == [one.extra]
+    assert time.process_time() - began < 5
+
+
+def test_a_name_that_is_no_unicode_is_refused_as_without_a_mask(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "r")
+    (tmp_path / "r" / "custody.toml").write_text('[capture]\nmask_attributes = ["*password*"]\n')
+    with Repository.open(tmp_path / "r").writer() as writer, pytest.raises(InvalidInputError, match="lone surrogate"):
+        writer.append([event(0, updated_attributes={"\udcff": "a"})])
+    assert list(repository.events()) == []
 
 
 def test_a_map_with_nulls_is_masked_as_well() -> None:
