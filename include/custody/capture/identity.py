@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from custody.capture.canonical_json import canonical_json
-from custody.model import UNASSIGNED, Event
+from custody.model import UNASSIGNED, Event, blinded
 
 _NIFI = frozenset(["nifi-s2s", "nifi-avro", "nifi-rest"])
 # Fields that NiFi looks up when it sends an event or answers a query, not when the event happened: names that a user
@@ -49,8 +49,9 @@ def is_same(one: Event, other: Event) -> bool:
     Not compared are: the eventId, which NiFi makes anew for each copy that it sends; fields that NiFi looks up when it
     sends, and keys that are null in one copy and missing in the other; the order of parents and of children; the time
     of an event that has only that of its arrival; what the receiver of notifications adds; the order of keys in an
-    OpenLineage event; and of a run of Airflow's all but which run, try and file it is about. Copies in two formats need
-    only agree in what both formats can express, and so do keys that custody has no field for.
+    OpenLineage event; values of attributes that were masked in one of them; and of a run of Airflow's all but which run,
+    try and file it is about. Copies in two formats need only agree in what both formats can express, and so do keys that
+    custody has no field for.
     """
     return not contradictions(one, other)
 
@@ -60,6 +61,7 @@ def contradictions(one: Event, other: Event) -> list[str]:
     # Formats differ in what they can express; only fields that both can express may contradict each other.
     if one.source_format != other.source_format:
         return [name for name in _CORE if _comparable(one, name) != _comparable(other, name)]
+    one, other = blinded(one, other)
     if one.source_format == "openlineage":
         # The whole event is in `extra`, and all other fields are made from it.
         return [] if one.extra == other.extra or _canonical_extra(one) == _canonical_extra(other) else ["extra"]

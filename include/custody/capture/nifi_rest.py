@@ -133,7 +133,10 @@ def _attributes(dto: Document) -> tuple[dict[str, str | None], dict[str, str | N
 
 def _value(attribute: Mapping[str, object], key: str) -> str | None:
     value = attribute.get(key)
-    return None if value is None else text(f"attributes.{key}", value)
+    if value is not None and not isinstance(value, str):
+        # Without the value: it may be one that is kept from whoever reads messages.
+        raise InvalidInputError(f"attributes.{key}: expected text or null, got another value")
+    return value
 
 
 def _claim(dto: Document, prefix: str) -> ContentClaim | None:

@@ -115,9 +115,14 @@ def mappings(key: str, value: object) -> list[Document]:
 
 def attributes(key: str, value: object) -> dict[str, str | None]:
     """Return an object of texts and nulls."""
-    if not isinstance(value, dict) or not all(item is None or isinstance(item, str) for item in value.values()):
-        raise wrong(key, "an object whose values are texts or null", value)
-    return value
+    document = mapping(key, value)
+    for name, item in document.items():
+        if item is not None and not isinstance(item, str):
+            # Without the value: it may be one that is kept from whoever reads messages.
+            raise InvalidInputError(
+                f"{key}: expected an object whose values are texts or null, got another value of {name[:80]!r}"
+            )
+    return dict(document)  # type: ignore[arg-type]
 
 
 def require(document: Document, *keys: str) -> None:

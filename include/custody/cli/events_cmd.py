@@ -9,10 +9,17 @@ import click
 import msgspec
 
 from custody.capture import event_to_json
-from custody.cli.options import Command, as_of_option, json_option, whole_option, writer_option
+from custody.cli.options import (
+    Command,
+    answering,
+    answering_own,
+    as_of_option,
+    json_option,
+    whole_option,
+    writer_option,
+)
 from custody.cli.output import answered, clean, print_json, print_table, stderr, stdout, time_text
 from custody.model import Event
-from custody.repository import Repository, open_repository
 
 _TIMES = {"event_time", "flowfile_entry_date", "lineage_start_date"}
 
@@ -44,12 +51,10 @@ def event(
     Example:
       custody -r demo event 42
     """
-    opened = open_repository(repository)
+    opened = answering(repository)
     # Only custody's own repository keeps earlier states.
     stored = (
-        opened.get(event_id, writer)
-        if as_of is None
-        else Repository.open(repository).get(event_id, writer, as_of=as_of)
+        opened.get(event_id, writer) if as_of is None else answering_own(repository).get(event_id, writer, as_of=as_of)
     )
     shown = answered(stored, opened.settings, whole=whole)
     if nifi:
@@ -90,12 +95,12 @@ def events(
     Example:
       custody -r demo events --from 1000 --count 50 --json
     """
-    opened = open_repository(repository)
+    opened = answering(repository)
     # Only custody's own repository keeps earlier states.
     page = (
         opened.events(first, count, writer)
         if as_of is None
-        else Repository.open(repository).events(first, count, writer, as_of=as_of)
+        else answering_own(repository).events(first, count, writer, as_of=as_of)
     )
     if nifi or as_json:
         for item in page:

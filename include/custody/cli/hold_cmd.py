@@ -9,7 +9,7 @@ import click
 
 from custody.cli.forget_cmd import attribute_pairs
 from custody.cli.groups import CommandGroup
-from custody.cli.options import json_option
+from custody.cli.options import answering_own, json_option
 from custody.cli.output import print_json, print_table, time_text
 from custody.errors import InvalidInputError
 from custody.repository import EventSelection, Hold, Repository
@@ -73,7 +73,7 @@ def list_holds(repository: Path, as_json: bool) -> None:
     Example:
       custody -r demo hold list
     """
-    holds = Repository.open(repository).holds()
+    holds = answering_own(repository).holds()
     if as_json:
         print_json(holds)
         return

@@ -11,14 +11,14 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from custody.cli.options import as_of_option, json_option, whole_option, writer_option
+from custody.cli.options import answering, answering_own, as_of_option, json_option, whole_option, writer_option
 from custody.cli.output import answered, clean, print_json, stderr, stdout, time_text
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError, NotFoundError
 from custody.lineage import Bounds, Cut, ExportFormat, FlowFileNode, Lineage, NodeKind, export
 from custody.model import Event
 from custody.query.times import time_span
-from custody.repository import ProvenanceRepository, Repository, open_repository
+from custody.repository import ProvenanceRepository
 from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD
 
 _LINES_SHOWN = 40
@@ -76,18 +76,18 @@ def lineage(
       custody -r demo lineage 42 --children
       custody -r demo lineage 42 --depth 2 --export svg > lineage.svg
     """
-    opened = open_repository(repository)
+    opened = answering(repository)
     bounds = _bounds(opened, depth, since, until, events_max)
     if direction is not None:
         event_id = _event_id(what)
-        own = Repository.open(repository)
+        own = answering_own(repository)
         uuid = own.get(event_id, writer, as_of=as_of).flowfile_uuid
         graph = own.expand(event_id, direction, writer, bounds, as_of=as_of)
     else:
         # Only custody's own repository keeps earlier states.
         get, trace = opened.get, opened.lineage
         if as_of is not None:
-            own = Repository.open(repository)
+            own = answering_own(repository)
             # Without a revision the writer only says whose event is meant: its relatives may be anybody's.
             of = writer if isinstance(as_of, int) else None
             get, trace = partial(own.get, as_of=as_of), partial(own.lineage, writer=of, as_of=as_of)
@@ -99,7 +99,7 @@ def lineage(
     for notice in graph.notices:
         stderr().print(clean(notice))
     if form is not None:
-        click.echo(export(Repository.open(repository).diagram(graph), ExportFormat(form)), nl=False)
+        click.echo(export(answering_own(repository).diagram(graph), ExportFormat(form)), nl=False)
     elif as_json:
         print_json(_document(graph))
     else:

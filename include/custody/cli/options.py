@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from custody.repository import ProvenanceRepository, Repository
 
 _PLAIN_NUMBER = re.compile(r"\d{1,9}(\.\d+)?")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -51,6 +55,22 @@ class Duration(click.ParamType[int]):
 
 
 DURATION = Duration()
+
+
+def answering(repository: Path) -> ProvenanceRepository:
+    """Open a repository, whoever answers for it, for a command that prints events; raises as `open_repository`."""
+    # Imported here: help opens no repository.
+    from custody.repository import Repository, open_repository
+
+    opened = open_repository(repository)
+    return opened.answering() if isinstance(opened, Repository) else opened
+
+
+def answering_own(repository: Path) -> Repository:
+    """Open a repository of custody's own for a command that prints events; raises as `Repository.open`."""
+    from custody.repository import Repository
+
+    return Repository.open(repository).answering()
 
 
 def json_option(command: Command) -> Command:

@@ -15,10 +15,12 @@ from custody.cli.groups import CommandGroup
 from custody.cli.options import DURATION, json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr, time_text
 from custody.errors import NotFoundError
+from custody.model import AttributeMask
 from custody.repository import Component, Repository
 
 if TYPE_CHECKING:
-    from custody.flowfile_repository import Connection, FlowFileLook, QueueStatus
+    from custody.config import Settings
+    from custody.flowfile_repository import Connection, FlowFileLook, QueuedFlowFile, QueueStatus
 
 _DROPPED_AT_ONCE = 500
 _WAIT_SECONDS = 10.0
@@ -83,7 +85,8 @@ def show(repository: Path, name: str, limit: int, as_json: bool) -> None:
     Example:
       custody -r demo queue show orders --limit 3
     """
-    flowfiles = Repository.open(repository).queues().flowfiles(name, limit)
+    opened = Repository.open(repository)
+    flowfiles = [_shown(item, opened.settings) for item in opened.queues().flowfiles(name, limit)]
     if as_json:
         for item in flowfiles:
             print_json(item)
@@ -99,6 +102,12 @@ def show(repository: Path, name: str, limit: int, as_json: bool) -> None:
         for item in flowfiles
     ]
     print_table("", ("FlowFile", "state", "waits since", "content#", "attributes"), rows, "no FlowFiles")
+
+
+def _shown(item: QueuedFlowFile, settings: Settings) -> QueuedFlowFile:
+    """Return a FlowFile as commands show it: without the values that are given to nobody."""
+    shown = AttributeMask(settings.query.mask_attributes).values(item.flowfile.attributes)
+    return msgspec.structs.replace(item, flowfile=msgspec.structs.replace(item.flowfile, attributes=shown))
 
 
 @queue.command()

@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from custody.cli.options import as_of_option, json_option, whole_option
+from custody.cli.options import answering, answering_own, as_of_option, json_option, whole_option
 from custody.cli.output import answered, clean, print_json, print_table, stderr, time_text
 from custody.errors import InvalidInputError
-from custody.repository import Repository, SearchResult, StoredEvent, open_repository
+from custody.repository import SearchResult, StoredEvent
 
 
 @click.command()
@@ -57,11 +57,11 @@ def search(
     """
     parsed = _structured(query) if structured else query
     if facets:
-        _print_facets(Repository.open(repository).facets(parsed, facets, writer=writer, as_of=as_of), as_json)
+        _print_facets(answering_own(repository).facets(parsed, facets, writer=writer, as_of=as_of), as_json)
         return
-    opened = open_repository(repository)
+    opened = answering(repository)
     # Only custody's own repository keeps earlier states.
-    search = opened.search if as_of is None else partial(Repository.open(repository).search, as_of=as_of)
+    search = opened.search if as_of is None else partial(answering_own(repository).search, as_of=as_of)
     result = search(parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer)
     talk = stderr()
     for notice in result.notices:

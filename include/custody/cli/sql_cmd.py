@@ -14,10 +14,9 @@ import click
 import msgspec
 import pyarrow as pa
 
-from custody.cli.options import Duration, as_of_option, json_option
+from custody.cli.options import Duration, answering_own, as_of_option, json_option
 from custody.cli.output import clean, print_json, print_table, stderr
 from custody.errors import ConfigurationError
-from custody.repository import Repository
 from custody.sql.plain_values import plain_rows
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def sql(
     if as_csv and as_json:
         raise ConfigurationError("--csv and --json exclude each other.")
     seconds_max = None if timeout_ms is None else timeout_ms / 1000
-    opened = Repository.open(repository)
+    opened = answering_own(repository)
     with opened.sql(
         query,
         seconds_max=seconds_max,

@@ -198,6 +198,22 @@ class CaptureSection(Section):
         ge=0,
         description="How long an ingest waits for another one that stores events of the same source.",
     )
+    mask_attributes: tuple[str, ...] = Field(
+        (),
+        description="Patterns of names of attributes, such as *password*, whose values are not stored: *** stands for "
+        "each, however an event comes in. * is any text, ? one character; case does not count.",
+    )
+
+    @field_validator("mask_attributes")
+    @classmethod
+    def _masks_name_attributes(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return _named_patterns(patterns)
+
+
+def _named_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in patterns:
+        raise ValueError("expected patterns of names, got an empty one")
+    return patterns
 
 
 class LandingSection(Section):
@@ -631,6 +647,11 @@ class QuerySection(Section):
         description="Longest value of an attribute in answers of commands and in the index, in characters; longer ones "
         "are cut there, and marked in answers. The record has them whole, and --whole prints them.",
     )
+    mask_attributes: tuple[str, ...] = Field(
+        (),
+        description="Patterns of names of attributes whose values are given to nobody: *** stands for each in answers "
+        "of the API, the pages, the commands and exports. The record has them; serve.rights_file masks for some alone.",
+    )
     open_shards_max: int = Field(
         256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
     )
@@ -663,6 +684,11 @@ class QuerySection(Section):
     sql_seconds_max: float = Field(
         300.0, gt=0, allow_inf_nan=False, description="Seconds after which a SQL query is stopped."
     )
+
+    @field_validator("mask_attributes")
+    @classmethod
+    def _masks_name_attributes(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return _named_patterns(patterns)
 
 
 class SparkSection(Section):

@@ -27,6 +27,7 @@ from custody.export.cursors import Cursors, read_cursors, write_cursors
 from custody.export.opening import open_receiver
 from custody.export.receiver import EventBatch, Receiver, RefusedError, UnavailableError
 from custody.lease import Attempt, FencedFileSystem, Heartbeat, take
+from custody.model.visibility import Visibility
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.read.reader import get_many, tables_from
 from custody.read.results import Notices, waiting_for_stripes
@@ -267,6 +268,7 @@ class ExportRun:
         for entry in list(self._export.refused()):
             writer = entry.node or ""
             workspace = self._workspaces.setdefault(writer, Workspace(self._export.settings, writer, self._fs))
+            workspace = self._as_given_out(workspace)
             events = get_many(workspace, [entry.index or 0], on_damage=waiting_for_stripes(Notices(strict=False)))
             if not events:
                 report.notices.append(f"event {entry.index} of {writer!r} is gone; its copy stays")
@@ -282,6 +284,11 @@ class ExportRun:
             self._quarantine.remove(entry.key)
         return report
 
+    def _as_given_out(self, workspace: Workspace) -> Workspace:
+        """Return a writer's files without the values that are given to nobody."""
+        masks = self._export.settings.query.mask_attributes
+        return workspace.seen_by(Visibility(None, (), masks)) if masks else workspace
+
     def _position(self, writer: str) -> int:
         return self._cursors.next_event_ids.get(writer, 0)
 
@@ -290,7 +297,7 @@ class ExportRun:
         target, position = self._export.target, self._position(workspace.writer)
         if bound <= position:
             return
-        for table in tables_from(workspace, position, on_damage=waiting_for_stripes(notices)):
+        for table in tables_from(self._as_given_out(workspace), position, on_damage=waiting_for_stripes(notices)):
             settled = table.slice(0, int(np.searchsorted(table.column("event_id").to_numpy(), bound)))
             for piece in _cut(settled, target.batch_events, target.batch_bytes):
                 yield EventBatch(workspace.writer, piece)

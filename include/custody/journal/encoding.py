@@ -23,7 +23,16 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
-from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_events, to_present
+from custody.model import (
+    EVENT_SCHEMA,
+    AttributeMask,
+    Event,
+    require_types,
+    text_problems,
+    to_batch,
+    to_events,
+    to_present,
+)
 from custody.model.columns import read_batch
 
 # Kinds of records are part of the format: add, never change.
@@ -42,14 +51,21 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Event])
 
 
+_NO_MASK = AttributeMask()
+
+
 class PreparedEvents:
     """Events ready to be numbered and appended.
+
+    Args:
+        events: the events.
+        mask: the attributes whose values are not stored. Every event comes through here on its way to a journal.
 
     Raises:
         InvalidInputError: a value fits no column, or an event no record; the message says which.
     """
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], mask: AttributeMask = _NO_MASK) -> None:
         self.count = len(events)
         for number, event in enumerate(events):
             try:
@@ -58,14 +74,16 @@ class PreparedEvents:
                 raise InvalidInputError(f"event {number} of the batch: {error}") from error
         self._bodies: list[tuple[int, int, bytes | memoryview]]
         try:
+            events = mask.events(events)
             self._bodies = list(_rows(events) if len(events) <= ROWS_MAX else _batches(events))
         except UnicodeEncodeError as error:
             raise InvalidInputError(_first_text_problem(events) or str(error)) from error
 
     @classmethod
-    def of_columns(cls, batch: pa.RecordBatch) -> PreparedEvents:
+    def of_columns(cls, batch: pa.RecordBatch, mask: AttributeMask = _NO_MASK) -> PreparedEvents:
         """Return events that are columns already, of JOURNAL_SCHEMA; raises as the constructor does."""
         prepared = cls(())
+        batch = mask.rows(batch)
         prepared.count = batch.num_rows
         # A few are rows on disk, however they came: a batch of Arrow's has a kilobyte of its own.
         is_few = batch.num_rows <= ROWS_MAX

@@ -38,7 +38,7 @@ from custody.journal.journal_file import JournalHeader, read_header
 from custody.journal.open_group import GroupCommitFile, JournalAppend, OpenGroup, SyncPolicy
 from custody.journal.sealing import KeepCut, SealedJournal, discard_cut, read_end, seal_abandoned
 from custody.journal.writer_state import WriterContainers, check_containers
-from custody.model import Event, require_valid_columns
+from custody.model import AttributeMask, Event, require_valid_columns
 from custody.vfs import FileSystem
 
 _TICK_SECONDS = 0.25
@@ -59,6 +59,8 @@ class JournalOptions:
     backpressure_seconds: float = 30.0
     retry_seconds: float = RETRY_SECONDS
     """The first pause before a container that is full or read-only is tried again."""
+    mask_attributes: tuple[str, ...] = ()
+    """Patterns of names of attributes whose values are not stored."""
 
     @classmethod
     def of(cls, settings: Settings) -> JournalOptions:
@@ -72,6 +74,7 @@ class JournalOptions:
             seal_bytes=journal.seal_bytes,
             waiting_bytes_max=journal.waiting_bytes_max,
             backpressure_seconds=journal.backpressure_seconds,
+            mask_attributes=settings.capture.mask_attributes,
         )
 
 
@@ -114,6 +117,7 @@ class JournalWriter:
         self._database = database
         self._clock = clock
         self._options = options or JournalOptions()
+        self._mask = AttributeMask(self._options.mask_attributes)
         self._incarnations = incarnations
         self._keep_cut = keep_cut
         # Reentrant: `_take_out` is called with the lock, when ids are reserved, and without it.
@@ -191,7 +195,7 @@ class JournalWriter:
             BackpressureError: too much waits to be rolled over.
             StorageError: the disk refused, or all disks are full or read-only; try again later.
         """
-        return self._append(PreparedEvents(events))
+        return self._append(PreparedEvents(events, self._mask))
 
     def append_columns(self, events: pa.Table | pa.RecordBatch) -> range:
         """Append events that are columns, as `append` does; no event becomes a Python object.
@@ -202,7 +206,7 @@ class JournalWriter:
         Raises:
             InvalidInputError: a column or a value does not fit; nothing was stored.
         """
-        return self._append(PreparedEvents.of_columns(require_valid_columns(events)))
+        return self._append(PreparedEvents.of_columns(require_valid_columns(events), self._mask))
 
     def seal(self) -> list[Path]:
         """Close the open group to further events; return its journals, none when nothing was appended.

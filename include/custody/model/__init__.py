@@ -19,6 +19,7 @@ from custody.model.columns import (
 from custody.model.cut_event import CutEvent, shortened
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
 from custody.model.event_tables import require_valid_columns, warned_rows, without_bad_rows
+from custody.model.masking import MASK, AttributeMask, blinded
 from custody.model.validation import (
     INT64_MAX,
     EventProblem,
@@ -34,16 +35,19 @@ from custody.model.validation import (
 __all__ = [
     "EVENT_SCHEMA",
     "INT64_MAX",
+    "MASK",
     "READER_VERSION",
     "SCHEMA_VERSION",
     "UNASSIGNED",
     "Acknowledged",
+    "AttributeMask",
     "ContentClaim",
     "CutEvent",
     "Event",
     "EventProblem",
     "EventType",
     "Severity",
+    "blinded",
     "check_columns",
     "check_event",
     "column_of",

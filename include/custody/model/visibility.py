@@ -1,7 +1,8 @@
 """Visibility: which events somebody may see, by conditions on what events say of themselves.
 
 An event can be seen when a condition of `see` means it and none of `hide` does. The rows are chosen in columns. Readers
-apply a visibility where they apply tombstones (`read/tombstone_filter.py`), so what cannot be seen is in no answer.
+apply a visibility where they apply tombstones (`read/tombstone_filter.py`), so what cannot be seen is in no answer. Of
+events that can be seen, the values of some attributes may be masked (`masking.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
+from custody.model.masking import AttributeMask, regex_of
 
 ATTRIBUTE = "attribute."
 """Begins the name of a condition on an attribute; the rest is the attribute's own name."""
@@ -103,17 +105,33 @@ class Visibility:
     see: tuple[EventCondition, ...] | None
     """None for every event."""
     hide: tuple[EventCondition, ...] = ()
+    masks: tuple[str, ...] = ()
+    """Patterns of names of attributes whose values are masked."""
 
     @cached_property
     def key(self) -> str:
         """A text that is the same for equal visibilities alone; caches have it in their keys."""
         parts = [None if one is None else [each.patterns for each in one] for one in (self.see, self.hide)]
-        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+        return hashlib.sha256(msgspec.json.encode([*parts, self.mask.patterns])).hexdigest()
+
+    @cached_property
+    def mask(self) -> AttributeMask:
+        """The attributes whose values are masked."""
+        return AttributeMask(self.masks)
+
+    @property
+    def hides_events(self) -> bool:
+        """Whether there may be an event that cannot be seen."""
+        return self.see is not None or bool(self.hide)
 
     @property
     def is_everything(self) -> bool:
-        """Whether it hides no event."""
-        return self.see is None and not self.hide
+        """Whether it hides no event and no value."""
+        return not self.hides_events and not self.masks
+
+    def masking(self, masks: tuple[str, ...]) -> Visibility:
+        """Return what somebody may see for whom more attributes are masked."""
+        return Visibility(self.see, self.hide, (*self.masks, *masks))
 
     @property
     def columns(self) -> list[str]:
@@ -138,11 +156,5 @@ def _matching(values: pa.Array | pa.ChunkedArray, wanted: tuple[str, ...]) -> pa
     exact = [one for one in wanted if not _WILD.search(one)]
     mask = pc.and_(pc.is_in(values, pa.array(exact, pa.string())), pc.is_valid(values))
     for pattern in sorted(set(wanted) - set(exact)):
-        mask = pc.or_(mask, pc.fill_null(pc.match_substring_regex(values, _regex(pattern)), False))
+        mask = pc.or_(mask, pc.fill_null(pc.match_substring_regex(values, f"(?s)^{regex_of(pattern)}$"), False))
     return mask
-
-
-def _regex(pattern: str) -> str:
-    # Each piece in quotes of RE2: no text of a pattern is an operator. A quote's end within a text is a piece itself.
-    pieces = {"*": ".*", "?": "."}
-    return "(?s)^" + "".join(pieces.get(one, f"\\x{{{ord(one):x}}}") for one in pattern) + "$"

@@ -21,7 +21,7 @@ from custody.catalog import AddFile, CatalogState
 from custody.catalog.pruning import PrunedReads, Restriction
 from custody.errors import ConflictError, NotFoundError
 from custody.eventlog import EventLog, refuse
-from custody.model import EVENT_SCHEMA
+from custody.model import EVENT_SCHEMA, AttributeMask
 from custody.read.cache import caches_of
 from custody.read.reader import snapshot
 from custody.read.sql import SQL_SCHEMA
@@ -106,6 +106,8 @@ class ScanPart:
     """Only events within these belong to the part; None for all."""
     hidden: bytes = b""
     """The ids of events that must not be given out, as int64."""
+    masks: tuple[str, ...] = ()
+    """Patterns of names of attributes whose values must not be given out."""
     events: bytes = b""
     """The events that are in no log yet: Arrow's stream format."""
 
@@ -164,6 +166,7 @@ def parts_of_logs(
             blocks=None if blocks is None else tuple(blocks),
             ids=ids,
             hidden=hidden[first:last].tobytes(),
+            masks=() if workspace.visibility is None else workspace.visibility.mask.patterns,
         )
 
 
@@ -177,7 +180,7 @@ def read_part(fs: FileSystem, part: ScanPart, asked: EventFilter, columns: Seque
     for table in _tables(fs, part, asked, columns):
         chosen = _without(asked.matching(table), part)
         if chosen.num_rows:
-            yield _with_columns(chosen, part.writer, columns)
+            yield _with_columns(AttributeMask(part.masks).rows(chosen), part.writer, columns)
 
 
 def _tables(fs: FileSystem, part: ScanPart, asked: EventFilter, columns: Sequence[str]) -> Iterator[pa.Table]:

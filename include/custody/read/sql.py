@@ -4,7 +4,7 @@ The tables are `events`, `logs` and `transactions`, and those of software. The e
 file, no network, no extension and no variable of this process can be reached from a query, its settings are locked, and
 only one SELECT is run. The logs are scanned by pyarrow, which reads the columns and blocks that the query needs and
 verifies the checksum of every page; DuckDB's own reader of Parquet does not verify them. Events that must not be given
-out are left out by the scan, so that the engine never has them.
+out are left out by the scan, and masked values are replaced there, so that the engine never has them.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class SqlResult:
                 tables = {LOGS: found.logs, TRANSACTIONS: transactions}
                 self.explained, parts = found.pruned(read.asked)
                 self._schema = self._engine.start(
-                    QueryInput(parts, found.tail, found.hidden, tables, found.stored(read.tables))
+                    QueryInput(parts, found.tail, found.hidden, tables, found.stored(read.tables), found.masks)
                 )
         # The engine runs already: it must not outlive a failed start.
         except BaseException:
@@ -261,10 +261,14 @@ class SqlSources:
         self._skip_damaged = skip_damaged
         self.parts: list[LogPart] = []
         self._files: list[tuple[Workspace, AddFile]] = []
+        self.masks: tuple[str, ...] = ()
+        """Patterns of names of attributes whose values must not be given out."""
         tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
         for workspace, view in open_views(workspaces, self.notices, as_of):
             # Rows of logs and transactions count all events: who may not see all of them gets none of these.
-            is_whole = workspace.visibility is None
+            seen = workspace.visibility
+            is_whole = seen is None or not seen.hides_events
+            self.masks = self.masks if seen is None else tuple({*self.masks, *seen.mask.patterns})
             if is_whole:
                 self._revisions.append((workspace, view.state.revision))
             # Logs and tail of one snapshot: an event is in one of them.

@@ -4,12 +4,14 @@ Events that were forgotten lie on disk until a compaction erases them. `visible_
 are read. An index knows only ids, so `hidden_ids` finds the ids of such events in advance, for searches and SQL.
 
 What an asker may not see is the `visibility` of the workspace through which is read. For that reader such an event is
-as one that was forgotten: this is the only place that looks at it.
+as one that was forgotten, and values of attributes are masked: this is the only place that looks at it. Events are
+chosen by their own values, and masked after that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,27 +23,37 @@ from custody.model import EVENT_SCHEMA, Event, to_batch
 from custody.read.cache import EventIds, caches_of, hiding, open_log
 from custody.workspace import Workspace
 
+if TYPE_CHECKING:
+    from custody.model.visibility import Visibility
+
 _NONE = np.empty(0, np.int64)
 
 
 def seen_events(workspace: Workspace, table: pa.Table) -> pa.Table:
-    """Return the events of a table that the asker may see, forgotten ones included; it has all columns of an event."""
-    if workspace.visibility is None or not table.num_rows:
-        return table
-    return table.filter(workspace.visibility.rows(table))
+    """Return the events of a table that the asker may see, forgotten ones included; it has all columns of an event.
+
+    Nothing is masked: it is for the tail, of which `visible_events` gives some out.
+    """
+    rules = _rules(workspace)
+    return table if rules is None or not table.num_rows else table.filter(rules.rows(table))
 
 
 def visible_events(workspace: Workspace, state: CatalogState, table: pa.Table) -> pa.Table:
-    """Return the events of a table that may be given out; it has all columns of an event."""
+    """Return the events of a table that may be given out, as they may be; it has all columns of an event."""
     seen = seen_events(workspace, table)
-    if not state.tombstones or not seen.num_rows:
-        return seen
-    return seen.filter(visible(state.tombstones.values(), seen))
+    if state.tombstones and seen.num_rows:
+        seen = seen.filter(visible(state.tombstones.values(), seen))
+    return seen if workspace.visibility is None else workspace.visibility.mask.rows(seen)
 
 
 def visible_copies(workspace: Workspace, state: CatalogState, events: list[Event]) -> list[Event]:
-    """Return those of some events that may be given out."""
-    if (not state.tombstones and workspace.visibility is None) or not events:
+    """Return those of some events that may be given out, as they may be."""
+    shown = _chosen(workspace, state, events)
+    return shown if workspace.visibility is None else list(workspace.visibility.mask.events(shown))
+
+
+def _chosen(workspace: Workspace, state: CatalogState, events: list[Event]) -> list[Event]:
+    if (not state.tombstones and _rules(workspace) is None) or not events:
         return events
     batch = to_batch(events, 0)
     ids = pa.array([event.event_id for event in events], pa.int64())
@@ -56,7 +68,7 @@ def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
     Where the columns that a tombstone needs cannot be read, all ids that it may hide are among them: no answer gives
     out, or counts, what may be forgotten. A log is read once for the same tombstones, unless a part of it is damaged.
     """
-    visibility = workspace.visibility
+    visibility = _rules(workspace)
     if not state.tombstones and visibility is None:
         return _NONE
     stones = [state.tombstones[name] for name in sorted(state.tombstones)]
@@ -99,7 +111,8 @@ def _hidden_in(
     log = open_log(workspace, file, pass_over)
     parts = [_NONE]
     if log is not None:
-        seen = [] if workspace.visibility is None else workspace.visibility.columns
+        rules = _rules(workspace)
+        seen = [] if rules is None else rules.columns
         columns = sorted({"event_id", *columns_needed(stones), *seen})
         for table in log.tables(range(len(log.toc.blocks)), columns, pass_over):
             hidden = table.filter(pc.invert(_given_out(workspace, stones, table)))
@@ -109,7 +122,7 @@ def _hidden_in(
     for damage in unread:
         bounds = _bounds(damage, file, log)
         parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_match(stone, *bounds)]
-        if workspace.visibility is not None:
+        if _rules(workspace) is not None:
             parts.append(np.arange(bounds[0], bounds[1] + 1))
     return np.unique(np.concatenate(parts).astype(np.int64)), log is not None and not unread
 
@@ -118,8 +131,14 @@ def _given_out(
     workspace: Workspace, stones: Iterable[AddTombstone], table: pa.Table
 ) -> pa.ChunkedArray | pa.BooleanArray:
     """Return which rows of a table may be given out: booleans, shape (rows,), no nulls."""
-    rows = visible(stones, table)
-    return rows if workspace.visibility is None else pc.and_(rows, workspace.visibility.rows(table))
+    rows, rules = visible(stones, table), _rules(workspace)
+    return rows if rules is None else pc.and_(rows, rules.rows(table))
+
+
+def _rules(workspace: Workspace) -> Visibility | None:
+    """Return what hides events from the asker; None where nothing does, whatever is masked."""
+    visibility = workspace.visibility
+    return visibility if visibility is not None and visibility.hides_events else None
 
 
 def _bounds(damage: Damage, file: AddFile, log: EventLog | None) -> tuple[int, int, int, int]:

@@ -20,6 +20,7 @@ class RefusalCode(StrEnum):
     CONTENT_UNREADABLE = "content-unreadable"
     NO_SOURCE_QUEUE = "no-source-queue"
     QUEUE_REMOVED = "queue-removed"
+    MASKED_ATTRIBUTE = "masked-attribute"
     REPEATED = "repeated"
 
 
@@ -50,6 +51,10 @@ _TEXTS = {
     ),
     RefusalCode.REPEATED: (
         "{} sends the same FlowFile with the same content into the same queue already. Nothing is to be done."
+    ),
+    RefusalCode.MASKED_ATTRIBUTE: (
+        "the values of {} were masked when it was stored, and a FlowFile without them is not the one that there was. "
+        "Receive the data again."
     ),
 }
 _ERRORS: dict[RefusalCode, type[CustodyError]] = {

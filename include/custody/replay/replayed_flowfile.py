@@ -14,7 +14,7 @@ import msgspec
 
 from custody.errors import CustodyError, NotFoundError
 from custody.flow import FlowFile
-from custody.model import ContentClaim, Event, EventType
+from custody.model import MASK, ContentClaim, Event, EventType
 from custody.replay.refusals import Refusal, RefusalCode
 
 REPLAY_ATTRIBUTE = "flowfile.replay"
@@ -112,6 +112,9 @@ class ReplayJudge:
             return refused(RefusalCode.QUEUE_REMOVED, event.source_queue_identifier)
         before = {name: value for name, value in event.previous_attributes.items() if value is not None}
         attributes = before if has_input else event.attributes
+        masked = [name for name, value in attributes.items() if value == MASK]
+        if masked:
+            return refused(RefusalCode.MASKED_ATTRIBUTE, ", ".join(sorted(masked)))
         return Replay(writer, event, event.source_queue_identifier, attributes, size, claim)
 
     def _content_failure(self, claim: ContentClaim | None, size: int) -> tuple[RefusalCode, str] | None:

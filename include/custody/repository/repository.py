@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 import pyarrow as pa
@@ -27,7 +27,6 @@ from custody.errors import ConfigurationError, InvalidInputError, NotFoundError,
 from custody.format.names import COMPACT_LEASE
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
-from custody.model.visibility import Visibility
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from custody.flowfile_repository import FlowFileLook
     from custody.index import BuiltShard, ShardCache
+    from custody.model.visibility import Visibility
     from custody.read.reader import Snapshot
     from custody.read.results import Counts, Events, EventStream, Notices
     from custody.read.search import Bucket, SearchResult
@@ -71,6 +71,13 @@ _NAME_THE_WRITER = (
 )
 _OPENING_THREADS = 8
 _REPLAY_PAGE = 500
+
+
+class Searchable(NamedTuple):
+    """Names of fields that can be searched."""
+
+    attributes: tuple[str, ...]
+    standard: tuple[str, ...]
 
 
 class Repository:
@@ -132,7 +139,7 @@ class Repository:
         return cls.open(root)
 
     def seen_by(self, visibility: Visibility) -> Self:
-        """Return the same repository for somebody who may see some events only.
+        """Return the same repository for somebody who may see some events only, or not all values of attributes.
 
         What it answers is as if there were no others: totals, facets, lineage, SQL, earlier moments. It shares open
         files and caches with this one. It is for reading: steps, ids and writers know all events.
@@ -141,9 +148,33 @@ class Repository:
         _ = self._shards
         other = copy(self)
         other._workspaces = {}
-        other._visibility = visibility
+        # What is masked for everybody stays so for each.
+        other._visibility = visibility if self._visibility is None else visibility.masking(self._visibility.masks)
         other._workspace_of_all = self.workspace
         return other
+
+    def answering(self) -> Self:
+        """Return the same repository as it answers: with the masks of query.mask_attributes; it is for reading, too."""
+        masks = self.settings.query.mask_attributes
+        if not masks:
+            return self
+        # Only here: most repositories have none.
+        from custody.model.visibility import Visibility
+
+        return self.seen_by(Visibility(None, (), masks))
+
+    @property
+    def searchable(self) -> Searchable:
+        """The fields that can be searched and counted: those of the index without masked attributes."""
+        index = self.settings.index
+        if self._visibility is None:
+            return Searchable(index.attributes, index.fields)
+        hides = self._visibility.mask.hides
+        return Searchable(
+            tuple(name for name in index.attributes if not hides(name)),
+            # The one standard field that is an attribute.
+            tuple(name for name in index.fields if name != "filename" or not hides(name)),
+        )
 
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""
@@ -457,7 +488,7 @@ class Repository:
 
         limit = self.settings.query.results_default if limit is None else limit
         question, page = self._question(text), Page(limit, offset, oldest_first, cursor)
-        attributes, notices = self.settings.index.attributes, Notices(strict=False)
+        attributes, notices = self.searchable.attributes, Notices(strict=False)
         threads = self.settings.query.search_threads
         # Starts threads only when shards have to be opened, or are asked by several.
         with ThreadPoolExecutor(_OPENING_THREADS if threads == 1 else threads) as pool:
@@ -487,8 +518,8 @@ class Repository:
         from custody.read.results import Notices
         from custody.read.search import count_facets, open_sources
 
-        attributes = self.settings.index.attributes
-        check_facets(fields, attributes, self.settings.index.fields)
+        attributes, standard = self.searchable
+        check_facets(fields, attributes, standard)
         question = self._question(text)
         notices = Notices(strict=False)
         workspaces = self._searched(writer, as_of)
@@ -522,7 +553,7 @@ class Repository:
             raise InvalidInputError(f"histogram: expected a time span, got {first_ms} to {last_ms} ms.")
         if not 1 <= buckets <= HISTOGRAM_MAX:
             raise InvalidInputError(f"buckets: expected 1 to {HISTOGRAM_MAX}, got {buckets}.")
-        attributes, notices = self.settings.index.attributes, Notices(strict=False)
+        attributes, notices = self.searchable.attributes, Notices(strict=False)
         bounds = first_ms, last_ms
         sources = list(open_sources(self._searched(writer, as_of), attributes, notices, as_of, bounds))
         counted, said = count_buckets(sources, self._shards, self._question(text), attributes, bounds, buckets)
@@ -559,7 +590,7 @@ class Repository:
         lineage = lineage_of(
             self._searched(writer, as_of),
             self._shards,
-            index.attributes,
+            self.searchable.attributes,
             uuids,
             chosen,
             identifiers=identifiers,
@@ -595,7 +626,7 @@ class Repository:
         if direction not in list(Direction):
             raise InvalidInputError(f"direction: expected one of {', '.join(Direction)}, got {direction!r}.")
         stored = self._stored(event_id, writer, as_of)
-        attributes = self.settings.index.attributes
+        attributes = self.searchable.attributes
         # A revision counts for one writer; without one, an event's relatives may be events of any.
         workspaces = self._searched(writer, as_of) if isinstance(as_of, int) else self.workspaces()
         chosen = self._bounds(bounds)
@@ -973,7 +1004,11 @@ class Repository:
         """Return the holds that are in force, by name."""
         from custody.retention import standing_holds
 
-        return standing_holds(self.workspaces())
+        holds = standing_holds(self.workspaces())
+        if self._visibility is None:
+            return holds
+        mask = self._visibility.mask
+        return [msgspec.structs.replace(one, attributes=mask.values(one.attributes)) for one in holds]
 
     def release(self, name: str, reason: str, who: str) -> list[str]:
         """End a hold; return the writers for which it was in force.
@@ -1076,10 +1111,17 @@ class Repository:
     def _question(self, text: str | dict[str, object]) -> query.Query:
         from custody.query import parse_query, structured_query
 
-        index, now_ms = self.settings.index, self._clock.now_ms()
-        if isinstance(text, str):
-            return parse_query(text, index.attributes, now_ms, index.fields)
-        return structured_query(text, index.attributes, now_ms, index.fields)
+        (attributes, standard), index = self.searchable, self.settings.index
+        now_ms = self._clock.now_ms()
+        try:
+            if isinstance(text, str):
+                return parse_query(text, attributes, now_ms, standard)
+            return structured_query(text, attributes, now_ms, standard)
+        except InvalidInputError as error:
+            masked = sorted({*index.attributes, *index.fields} - {*attributes, *standard})
+            if not masked:
+                raise
+            raise InvalidInputError(f"{error} Masked here, and so no fields: {', '.join(masked)}.") from error
 
     def _writers(self) -> list[str]:
         """Return the writers that have events; the one of the settings when none has."""

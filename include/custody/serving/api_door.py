@@ -103,6 +103,8 @@ _FORMS = {
 """What the operations answer with that have no document of their own."""
 _OF_ALL = ("status", "timeline", "quarantine", "holds", "retention")
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
+_AS_IT_CAME = ("quarantine",)
+"""Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
 _Answer = TypeVar("_Answer")
 
 Text = Annotated[str, Query(max_length=_TEXT_MAX, description="A query, as docs/query.md has it.")]
@@ -180,7 +182,7 @@ class _Api:
     """The operations; each method is one, and is called in a thread unless it reads a body."""
 
     def __init__(self, repository: Repository) -> None:
-        self._of_all = repository
+        self._of_all = repository.answering()
         self._settings = repository.settings
         self._streams = BoundedSemaphore(STREAMS_MAX)
 
@@ -254,7 +256,7 @@ class _Api:
                 summary=(answer.__doc__ or name).splitlines()[0],
                 response_model=None,
                 responses={200: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
-                dependencies=[_needs(scope, of_all=name in _OF_ALL), Depends(_no_unknown_parameters)],
+                dependencies=[_needs(scope, name), Depends(_no_unknown_parameters)],
                 openapi_extra=extra or None,
             )
 
@@ -278,13 +280,13 @@ class _Api:
 
     def fields(self) -> Response:
         """What can be searched, for whoever completes a query."""
-        index = self._settings.index
+        index = self._repository.searchable
         return _json(
             Fields(
-                fields=list(index.fields),
+                fields=list(index.standard),
                 attributes=list(index.attributes),
                 event_types=[str(kind) for kind in EventType],
-                facets=facet_fields(index.attributes, index.fields),
+                facets=facet_fields(index.attributes, index.standard),
             )
         )
 
@@ -613,14 +615,17 @@ class _Seen:
             _SEEN.reset(token)
 
 
-def _needs(scope: Scope, *, of_all: bool = False) -> params.Depends:
+def _needs(scope: Scope, name: str = "") -> params.Depends:
     def check(request: Request) -> None:
         scopes = grant_of(request).scopes
         if not scopes:
             raise HTTPException(401, "expected a token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
         if scope not in scopes:
             raise HTTPException(403, f"expected a token with the scope {scope}")
-        if of_all and visibility_of(request.scope) is not None:
+        seen = visibility_of(request.scope)
+        if name in _AS_IT_CAME and seen is not None and seen.masks:
+            raise HTTPException(403, "this tells of input as it came, and values of attributes are masked for you")
+        if name in _OF_ALL and seen is not None and seen.hides_events:
             raise HTTPException(403, "this tells of all events, and you may see some of them only")
 
     return params.Depends(check)

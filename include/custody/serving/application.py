@@ -373,7 +373,8 @@ def application(
         return _json(200 if is_ready else 503, {"status": "ok" if is_ready else "not ready", "doors": document})
 
     async def numbers(request: Request) -> Response:
-        if visibility_of(request.scope) is not None:
+        seen = visibility_of(request.scope)
+        if seen is not None and seen.hides_events:
             return Problem(403, "rights", "these numbers count all events, and you may see some of them only")
         return Response(await metrics.text(), media_type=CONTENT_TYPE)
 

@@ -5,10 +5,11 @@
 who = ["analyst-*"]                       # names of tokens, of certificates, of users of Airflow
 see = [{process_group_name = "orders*"}]  # or see = "everything"
 hide = [{"attribute.tenant" = "acme"}]
+mask = ["*password*"]                     # names of attributes whose values are not shown
 ```
 
-All rules that name somebody count together: an event can be seen that one of them shows and none hides. Who is named
-by no rule sees no event. The file is read again when it changes (`reloaded_file.py`).
+All rules that name somebody count together: an event can be seen that one of them shows and none hides, and each masks
+what it names. Who is named by no rule sees no event. The file is read again when it changes (`reloaded_file.py`).
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from custody.model.visibility import EventCondition, Visibility
 from custody.serving.reloaded_file import ReloadedFile
 
 _EVERYTHING = "everything"
-_KEYS = ("who", "see", "hide")
+_KEYS = ("who", "see", "hide", "mask")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of the file: for whom it counts, and what it shows and hides."""
+    """One rule of the file: for whom it counts, and what it shows, hides and masks."""
 
     who: tuple[str, ...]
     see: tuple[EventCondition, ...] | None
     """None for everything."""
     hide: tuple[EventCondition, ...]
+    mask: tuple[str, ...]
 
     def means(self, name: str) -> bool:
         """Whether it counts for somebody."""
@@ -60,7 +62,8 @@ class Rights:
         rules = [rule for rule in self._file.content() if rule.means(name)]
         shown = [rule.see for rule in rules]
         see = None if None in shown else tuple(each for one in shown if one is not None for each in one)
-        visibility = Visibility(see, tuple(each for rule in rules for each in rule.hide))
+        masks = sorted({each for rule in rules for each in rule.mask})
+        visibility = Visibility(see, tuple(each for rule in rules for each in rule.hide), tuple(masks))
         return None if visibility.is_everything else visibility
 
 
@@ -91,7 +94,10 @@ def _rule(where: str, rule: object) -> Rule:
     if not isinstance(who, list) or not who or not all(isinstance(one, str) and one for one in who):
         raise ConfigurationError(f'{where}: expected who = ["NAME", …], the names that it counts for.')
     see = None if rule.get("see") == _EVERYTHING else _conditions(where, "see", rule)
-    return Rule(tuple(who), see, _conditions(where, "hide", rule))
+    mask = rule.get("mask", [])
+    if not isinstance(mask, list) or not all(isinstance(one, str) and one for one in mask):
+        raise ConfigurationError(f'{where}: expected mask = ["PATTERN", …], names of attributes.')
+    return Rule(tuple(who), see, _conditions(where, "hide", rule), tuple(mask))
 
 
 def _conditions(where: str, key: str, rule: Mapping[str, object]) -> tuple[EventCondition, ...]:

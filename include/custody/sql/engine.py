@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from custody.model.masking import AttributeMask
 from custody.sql.allowed import QueryRefusedError, read_query
+from custody.sql.masked import MaskedDataset
 from custody.sql.protocol import (
     END,
     FRAME_BYTES,
@@ -107,7 +109,8 @@ def connect(limits: EngineLimits, spill: str) -> duckdb.DuckDBPyConnection:
 
 def register(connection: duckdb.DuckDBPyConnection, query_input: QueryInput) -> None:
     """Give the engine the tables that a query may read; it has no others."""
-    connection.register("events", event_dataset(query_input))
+    events, mask = event_dataset(query_input), AttributeMask(query_input.masks)
+    connection.register("events", MaskedDataset(events, mask) if mask else events)
     for name, table in query_input.tables.items():
         connection.register(name, table)
     for name, stored in query_input.stored.items():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, BinaryIO, Literal
 
@@ -104,6 +104,8 @@ class QueryInput:
     hidden: pa.Table
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     stored: Mapping[str, StoredTable] = field(default_factory=dict)
+    masks: Sequence[str] = ()
+    """Patterns of names of attributes whose values the engine must not get; the tail comes without them."""
 
 
 def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
@@ -142,7 +144,9 @@ def write_input(query_input: QueryInput, memory: int) -> bytes:
             places[name] = (start, file.tell() - start)
         # An empty file cannot be mapped.
         file.truncate(max(file.tell(), 1))
-    return msgspec.msgpack.encode(_InputDescription(query_input.logs, places, dict(query_input.stored)))
+    return msgspec.msgpack.encode(
+        _InputDescription(query_input.logs, places, dict(query_input.stored), list(query_input.masks))
+    )
 
 
 def read_input(description: bytes, memory: int) -> QueryInput:
@@ -153,7 +157,7 @@ def read_input(description: bytes, memory: int) -> QueryInput:
         name: pa.ipc.open_stream(mapped.slice(start, length)).read_all()
         for name, (start, length) in written.places.items()
     }
-    return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables, written.stored)
+    return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables, written.stored, written.masks)
 
 
 class _InputDescription(msgspec.Struct):
@@ -162,3 +166,4 @@ class _InputDescription(msgspec.Struct):
     logs: list[LogPart]
     places: dict[str, tuple[int, int]]
     stored: dict[str, StoredTable]
+    masks: list[str]

@@ -61,11 +61,11 @@ from custody.journal import (
     writers,
 )
 from custody.lease import FencedFileSystem, Lease
-from custody.model.visibility import Visibility
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.unit_manifest import UnitManifest
 
 if TYPE_CHECKING:
+    from custody.model.visibility import Visibility
     from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
 
 ROLLOVER_LEASE = "rollover"

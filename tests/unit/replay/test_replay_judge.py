@@ -151,6 +151,7 @@ def test_the_codes_are_those_that_programs_compare() -> None:
         "content-unreadable",
         "no-source-queue",
         "queue-removed",
+        "masked-attribute",
         "repeated",
     ]
 
