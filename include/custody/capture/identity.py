@@ -49,9 +49,9 @@ def is_same(one: Event, other: Event) -> bool:
     Not compared are: the eventId, which NiFi makes anew for each copy that it sends; fields that NiFi looks up when it
     sends, and keys that are null in one copy and missing in the other; the order of parents and of children; the time
     of an event that has only that of its arrival; what the receiver of notifications adds; the order of keys in an
-    OpenLineage event; values of attributes that were masked in one of them; and of a run of Airflow's all but which run,
-    try and file it is about. Copies in two formats need only agree in what both formats can express, and so do keys that
-    custody has no field for.
+    OpenLineage event; values of attributes that were masked in one of them; and of a run of Airflow's all but which
+    run, try and file it is about. Copies in two formats need only agree in what both formats can express, and so do
+    keys that custody has no field for.
     """
     return not contradictions(one, other)
 
