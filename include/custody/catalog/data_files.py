@@ -19,7 +19,7 @@ from custody.catalog.local_copies import LocalCopies
 from custody.catalog.stripes import Stripe, Stripes
 from custody.errors import NotFoundError, StorageError, StripeMissingError
 from custody.format.names import split_stripe, stripe_prefix, toc_path
-from custody.store import ObjectInfo, ObjectStore
+from custody.store import ObjectInfo, ObjectStore, RangedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,21 @@ class DataFiles:
         if place.store.is_remote:
             raise StorageError(f"{place}: files of an object store are read by their copies, and there are none here.")
         return Path(str(place))
+
+    def ranged(self, path: str, size: int) -> RangedFile | None:
+        """Return a log of `size` bytes to be read by ranges; None where the whole of it is on this machine.
+
+        Its table of contents is fetched whole, and checked by the catalog's digest, as `path` does.
+
+        Raises:
+            StorageError: the store or the disk refuses.
+        """
+        place = self._checked(path)
+        if self.copies is None or self.copies.has(place.key):
+            return None
+        beside = toc_path(path)
+        self.copies.fetch(self._home + beside, self.digest_of(beside))
+        return self.copies.ranged(place.key, size)
 
     def is_published(self, path: str) -> bool:
         """Whether an object store has a file; False where the store is a folder."""

@@ -20,6 +20,7 @@ TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 
 UNIT_MANIFEST = "unit"
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
+RANGES = "ranges"  # the folder of what was read of stored files by ranges
 FETCHING_SUFFIX = ".fetching"  # a local copy of a stored file that a reader is fetching, or was when it died
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
 LEASES = "leases"  # the folder of a writer's leases
