@@ -10,6 +10,7 @@ and checks it again before it believes that a file is gone.
 
 from __future__ import annotations
 
+import hashlib
 from builtins import list as list_of
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -100,9 +101,9 @@ class DataFiles:
         return Path(str(place))
 
     def ranged(self, path: str, size: int) -> RangedFile | None:
-        """Return a log of `size` bytes to be read by ranges; None where the whole of it is on this machine.
+        """Return a file of `size` bytes to be read by ranges; None where the whole of it is on this machine.
 
-        Its table of contents is fetched whole, and checked by the catalog's digest, as `path` does.
+        The table of contents of a log is fetched whole, and checked by the catalog's digest, as `path` does.
 
         Raises:
             StorageError: the store or the disk refuses.
@@ -110,8 +111,9 @@ class DataFiles:
         place = self._checked(path)
         if self.copies is None or self.copies.has(place.key):
             return None
-        beside = toc_path(path)
-        self.copies.fetch(self._home + beside, self.digest_of(beside))
+        if path.endswith(".parquet"):
+            beside = toc_path(path)
+            self.copies.fetch(self._home + beside, self.digest_of(beside))
         return self.copies.ranged(place.key, size)
 
     def is_published(self, path: str) -> bool:
@@ -127,6 +129,20 @@ class DataFiles:
         """
         if self.copies is not None:
             self.copies.publish(self._home + path, digest)
+
+    def publish_bytes(self, path: str, data: bytes) -> None:
+        """Bring bytes into the store, if that is an object store; raises as `publish`."""
+        if self.copies is not None:
+            self.copies.publish_bytes(self._home + path, hashlib.sha256(data).digest(), lambda: data)
+
+    def ranged_size(self, path: str) -> int | None:
+        """Return the length of the local file that holds pieces of a stored one; None where there is none."""
+        return None if self.copies is None else self.copies.ranged_size(self._home + path)
+
+    def forget(self, path: str) -> None:
+        """Remove what is on this machine of a file of an object store; nothing where the store is a folder."""
+        if self.copies is not None:
+            self.copies.forget(self._home + path)
 
     def require(self, path: str) -> None:
         """Raise StripeMissingError if a file lies on a stripe that is not there."""
@@ -196,7 +212,7 @@ class DataFiles:
     def move(self, source: str, target: str) -> None:
         """Give a file another path, replacing one that has it. A crash may leave it under both."""
         old, new = self._checked(source), self._checked(target)
-        self._forget(source)
+        self.forget(source)  # nobody is to read it here when it is not in the store
         if old.store is new.store:
             old.store.move(old.key, new.key)
         else:
@@ -206,7 +222,7 @@ class DataFiles:
     def delete(self, path: str) -> None:
         """Remove a file, durably; an absent one is fine."""
         place = self._checked(path)
-        self._forget(path)
+        self.forget(path)
         place.store.delete(place.key)
         # What went away with its disk was not deleted.
         place.check()
@@ -221,11 +237,6 @@ class DataFiles:
         folder = path.rpartition("/")[0]
         place = self._checked(f"{folder}/")
         return {key.rpartition("/")[2] for key in place.store.keys(place.key)}
-
-    def _forget(self, path: str) -> None:
-        """Remove the copy of a file that goes: nobody is to read it here when it is not in the store."""
-        if self.copies is not None:
-            self.copies.forget(self._home + path)
 
     def _checked(self, path: str) -> Place:
         place = self.place(path)

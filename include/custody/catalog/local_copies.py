@@ -12,10 +12,11 @@ that are there decide.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from custody.errors import ConflictError, NotFoundError, StorageError
@@ -110,6 +111,10 @@ class LocalCopies:
             ConflictError: the store has other bytes under this key.
             StorageError: the store refuses.
         """
+        self.publish_bytes(key, digest, lambda: bytes(self._fs.view(self.place(key))))
+
+    def publish_bytes(self, key: str, digest: bytes, content: Callable[[], bytes]) -> None:
+        """Put bytes into the store, as `publish` does those of a file."""
         failure: StorageError | None = None
         for number in range(_ATTEMPTS):
             if number:
@@ -117,7 +122,7 @@ class LocalCopies:
             try:
                 stored = self._stored_digest(key)
                 if stored is None:
-                    self._store.put_if_absent(key, bytes(self._fs.view(self.place(key))))
+                    self._store.put_if_absent(key, content())
                     stored = self._stored_digest(key)
             except StorageError as error:
                 # The put may have arrived all the same: the next look tells.
@@ -136,6 +141,16 @@ class LocalCopies:
         """Remove a copy, and pieces; absent ones are fine."""
         self._fs.remove(self.place(key))
         self._fs.remove(self._ranged_place(key))
+
+    def ranged_size(self, key: str) -> int | None:
+        """Return the length of the file that holds pieces of a stored one; None where there is none."""
+        path = self._ranged_place(key)
+        try:
+            return self._fs.size(path) if self._fs.exists(path) else None
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None  # another process made room
 
     def _ranged_place(self, key: str) -> Path:
         writer, database, rest = key.split("/", 2)

@@ -33,6 +33,7 @@ from custody.catalog import (
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StripeMissingError
 from custody.eventlog import OnDamage, refuse
+from custody.format.names import stored_shard, trash_path
 from custody.maintenance.rewriting import (
     RewriteSurvey,
     count_forgotten,
@@ -42,6 +43,7 @@ from custody.maintenance.rewriting import (
     new_log_metadata,
     plan_rewrites,
     remove_folder,
+    remove_shards,
     rewrite_logs,
     survey_logs,
     tombstones_for,
@@ -184,8 +186,7 @@ def replace_logs(
             _discard(workspace, new_files)
         raise
     # Last: until the transaction is durable, searches need the old shards.
-    for shard in shards:
-        remove_folder(workspace, workspace.shard_path(shard))
+    remove_shards(workspace, shards)
     return CompactionReport(
         writer=workspace.writer,
         logs_before=len(files),
@@ -226,14 +227,19 @@ def _remnant(
 
 
 def _discard(workspace: Workspace, new_files: LogFiles) -> None:
-    """Remove the files of an attempt that lost."""
+    """Remove the files of an attempt that lost.
+
+    Objects of a store go to the trash: this process may have been stopped for long, and what has the name by now may be
+    listed. The garbage collection brings such a one back.
+    """
     for path in (new_files.log, new_files.toc):
         workspace.fs.remove(path)
     # Both names at once: nothing lists them, so their order does not matter.
     workspace.fs.sync_directory(new_files.log.parent)
-    for relative in (new_files.relative_log, new_files.relative_toc):
-        if workspace.catalog.objects.files.is_published(relative):
-            workspace.catalog.objects.files.delete(relative)
+    objects, now = workspace.catalog.objects.files, workspace.clock.now_ms()
+    for relative in (new_files.relative_log, new_files.relative_toc, stored_shard(new_files.shard_name)):
+        if objects.is_published(relative):
+            objects.move(relative, trash_path(relative, now))
     remove_folder(workspace, new_files.shard)
 
 

@@ -94,6 +94,10 @@ class RangedFile:
         with self._lock:
             self._damaged_at.update(dict.fromkeys(damaged, time.monotonic()))
 
+    def keep(self, start: int, data: bytes) -> None:
+        """Put bytes at a place that came in another way."""
+        self._file.fill(start, data)
+
     def _not_lately(self, spans: Iterable[Span]) -> list[Span]:
         now = time.monotonic()
         with self._lock:
