@@ -15,6 +15,7 @@ import msgspec
 
 from custody.errors import CorruptionError, NotFoundError
 from custody.format.checked_json import is_changed, with_checksum
+from custody.store import Traffic
 from custody.vfs import FileSystem
 
 
@@ -30,6 +31,8 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     error_kind: str | None = None
     """Of an error of custody, its `kind`."""
+    store: Traffic | None = None
+    """What the unit asked of an object store; None where it asked for nothing."""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,8 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     bytes_in: int = 0
     startup_seconds: float = 0.0
     place: str | None = None
+    store: Traffic | None = None
+    """What the units asked of an object store, without what it took to list them."""
 
     @classmethod
     def of(
@@ -63,6 +68,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
         place: str | None = None,
     ) -> StepReport:
         """Add up the reports of the units."""
+        asked = sum((unit.store for unit in details if unit.store is not None), Traffic())
         return cls(
             step=step,
             repository=repository,
@@ -75,6 +81,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
             place=place,
             failed=sum(unit.error is not None for unit in details),
             details=tuple(details),
+            store=asked if asked.count else None,
         )
 
     def line(self) -> str:
