@@ -12,7 +12,7 @@ puts a new log in the place of a damaged one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -43,7 +43,6 @@ from custody.maintenance.rewriting import (
     new_log_metadata,
     plan_rewrites,
     remove_folder,
-    remove_shards,
     rewrite_logs,
     survey_logs,
     tombstones_for,
@@ -197,6 +196,14 @@ def replace_logs(
         bytes_after=size,
         revision=after.revision,
     )
+
+
+def remove_shards(workspace: Workspace, shards: Iterable[AddShard]) -> None:
+    """Remove shards that no state lists any more, here and in an object store; raises as `remove_folder`."""
+    for shard in shards:
+        # The object first: of a folder that stays, a later look finds what is left.
+        workspace.shard_objects.remove(shard.name)
+        remove_folder(workspace, workspace.shard_path(shard))
 
 
 def shards_covering(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:

@@ -30,7 +30,6 @@ import pyarrow.compute as pc
 
 from custody.catalog import (
     AddFile,
-    AddShard,
     AddTombstone,
     CatalogState,
     Condition,
@@ -234,14 +233,6 @@ def remove_folder(workspace: Workspace, folder: Path) -> None:
     fs.sync_directory(folder.parent)
     fs.remove_tree(renamed)
     fs.sync_directory(folder.parent)
-
-
-def remove_shards(workspace: Workspace, shards: Iterable[AddShard]) -> None:
-    """Remove shards that no state lists any more, here and in an object store; raises as `remove_folder`."""
-    for shard in shards:
-        # The object first: of a folder that stays, a later look finds what is left.
-        workspace.shard_objects.remove(shard.name)
-        remove_folder(workspace, workspace.shard_path(shard))
 
 
 def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]:

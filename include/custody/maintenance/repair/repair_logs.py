@@ -17,9 +17,9 @@ from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import trash_path
 from custody.journal import Group
-from custody.maintenance.compaction import replace_logs, shards_covering
+from custody.maintenance.compaction import remove_shards, replace_logs, shards_covering
 from custody.maintenance.repair.actions import loss_action, quarantine_bytes
-from custody.maintenance.rewriting import hold_conditions, open_event_log, remove_shards, survey_logs
+from custody.maintenance.rewriting import hold_conditions, open_event_log, survey_logs
 from custody.maintenance.verification.check_logs import sha256_of
 from custody.rollover import rebuild_shard
 from custody.rollover.merge import merge_unit
