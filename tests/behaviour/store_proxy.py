@@ -20,7 +20,7 @@ Fault = Literal["500", "503", "lost", "slow"]
 """An error of the server before it did anything, a server that asks to slow down, an answer that is lost after the
 request was done, or one that comes late."""
 _SLOW_SECONDS = 1.0
-_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-connection"}
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "trailer", "upgrade", "proxy-connection"}
 
 
 class StoreProxy:

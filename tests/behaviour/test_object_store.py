@@ -166,6 +166,28 @@ def test_copies_take_no_more_room_than_they_may(tmp_path: Path) -> None:
     assert waiting.exists()
 
 
+def test_pieces_of_files_take_no_more_room_than_they_may_and_dead_ones_go(tmp_path: Path) -> None:
+    store, size = RemoteStore(MemoryStore(), "memory://pieces"), 1 << 20
+    keys = [f"{FOLDER}/{number}.parquet" for number in range(4)]
+    for key in keys:
+        store.put(key, bytes(range(256)) * (size // 256))
+    kept = LocalCopies(PosixFileSystem(), store, tmp_path / "work", 200_000)
+    dead = tmp_path / "work" / "main/provenance/ranges/data/dead.parquet.1.partial"
+    dead.parent.mkdir(parents=True)
+    dead.write_bytes(b"")
+    os.utime(dead, (time.time() - 7200,) * 2)
+    for key in keys:
+        file = kept.ranged(key, size)
+        # All of them are as long as their objects; what was fetched is a tenth of it.
+        file.fetch([(0, 100_000)], lambda _: True)
+        assert bytes(file.view[:256]) == bytes(range(256))
+        time.sleep(0.002)
+    assert not dead.exists()
+    assert [path.name for path in pieces(tmp_path)] in (["3.parquet"], ["2.parquet", "3.parquet"])
+    kept.forget(keys[3])
+    assert "3.parquet" not in [path.name for path in pieces(tmp_path)]
+
+
 def written(root: Path, data: bytes) -> tuple[str, bytes]:
     """A log of the work folder that is to be published: its key and its digest."""
     path = root / FOLDER / "new.parquet"

@@ -32,6 +32,7 @@ _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.2
 _DEAD_FETCH_MS = 3_600_000
 """A fetch that wrote nothing for so long has died: each of its parts is a request that ends much earlier."""
+_UNFINISHED = (FETCHING_SUFFIX, TEMPORARY_SUFFIX)
 _WALK_SHARE = 16
 """The room is measured again when so large a part of it was fetched since."""
 
@@ -220,9 +221,9 @@ class LocalCopies:
         self._fetched_bytes = 0
         files, dead_ms = sorted(self._copies()), time.time() * 1000 - _DEAD_FETCH_MS
         for modified_ms, _, file in files:
-            if file.suffix == FETCHING_SUFFIX and modified_ms < dead_ms:
+            if file.suffix in _UNFINISHED and modified_ms < dead_ms:
                 self._fs.remove(file)
-        copies = [item for item in files if item[2].suffix != FETCHING_SUFFIX]
+        copies = [item for item in files if item[2].suffix not in _UNFINISHED]
         used = sum(copy_size for _, copy_size, _ in copies)
         for _, copy_size, copy in copies:
             if used <= self._bytes_max:
@@ -251,7 +252,8 @@ class LocalCopies:
             path = folder / name
             if self._fs.is_directory(path):
                 yield from self._below(path)
-            elif not name.endswith(TEMPORARY_SUFFIX):
+            # Temporary files beside copies are logs that a step writes; those of pieces are a reader's.
+            elif not name.endswith(TEMPORARY_SUFFIX) or self._is_ranged(path):
                 try:
                     # Of a file with holes only what was filled takes room.
                     size = room_of(path) if self._is_ranged(path) else self._fs.size(path)

@@ -260,10 +260,14 @@ def lost_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards that neither a container that is there nor an object store has."""
     # A shard on a disk that is not mounted is not lost, and must not be built on the disk below.
     missing = unmounted_suspects(workspace.fs, workspace.settings.containers)
+    stored: set[str] | None = None
     for shard in workspace.catalog.load().shards.values():
         path = workspace.shard_path(shard)
-        is_here = workspace.fs.exists(path) or any(path.is_relative_to(root) for root in missing)
-        if not is_here and not workspace.shard_objects.has(shard.name):
+        if workspace.fs.exists(path) or any(path.is_relative_to(root) for root in missing):
+            continue
+        # The store is asked only where a folder is gone, and once.
+        stored = workspace.shard_objects.names() if stored is None else stored
+        if shard.name not in stored:
             yield shard.first_event_id
 
 
