@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import os
 import shutil
 import time
@@ -20,7 +22,10 @@ from custody.catalog.local_copies import LocalCopies
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import ConfigurationError, ConflictError, StorageError
+from custody.recovery import STEPS
 from custody.repository import EventSelection, Repository
+from custody.repository.local_pass import run_locally
+from custody.serving.server_metrics import ServerMetrics
 from custody.store import counted, require_conditional_puts
 from custody.store.remote import RemoteStore, open_remote
 from custody.vfs import PosixFileSystem
@@ -420,3 +425,24 @@ def test_shards_of_the_store_go_with_their_logs_and_strangers_stay(machines: Mac
     assert report.unknown == ["index/notes.txt"]
     assert f"main/provenance/{report.moved[-1]}" == left
     assert sorted(machines.store.keys("main/provenance/index/")) == sorted([live_shard(repository), foreign])
+
+
+def test_what_was_asked_of_the_store_is_shown(machines: Machines) -> None:
+    shutil.rmtree(machines.own / "work")
+    result = run(machines.own, "search", "event_type:SEND", "--limit", "5", "--explain", "--json")
+    asked_for = json.loads(result.stdout)["store"]
+    assert asked_for["requests"]["range"] >= 1
+    assert asked_for["bytes_read"] > 0
+    assert "store" not in json.loads(run(machines.own, "search", "--json").stdout)
+    assert "requests to the store: " in run(machines.own, "search", "event_type:SEND", "--explain").output
+    assert "requests to the store: " in run(machines.own, "event", "3", "--explain").output
+    assert "requests to the store: " not in run(machines.own, "event", "3").output
+    append(Repository.open(machines.own), EVENTS)
+    reports = run_locally(tuple(STEPS), Repository.open(machines.own).settings)
+    asked_by = {report.step: report.store.requests for report in reports if report.store is not None}
+    # Log and table of contents are put when the catalog is about to list them, like the shard, then the transaction.
+    assert asked_by["commit"]["put"] >= 4
+    assert sum(report.store.bytes_written for report in reports if report.store is not None) > 10_000
+    text = asyncio.run(ServerMetrics().own_text()).decode()
+    assert 'custody_store_requests_total{kind="put"}' in text
+    assert 'custody_store_bytes_total{way="read"}' in text

@@ -208,6 +208,7 @@ class EventLog:
         if self._ranged is not None and spans:
             try:
                 self._ranged.fetch(spans, is_whole)
+                self._gone = ""
             except NotFoundError as error:
                 # Whoever looks at the pieces names them: those that are here can be read.
                 self._gone = str(error)
