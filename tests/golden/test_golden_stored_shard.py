@@ -11,7 +11,8 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.index import OpenShard, open_stored, pack
 from custody.index.stored_shard import ALIGNED_BYTES, MAGIC
 from custody.query import parse_query
-from custody.store import LocalStore, RangedFile
+from custody.store import LocalStore
+from custody.store.ranged_file import RangedFile
 from custody.vfs import PosixFileSystem
 from tests.golden.make_golden import CUT, HERE
 

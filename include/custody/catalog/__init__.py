@@ -10,7 +10,6 @@ from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, 
 from custody.catalog.rebuild import Salvaged, rebuild, rebuild_losses, salvage, scan_footers, set_aside, shard_of, wipe
 from custody.catalog.repair import RepairPlan, plan_repair, repair, restore_copies
 from custody.catalog.second_copies import SecondCopies, SecondCopyStore, copied_entries, copied_ids, ids_added_by
-from custody.catalog.shard_objects import ShardObjects
 from custody.catalog.state import (
     CatalogState,
     CommitConflictError,
@@ -88,7 +87,6 @@ __all__ = [
     "SealedError",
     "SecondCopies",
     "SecondCopyStore",
-    "ShardObjects",
     "SourceKeys",
     "SourceRange",
     "Transaction",

@@ -15,12 +15,16 @@ from builtins import list as list_of
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from custody.catalog.local_copies import LocalCopies
 from custody.catalog.stripes import Stripe, Stripes
 from custody.errors import NotFoundError, StorageError, StripeMissingError
 from custody.format.names import split_stripe, stripe_prefix, toc_path
-from custody.store import ObjectInfo, ObjectStore, RangedFile
+from custody.store import ObjectInfo, ObjectStore
+
+if TYPE_CHECKING:
+    from custody.catalog.local_copies import LocalCopies
+    from custody.store.ranged_file import RangedFile
 
 
 @dataclass(frozen=True, slots=True)

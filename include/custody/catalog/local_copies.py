@@ -21,7 +21,8 @@ from pathlib import Path
 
 from custody.errors import ConflictError, NotFoundError, StorageError
 from custody.format.names import FETCHING_SUFFIX, RANGES
-from custody.store import ObjectStore, RangedFile
+from custody.store import ObjectStore
+from custody.store.ranged_file import RangedFile
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use, room_of
 
 _PART_BYTES = 16 << 20

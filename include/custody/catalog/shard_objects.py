@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from custody.catalog.data_files import DataFiles
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import INDEX, parse_stored_shard, stored_shard, trash_path
-from custody.store import RangedFile
 from custody.vfs import FileSystem
 
 if TYPE_CHECKING:
     from custody.index import StoredShard
+    from custody.store.ranged_file import RangedFile
 
 _ATTEMPTS = 3
 

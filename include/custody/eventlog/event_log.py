@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -35,8 +36,10 @@ from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns
-from custody.store import RangedFile, Span
 from custody.vfs import FileSystem, prefetch_pages
+
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -19,8 +19,10 @@ import numpy.typing as npt
 
 from custody.errors import CorruptionError
 from custody.index.arrays import Bytes, Ints
-from custody.store import RangedFile
 from custody.vfs import FileSystem, WritableFile
+
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile
 
 # Part of the format. Small pages cost checksums in the manifest, large ones cost a search bytes that it does not need.
 PAGE_BYTES = 1 << 14

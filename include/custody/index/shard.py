@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +29,11 @@ from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import NumberColumn
 from custody.index.paged_file import CheckedFile, Checksums, pages_of
 from custody.index.plan import plan
-from custody.index.stored_shard import StoredShard
 from custody.index.terms import Codes
 from custody.vfs import FileSystem
+
+if TYPE_CHECKING:
+    from custody.index.stored_shard import StoredShard
 
 EventIds = npt.NDArray[np.int64]
 DAY = "day"

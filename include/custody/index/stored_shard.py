@@ -19,7 +19,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.index import manifest
 from custody.index.manifest import Manifest
 from custody.index.paged_file import RangedPart
-from custody.store import RangedFile
+from custody.store.ranged_file import RangedFile
 from custody.vfs import FileSystem
 
 MAGIC = b"CUSTSHO\x01"

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
-from custody.index import OpenShard, QueryEvaluator, ShardCache, StoredShard, TermSet
+from custody.index import OpenShard, QueryEvaluator, ShardCache, TermSet
+
+if TYPE_CHECKING:
+    from custody.index import StoredShard
 
 TIME = "event_time"
 ALL_TIMES = (-(1 << 63), (1 << 63) - 1)

@@ -3,15 +3,12 @@
 from custody.store.base import ObjectInfo, ObjectStore, check_key
 from custody.store.local import LocalStore
 from custody.store.opening import open_store, require_bucket, require_conditional_puts
-from custody.store.ranged_file import RangedFile, Span
 from custody.store.traffic import Traffic, TrafficCounter, carried, counted
 
 __all__ = [
     "LocalStore",
     "ObjectInfo",
     "ObjectStore",
-    "RangedFile",
-    "Span",
     "Traffic",
     "TrafficCounter",
     "carried",

@@ -22,7 +22,6 @@ from custody.catalog import (
     AddShard,
     CatalogState,
     FederatedState,
-    ShardObjects,
     live_groups,
     open_catalog,
     store_of,
@@ -67,6 +66,7 @@ from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.unit_manifest import UnitManifest
 
 if TYPE_CHECKING:
+    from custody.catalog.shard_objects import ShardObjects
     from custody.index import StoredShard
     from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
 
@@ -390,6 +390,9 @@ class Workspace:
     @cached_property
     def shard_objects(self) -> ShardObjects:
         """The writer's shards in an object store."""
+        # Imported when it is asked for: most commands look at no shard.
+        from custody.catalog.shard_objects import ShardObjects
+
         return ShardObjects(self.catalog.objects.files)
 
     def log_place(self, path: str) -> Path:

@@ -11,8 +11,8 @@ import pytest
 from obstore.store import MemoryStore
 
 from custody.errors import NotFoundError, StorageError
-from custody.store import RangedFile, Span, counted
-from custody.store.ranged_file import GAP_BYTES, joined
+from custody.store import counted
+from custody.store.ranged_file import GAP_BYTES, RangedFile, Span, joined
 from custody.store.remote import RemoteStore
 from custody.vfs import PosixFileSystem, room_of
 from custody.vfs.memory import CrashMode, MemoryFileSystem
