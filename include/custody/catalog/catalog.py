@@ -24,7 +24,6 @@ from custody.catalog.chain import Chain
 from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
 from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
 from custody.catalog.keys import CatalogObjects
-from custody.catalog.local_copies import LocalCopies
 from custody.catalog.second_copies import SecondCopyStore
 from custody.catalog.state import (
     EMPTY,
@@ -597,6 +596,9 @@ def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) 
     catalog = Catalog(store, writer, database, clock, stripes)
     catalog.copies = SecondCopyStore(catalog.objects)
     if settings.is_store_remote:
+        # Imported here: a repository in a folder has no copies.
+        from custody.catalog.local_copies import LocalCopies
+
         catalog.objects.files.copies = LocalCopies(fs, store, settings.store, settings.repository.work_copies_bytes_max)
         catalog.objects.files.digest_of = catalog.digest_of
     return catalog

@@ -10,16 +10,21 @@ and checks it again before it believes that a file is gone.
 
 from __future__ import annotations
 
+import hashlib
 from builtins import list as list_of
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from custody.catalog.local_copies import LocalCopies
 from custody.catalog.stripes import Stripe, Stripes
 from custody.errors import NotFoundError, StorageError, StripeMissingError
 from custody.format.names import split_stripe, stripe_prefix, toc_path
 from custody.store import ObjectInfo, ObjectStore
+
+if TYPE_CHECKING:
+    from custody.catalog.local_copies import LocalCopies
+    from custody.store.ranged_file import RangedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,22 @@ class DataFiles:
             raise StorageError(f"{place}: files of an object store are read by their copies, and there are none here.")
         return Path(str(place))
 
+    def ranged(self, path: str, size: int) -> RangedFile | None:
+        """Return a file of `size` bytes to be read by ranges; None where the whole of it is on this machine.
+
+        The table of contents of a log is fetched whole, and checked by the catalog's digest, as `path` does.
+
+        Raises:
+            StorageError: the store or the disk refuses.
+        """
+        place = self._checked(path)
+        if self.copies is None or self.copies.has(place.key):
+            return None
+        if path.endswith(".parquet"):
+            beside = toc_path(path)
+            self.copies.fetch(self._home + beside, self.digest_of(beside))
+        return self.copies.ranged(place.key, size)
+
     def is_published(self, path: str) -> bool:
         """Whether an object store has a file; False where the store is a folder."""
         return self.copies is not None and self.exists(path)
@@ -123,6 +144,20 @@ class DataFiles:
         """
         if self.copies is not None:
             self.copies.publish(self._home + path, digest)
+
+    def publish_bytes(self, path: str, data: bytes) -> None:
+        """Bring bytes into the store, if that is an object store; raises as `publish`."""
+        if self.copies is not None:
+            self.copies.publish_bytes(self._home + path, hashlib.sha256(data).digest(), lambda: data)
+
+    def ranged_size(self, path: str) -> int | None:
+        """Return the length of the local file that holds pieces of a stored one; None where there is none."""
+        return None if self.copies is None else self.copies.ranged_size(self._home + path)
+
+    def forget(self, path: str) -> None:
+        """Remove what is on this machine of a file of an object store; nothing where the store is a folder."""
+        if self.copies is not None:
+            self.copies.forget(self._home + path)
 
     def require(self, path: str) -> None:
         """Raise StripeMissingError if a file lies on a stripe that is not there."""
@@ -192,7 +227,7 @@ class DataFiles:
     def move(self, source: str, target: str) -> None:
         """Give a file another path, replacing one that has it. A crash may leave it under both."""
         old, new = self._checked(source), self._checked(target)
-        self._forget(source)
+        self.forget(source)  # nobody is to read it here when it is not in the store
         if old.store is new.store:
             old.store.move(old.key, new.key)
         else:
@@ -202,7 +237,7 @@ class DataFiles:
     def delete(self, path: str) -> None:
         """Remove a file, durably; an absent one is fine."""
         place = self._checked(path)
-        self._forget(path)
+        self.forget(path)
         place.store.delete(place.key)
         # What went away with its disk was not deleted.
         place.check()
@@ -217,11 +252,6 @@ class DataFiles:
         folder = path.rpartition("/")[0]
         place = self._checked(f"{folder}/")
         return {key.rpartition("/")[2] for key in place.store.keys(place.key)}
-
-    def _forget(self, path: str) -> None:
-        """Remove the copy of a file that goes: nobody is to read it here when it is not in the store."""
-        if self.copies is not None:
-            self.copies.forget(self._home + path)
 
     def _checked(self, path: str) -> Place:
         place = self.place(path)

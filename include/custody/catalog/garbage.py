@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from custody.catalog.catalog import Catalog
 from custody.catalog.second_copies import copied_ids, ids_added_by
-from custody.catalog.state import PrunedError
+from custody.catalog.state import CatalogState, PrunedError
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
 from custody.errors import NotFoundError, StorageError
-from custody.format.names import parse_event_log, parse_trash, trash_path
+from custody.format.names import INDEX, parse_event_log, parse_stored_shard, parse_trash, stored_shard, trash_path
 from custody.store import ObjectInfo
 
 HOUR_MS = 3_600_000
@@ -68,7 +68,7 @@ def collect_garbage(
     """
     files, now = catalog.objects.files, clock.now_ms()
     # Data before the catalog: a file that is committed in between is then in the catalog that is loaded second.
-    data = list(files.list("data/"))
+    data = [*files.list("data/"), *(files.list(f"{INDEX}/") if files.copies is not None else ())]
     # The trash is listed before this run moves anything, so no file is deleted in the run that moved it.
     trash = list(files.list("trash/"))
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
@@ -114,6 +114,7 @@ class _ListedPaths:
         if state.revision >= 0:
             self._add(catalog.at(state.floor).files.values())
             self._follow(state.floor)
+            self._add_shards(state)
 
     def refresh(self) -> None:
         """Add what was committed since; of revisions that were pruned already, what is still live."""
@@ -126,6 +127,11 @@ class _ListedPaths:
         except PrunedError:
             self._seen = state.revision
         self._add(state.files.values())
+        self._add_shards(state)
+
+    def _add_shards(self, state: CatalogState) -> None:
+        # Of the newest state only: who looks at an earlier one reads the logs where a shard is gone.
+        self.paths.update(stored_shard(name) for name in state.shards)
 
     def _follow(self, start: int) -> None:
         for transaction in self._catalog.timeline(start):
@@ -143,6 +149,11 @@ def _listed_paths(catalog: Catalog) -> _ListedPaths:
         except PrunedError:
             continue  # others pruned what was being read: begin again at the new floor
     return _ListedPaths(catalog)
+
+
+def _is_own(path: str) -> bool:
+    """Whether a path is one that custody gives to data."""
+    return parse_event_log(path) is not None or parse_stored_shard(path) is not None
 
 
 class _Run:
@@ -164,7 +175,7 @@ class _Run:
         for info in trash:
             moved, path = parse_trash(info.key) or (0, "")
             # Only names that custody itself gives are touched: anything else may belong to a user.
-            if parse_event_log(path) is None:
+            if not _is_own(path):
                 report.unknown.append(info.key)
             elif self._is_listed(path):
                 # A run that ended between the move and the second look leaves a listed file here. One whose place is
@@ -186,7 +197,7 @@ class _Run:
             path = info.key
             if self._is_listed(path):
                 continue
-            if parse_event_log(path) is None:
+            if not _is_own(path):
                 report.unknown.append(path)
             elif info.modified_ms > self._now - self._older_than_ms:
                 report.young.append(path)

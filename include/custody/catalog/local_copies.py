@@ -2,8 +2,9 @@
 
 A copy lies below the repository's work folder under its key in the store, so that everything that reads a file of a
 folder reads the copy. It is checked by the digest that the catalog has of it, once a process; a copy that was cut or
-changed is fetched anew. All processes of the machine share the copies. When they take more room than they may, those
-that were used least recently go, but never one that the store does not have.
+changed is fetched anew. Who reads little of a file gets a `RangedFile` instead, whose pieces are fetched as they are
+looked at. All processes of the machine share copies and pieces. When they take more room than they may, those that
+were used least recently go, but never a copy that the store does not have.
 
 Invariant: a file is listed only after `publish` has read it back from the store. Whatever a put reported, the bytes
 that are there decide.
@@ -11,23 +12,28 @@ that are there decide.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from custody.errors import ConflictError, NotFoundError, StorageError
-from custody.format.names import FETCHING_SUFFIX
+from custody.format.names import FETCHING_SUFFIX, RANGES
 from custody.store import ObjectStore
-from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use
+from custody.store.ranged_file import RangedFile
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use, room_of
 
 _PART_BYTES = 16 << 20
 """Larger objects are read in parts of this size, so that memory is bounded."""
+_AGAIN_SECONDS = 60.0
+"""What is damaged in the store is fetched again after this time: somebody may have mended it."""
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.2
 _DEAD_FETCH_MS = 3_600_000
 """A fetch that wrote nothing for so long has died: each of its parts is a request that ends much earlier."""
+_UNFINISHED = (FETCHING_SUFFIX, TEMPORARY_SUFFIX)
 _WALK_SHARE = 16
 """The room is measured again when so large a part of it was fetched since."""
 
@@ -49,6 +55,8 @@ class LocalCopies:
         self._bytes_max = bytes_max
         self._whole: set[tuple[Path, bytes]] = set()
         """Copies that this process compared with their digests."""
+        self._damaged_at: dict[tuple[Path, bytes], float] = {}
+        """When copies were fetched that are not what the catalog says: the store has no other."""
         self._fetched_bytes: int | None = None
         """Bytes fetched since the room was measured; None before the first time."""
 
@@ -66,7 +74,7 @@ class LocalCopies:
             StorageError: the store or the disk refuses.
         """
         path = self.place(key)
-        if self._is_whole(path, digest):
+        if self._is_whole(path, digest) or (digest is not None and self._is_known_damage(path, digest)):
             note_use(path)
             return path
         try:
@@ -74,7 +82,27 @@ class LocalCopies:
         except NotFoundError:
             return path
         self._make_room(size, path)
+        if digest is not None and not self._is_whole(path, digest):
+            self._damaged_at[path, digest] = time.monotonic()
         return path
+
+    def has(self, key: str) -> bool:
+        """Whether there is a copy of a whole file; it may be damaged."""
+        return self._fs.exists(self.place(key))
+
+    def ranged(self, key: str, size: int) -> RangedFile:
+        """Return a file of `size` bytes whose pieces are fetched as they are looked at; the store is not asked yet.
+
+        Raises:
+            StorageError: the disk refuses.
+        """
+        path = self._ranged_place(key)
+        self._fs.make_directory(path.parent)
+
+        def make_room(fetched: int) -> None:
+            self._make_room(fetched, path)
+
+        return RangedFile(self._fs, path, self._store, key, size, make_room)
 
     def publish(self, key: str, digest: bytes) -> None:
         """Put a file that was written here into the store; what is read back decides, whatever the put reported.
@@ -85,6 +113,10 @@ class LocalCopies:
             ConflictError: the store has other bytes under this key.
             StorageError: the store refuses.
         """
+        self.publish_bytes(key, digest, lambda: bytes(self._fs.view(self.place(key))))
+
+    def publish_bytes(self, key: str, digest: bytes, content: Callable[[], bytes]) -> None:
+        """Put bytes into the store, as `publish` does those of a file."""
         failure: StorageError | None = None
         for number in range(_ATTEMPTS):
             if number:
@@ -92,7 +124,7 @@ class LocalCopies:
             try:
                 stored = self._stored_digest(key)
                 if stored is None:
-                    self._store.put_if_absent(key, bytes(self._fs.view(self.place(key))))
+                    self._store.put_if_absent(key, content())
                     stored = self._stored_digest(key)
             except StorageError as error:
                 # The put may have arrived all the same: the next look tells.
@@ -108,8 +140,29 @@ class LocalCopies:
         raise failure or StorageError(f"{self._store.locate(key)}: was put {_ATTEMPTS} times and is not there.")
 
     def forget(self, key: str) -> None:
-        """Remove a copy; an absent one is fine."""
+        """Remove a copy, and pieces; absent ones are fine."""
         self._fs.remove(self.place(key))
+        self._fs.remove(self._ranged_place(key))
+
+    def ranged_size(self, key: str) -> int | None:
+        """Return the length of the file that holds pieces of a stored one; None where there is none."""
+        path = self._ranged_place(key)
+        try:
+            return self._fs.size(path) if self._fs.exists(path) else None
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None  # another process made room
+
+    def _ranged_place(self, key: str) -> Path:
+        writer, database, rest = key.split("/", 2)
+        return self.folder / writer / database / RANGES / rest
+
+    def _is_known_damage(self, path: Path, digest: bytes) -> bool:
+        """Whether a copy was fetched lately and is damaged in the store: to fetch it at each look helps nobody."""
+        fetched_at = self._damaged_at.get((path, digest))
+        is_lately = fetched_at is not None and time.monotonic() - fetched_at < _AGAIN_SECONDS
+        return is_lately and self._fs.exists(path)
 
     def _is_whole(self, path: Path, digest: bytes | None) -> bool:
         if not self._fs.exists(path):
@@ -169,17 +222,20 @@ class LocalCopies:
         self._fetched_bytes = 0
         files, dead_ms = sorted(self._copies()), time.time() * 1000 - _DEAD_FETCH_MS
         for modified_ms, _, file in files:
-            if file.suffix == FETCHING_SUFFIX and modified_ms < dead_ms:
+            if file.suffix in _UNFINISHED and modified_ms < dead_ms:
                 self._fs.remove(file)
-        copies = [item for item in files if item[2].suffix != FETCHING_SUFFIX]
+        copies = [item for item in files if item[2].suffix not in _UNFINISHED]
         used = sum(copy_size for _, copy_size, _ in copies)
         for _, copy_size, copy in copies:
             if used <= self._bytes_max:
                 return
             # A file that is not in the store yet is no copy: it is about to be published.
-            if copy != path and self._is_stored(copy, copy_size):
+            if copy != path and (self._is_ranged(copy) or self._is_stored(copy, copy_size)):
                 self._fs.remove(copy)
                 used -= copy_size
+
+    def _is_ranged(self, path: Path) -> bool:
+        return path.relative_to(self.folder).parts[2] == RANGES
 
     def _is_stored(self, copy: Path, size: int) -> bool:
         info = self._store.head(str(copy.relative_to(self.folder)))
@@ -189,15 +245,19 @@ class LocalCopies:
         """Yield time of the last use, size and path of all copies; one that another process removes is left out."""
         for writer in self._fs.list(self.folder):
             for database in self._fs.list(self.folder / writer):
-                yield from self._below(self.folder / writer / database / "data")
+                for kind in ("data", RANGES):
+                    yield from self._below(self.folder / writer / database / kind)
 
     def _below(self, folder: Path) -> Iterator[tuple[int, int, Path]]:
         for name in self._fs.list(folder):
             path = folder / name
             if self._fs.is_directory(path):
                 yield from self._below(path)
-            elif not name.endswith(TEMPORARY_SUFFIX):
+            # Temporary files beside copies are logs that a step writes; those of pieces are a reader's.
+            elif not name.endswith(TEMPORARY_SUFFIX) or self._is_ranged(path):
                 try:
-                    yield self._fs.modified_ms(path), self._fs.size(path), path
+                    # Of a file with holes only what was filled takes room.
+                    size = room_of(path) if self._is_ranged(path) else self._fs.size(path)
+                    yield self._fs.modified_ms(path), size, path
                 except StorageError:
                     continue

@@ -18,8 +18,9 @@ from custody.cli.options import (
     whole_option,
     writer_option,
 )
-from custody.cli.output import answered, clean, print_json, print_table, stderr, stdout, time_text
+from custody.cli.output import answered, clean, print_json, print_table, stderr, stdout, time_text, traffic_text
 from custody.model import Event
+from custody.store import counted
 
 _TIMES = {"event_time", "flowfile_entry_date", "lineage_start_date"}
 
@@ -33,6 +34,7 @@ def _nifi_option(command: Command) -> Command:
 @writer_option
 @as_of_option
 @_nifi_option
+@click.option("--explain", is_flag=True, help="Say what was asked of an object store.")
 @whole_option
 @json_option
 @click.pass_obj
@@ -42,6 +44,7 @@ def event(
     writer: str | None,
     as_of: int | datetime | None,
     nifi: bool,
+    explain: bool,
     whole: bool,
     as_json: bool,
 ) -> None:
@@ -53,9 +56,14 @@ def event(
     """
     opened = answering(repository)
     # Only custody's own repository keeps earlier states.
-    stored = (
-        opened.get(event_id, writer) if as_of is None else answering_own(repository).get(event_id, writer, as_of=as_of)
-    )
+    with counted() as counter:
+        stored = (
+            opened.get(event_id, writer)
+            if as_of is None
+            else answering_own(repository).get(event_id, writer, as_of=as_of)
+        )
+    if explain and counter.traffic.count:
+        stderr().print(traffic_text(counter.traffic))
     shown = answered(stored, opened.settings, whole=whole)
     if nifi:
         # The format of exchange: whoever takes it in gets the record.

@@ -28,6 +28,7 @@ from custody.format.names import name_as_text
 if TYPE_CHECKING:
     from custody.config import Settings
     from custody.model import Event
+    from custody.store import Traffic
 
 _BORDERS = 3  # columns that a table needs for each of its columns besides the text, and one
 _FIELD_AND_VALUE = 2
@@ -239,3 +240,12 @@ def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, dict):
         return {_as_text(name): _as_text(item) for name, item in value.items()}
     return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def traffic_text(traffic: Traffic) -> str:
+    """Return what was asked of an object store in a few words; nothing where the store is a folder."""
+    if not traffic.count:
+        return ""
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(traffic.requests.items()))
+    sizes = f"{size_text(traffic.bytes_read)} read, {size_text(traffic.bytes_written)} written"
+    return f"requests to the store: {traffic.count} ({kinds}), {sizes}"

@@ -13,9 +13,10 @@ import click
 import msgspec
 
 from custody.cli.options import answering, answering_own, as_of_option, json_option, whole_option
-from custody.cli.output import answered, clean, print_json, print_table, stderr, time_text
+from custody.cli.output import answered, clean, print_json, print_table, stderr, time_text, traffic_text
 from custody.errors import InvalidInputError
 from custody.repository import SearchResult, StoredEvent
+from custody.store import Traffic, counted
 
 
 @click.command()
@@ -28,7 +29,11 @@ from custody.repository import SearchResult, StoredEvent
 @click.option("--structured", is_flag=True, help="QUERY is JSON (docs/query.md).")
 @as_of_option
 @click.option("--writer", "-w", help="Only the events of this writer; needed with a REVISION where there are several.")
-@click.option("--explain", is_flag=True, help="Say which shards were asked, and how long it took.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Say what was asked of shards and of an object store, and how long it took.",
+)
 @whole_option
 @json_option
 @click.pass_obj
@@ -62,7 +67,8 @@ def search(
     opened = answering(repository)
     # Only custody's own repository keeps earlier states.
     search = opened.search if as_of is None else partial(answering_own(repository).search, as_of=as_of)
-    result = search(parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer)
+    with counted() as counter:
+        result = search(parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer)
     talk = stderr()
     for notice in result.notices:
         talk.print(clean(notice))
@@ -70,7 +76,7 @@ def search(
         talk.print(f"{result.lost} of the {result.total} events cannot be read and were passed over for this page.")
     events = [StoredEvent(item.writer, answered(item.event, opened.settings, whole=whole)) for item in result.events]
     if as_json:
-        _print_json(result, events, explain)
+        _print_json(result, events, counter.traffic if explain else None)
         return
     print_table(
         f"{result.total} events",
@@ -80,7 +86,7 @@ def search(
     if result.cursor is not None:
         talk.print(f"next page: --cursor {result.cursor}")
     if explain:
-        _print_explained(result)
+        _print_explained(result, counter.traffic)
 
 
 def _structured(text: str) -> dict[str, object]:
@@ -94,7 +100,7 @@ def _structured(text: str) -> dict[str, object]:
     return document
 
 
-def _print_json(result: SearchResult, events: Sequence[StoredEvent], explain: bool) -> None:
+def _print_json(result: SearchResult, events: Sequence[StoredEvent], asked: Traffic | None) -> None:
     document: dict[str, object] = {
         "total": result.total,
         "events": [_document(stored) for stored in events],
@@ -102,8 +108,9 @@ def _print_json(result: SearchResult, events: Sequence[StoredEvent], explain: bo
         "lost": result.lost,
         "notices": result.notices,
     }
-    if explain:
+    if asked is not None:
         document["explain"] = {writer: msgspec.to_builtins(done) for writer, done in result.explained.items()}
+        document["store"] = msgspec.to_builtins(asked)
     print_json(document)
 
 
@@ -120,7 +127,7 @@ def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], as_js
         print_table("", (name, "events#"), values.most_common(), f"{name}: no events")
 
 
-def _print_explained(result: SearchResult) -> None:
+def _print_explained(result: SearchResult, asked: Traffic) -> None:
     print_table(
         "",
         ("writer", "shards#", "not opened#", "searched#", "only counted#", "scanned logs of#", "blocks#", "ms#"),
@@ -137,6 +144,8 @@ def _print_explained(result: SearchResult) -> None:
     if rows:
         columns = ("writer", "ruled out by time#", "by statistics of logs#", "blocks of scanned logs#", "not read#")
         print_table("", columns, rows)
+    if asked.count:
+        stderr().print(traffic_text(asked))
 
 
 def _document(stored: StoredEvent) -> dict[str, object]:

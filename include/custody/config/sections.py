@@ -106,7 +106,7 @@ class RepositorySection(Section):
     work_copies_bytes_max: int = Field(
         16 << 30,
         ge=1 << 20,
-        description="With an object store: most bytes of copies of its files on this machine.",
+        description="With an object store: most bytes of copies and pieces of its files on this machine.",
     )
     stripes: tuple[str, ...] = Field(
         (),

@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import zlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -36,6 +37,9 @@ from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns
 from custody.vfs import FileSystem, prefetch_pages
+
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ def refuse(damage: Damage) -> None:
 _TOGETHER_BYTES = 8 << 20
 """Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
 _TOGETHER_BLOCKS = 16
+_FETCHED_BYTES = 32 << 20
+"""Of a log that is read by ranges, so many bytes of blocks are fetched at a time."""
 _SPARSE_ROWS = 64
 _SPARSE_SHARE = 8
 """So many events of a block, or one in so many, are read by their copies; of more, decoding the block is quicker."""
@@ -94,7 +100,8 @@ class EventLog:
 
     `sha256` and `toc_sha256` are what the catalog says of the log and of its `.toc`, when they are known. The log's
     file is opened once, when it is first needed; it is never changed, so one object may be used as long as the log is
-    live, by any number of threads. Blocks that `get_many` decodes are kept in `cache`.
+    live, by any number of threads. Blocks that `get_many` decodes are kept in `cache`. Of a log that is `ranged`, only
+    the table of contents lies at its path; blocks are fetched when they are looked at.
 
     Raises:
         NotFoundError: the file is gone (expired between look-up and read).
@@ -110,8 +117,12 @@ class EventLog:
         sha256: bytes | None = None,
         toc_sha256: bytes | None = None,
         cache: BoundedCache[Hashable, object] | None = None,
+        ranged: RangedFile | None = None,
     ) -> None:
         self._fs: FileSystem | None = fs
+        self._ranged = ranged
+        self._gone = ""
+        """Of a ranged log that is no longer in the store: what the store says."""
         self.path = path
         self._sha256 = sha256
         self._toc_sha256 = toc_sha256
@@ -127,13 +138,20 @@ class EventLog:
 
     @cached_property
     def data(self) -> memoryview:
-        """All bytes of the file, mapped: what is not looked at is not read."""
+        """All bytes of the file, mapped: what is not looked at is not read. Of a ranged log, only what was fetched."""
+        if self._ranged is not None:
+            return self._ranged.view
         try:
             return self._files.view(self.path)
         except StorageError as error:
             if error.errno == errno.ENOENT:
                 raise NotFoundError(f"{self.path} is gone; it was expired or never committed.") from error
             raise
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether the log is read by ranges: then no file of its name lies at its path."""
+        return self._ranged is not None
 
     @cached_property
     def toc(self) -> TableOfContents:
@@ -151,6 +169,7 @@ class EventLog:
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
+        self._fetch_all()
         return toc_within(data, self.path, self._sha256)
 
     def load(self) -> None:
@@ -179,7 +198,36 @@ class EventLog:
 
     @cached_property
     def _copies(self) -> RowCopies | None:
-        return RowCopies.within(self.data, self.toc.copy_offset, (self._footer.metadata or {}).get(COPIES_KEY))
+        stored = (self._footer.metadata or {}).get(COPIES_KEY)
+        if self._ranged is not None and stored is not None:
+            # They lie behind the last block. Their checksums are their own, so that all of them are fetched.
+            last = self.toc.blocks[-1]
+            copies = int(last["offset"] + last["length"]), self.toc.copy_offset
+            self._fetch([copies], lambda _: RowCopies.within(self.data, self.toc.copy_offset, stored) is not None)
+        return RowCopies.within(self.data, self.toc.copy_offset, stored)
+
+    def _fetch(self, spans: Sequence[Span], is_whole: Callable[[Span], bool]) -> None:
+        """Fetch pieces of a ranged log that are not whole here."""
+        if self._ranged is not None and spans:
+            try:
+                self._ranged.fetch(spans, is_whole)
+                self._gone = ""
+            except NotFoundError as error:
+                # Whoever looks at the pieces names them: those that are here can be read.
+                self._gone = str(error)
+
+    def _fetch_all(self) -> None:
+        if self._ranged is not None:
+            self._fetch([(0, self._ranged.size)], lambda _: hashlib.sha256(self.data).digest() == self._sha256)
+
+    def _bring(self, numbers: Iterable[int]) -> None:
+        """Fetch those of some blocks of a ranged log that are not whole here, together."""
+        if self._ranged is None:
+            return
+        blocks = {self._span(number): number for number in numbers}
+        # Looked at by their checksums: nothing else says what was fetched.
+        missing = [span for span, number in blocks.items() if not self._fits(number)]
+        self._fetch(missing, lambda span: self._fits(blocks[span]))
 
     @cached_property
     def _described(self) -> tuple[LogMetadata, pa.Schema, tuple[str, ...]]:
@@ -210,7 +258,8 @@ class EventLog:
         """Yield the events of some blocks, in event-id order, several blocks in a table."""
         whole: list[int] = []
         held = 0
-        for number in numbers:
+        # Of a ranged log, what is decoded together is fetched together.
+        for number in self._brought(numbers):
             problem = self._problem(number)
             if problem is not None:
                 on_damage(self._damage(number, problem))
@@ -224,10 +273,26 @@ class EventLog:
         if whole:
             yield from self._decoded(whole, columns, on_damage)
 
+    def _brought(self, numbers: Sequence[int]) -> Iterator[int]:
+        if self._ranged is None:
+            yield from numbers
+            return
+        window: list[int] = []
+        size = 0
+        for number in numbers:
+            window.append(number)
+            size += int(self.toc.blocks[number]["length"])
+            if size >= _FETCHED_BYTES:
+                self._bring(window)
+                yield from window
+                window, size = [], 0
+        self._bring(window)
+        yield from window
+
     def whole_blocks(self, on_damage: OnDamage) -> list[int]:
         """Return the numbers of the blocks whose bytes are whole; reads the file from end to end."""
         whole = []
-        for number in range(len(self.toc.blocks)):
+        for number in self._brought(range(len(self.toc.blocks))):
             problem = self._problem(number)
             if problem is None:
                 whole.append(number)
@@ -242,7 +307,9 @@ class EventLog:
         """
         holders = self._holders(event_ids)
         found = np.ones(len(event_ids), np.bool_)
-        for number in np.unique(holders[holders >= 0]).tolist():
+        numbers: list[int] = np.unique(holders[holders >= 0]).tolist()
+        self._bring(number for number in numbers if number not in self._whole and not self._is_kept(number))
+        for number in numbers:
             problem = None if number in self._whole or self._is_kept(number) else self._problem(number)
             if problem is None:
                 self._whole.add(number)
@@ -274,7 +341,9 @@ class EventLog:
         wanted = np.unique(np.asarray(event_ids, np.int64))
         holders = self._holders(wanted)
         parts = []
-        for number in np.unique(holders[holders >= 0]).tolist():
+        numbers: list[int] = np.unique(holders[holders >= 0]).tolist()
+        self._bring(number for number in numbers if not self._is_kept(number))
+        for number in numbers:
             block = self._kept(number, on_damage)
             if block is not None:
                 parts.append(_rows(block, wanted[holders == number]))
@@ -285,8 +354,11 @@ class EventLog:
         return CopiedEvents(missing=event_ids) if self._copies is None else self._copies.read(event_ids)
 
     def copied_if_sparse(self, event_ids: npt.NDArray[np.int64]) -> CopiedEvents:
-        """Return the same of those ids that are few of their blocks; the others are missing."""
-        if self._copies is None:
+        """Return the same of those ids that are few of their blocks; the others are missing.
+
+        Of a ranged log all are missing: one block is fewer bytes than all copies.
+        """
+        if self._ranged is not None or self._copies is None:
             return CopiedEvents(missing=event_ids)
         # Fewer than make one block dense, in whichever blocks they are.
         if len(event_ids) <= _SPARSE_ROWS:
@@ -323,6 +395,15 @@ class EventLog:
                 self._cache.put(key, block, block.get_total_buffer_size())
         return block
 
+    def _span(self, number: int) -> Span:
+        block = self.toc.blocks[number]
+        return int(block["offset"]), int(block["offset"] + block["length"])
+
+    def _fits(self, number: int) -> bool:
+        """Whether the bytes of a block that are here are whole."""
+        start, end = self._span(number)
+        return zlib.crc32(self.data[start:end]) == int(self.toc.blocks[number]["crc32"])
+
     def _problem(self, number: int) -> str | None:
         """Return what is wrong with the bytes of a block."""
         block = self.toc.blocks[number]
@@ -333,6 +414,8 @@ class EventLog:
             return None
         # Bytes that were whole can be damaged later: the first look must not vouch for them any more.
         self._whole.discard(number)
+        if self._gone:
+            return self._gone
         if len(data) != length:
             return f"expected {length} bytes @{start}, got {len(data)}"
         return f"expected the checksum {crc32:08x} @{start}, got another one"

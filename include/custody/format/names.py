@@ -25,6 +25,8 @@ TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 
 UNIT_MANIFEST = "unit"
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
+INDEX = "index"  # the folder of shards in an object store
+RANGES = "ranges"  # the folder of what was read of stored files by ranges
 FETCHING_SUFFIX = ".fetching"  # a local copy of a stored file that a reader is fetching, or was when it died
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
 LEASES = "leases"  # the folder of a writer's leases
@@ -338,6 +340,18 @@ def parse_trash(path: str) -> tuple[int, str] | None:
     """Return when a file in the trash was moved there, ms, and its path before; None for any other path."""
     match = _TRASH.fullmatch(path)
     return (int(match[2]), match[1] + match[3]) if match else None
+
+
+def stored_shard(name: str) -> str:
+    """Return the path of a shard in an object store."""
+    return f"{INDEX}/{name}.shard"
+
+
+def parse_stored_shard(path: str) -> str | None:
+    """Return the name of the shard that has a path in an object store, None for any other path."""
+    folder, _, file = path.partition("/")
+    name = file.removesuffix(".shard")
+    return name if folder == INDEX and name != file and parse_shard(name) is not None else None
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from custody.index.manifest import Description
     from custody.index.query_evaluator import QueryEvaluator
     from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
+    from custody.index.stored_shard import ShardSource, StoredShard, open_stored, pack
     from custody.index.terms import WHOLE, TermSet, TermValues, match_wildcard, term, words
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "OpenShard",
     "QueryEvaluator",
     "ShardCache",
+    "ShardSource",
+    "StoredShard",
     "TermSet",
     "TermValues",
     "build_shard",
@@ -55,6 +58,8 @@ __all__ = [
     "is_numeric",
     "match_wildcard",
     "number_scalar",
+    "open_stored",
+    "pack",
     "searched_fields",
     "term",
     "text_array",
@@ -104,6 +109,7 @@ _MODULES = {
         "day_name",
         "describe_shard",
     ),
+    "custody.index.stored_shard": ("ShardSource", "StoredShard", "open_stored", "pack"),
     "custody.index.terms": (
         "WHOLE",
         "TermSet",

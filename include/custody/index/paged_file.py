@@ -8,8 +8,10 @@ the pages that it needs.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -18,6 +20,9 @@ import numpy.typing as npt
 from custody.errors import CorruptionError
 from custody.index.arrays import Bytes, Ints
 from custody.vfs import FileSystem, WritableFile
+
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile
 
 # Part of the format. Small pages cost checksums in the manifest, large ones cost a search bytes that it does not need.
 PAGE_BYTES = 1 << 14
@@ -82,15 +87,32 @@ class PagedFileWriter:
         self._file.close()
 
 
+_FETCHED_PAGES = 8
+"""Of a ranged file, so many pages are fetched at once, from a multiple of it on: requests cost more than bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangedPart:
+    """Where a file lies in a file that is read by ranges."""
+
+    file: RangedFile
+    start: int
+
+
 class CheckedFile:
     """The bytes of a file, checked page by page; may be used by several threads.
+
+    The pages of one that is `ranged` are fetched when they are first looked at, those of one call together.
 
     `data`, shape (size,), is the mapping itself: only bytes that were checked may be read from it.
     """
 
-    def __init__(self, fs: FileSystem, path: Path, size: int, checksums: Checksums) -> None:
+    def __init__(
+        self, fs: FileSystem, path: Path, size: int, checksums: Checksums, ranged: RangedPart | None = None
+    ) -> None:
         # Mapped, not read: a search touches few pages, and the kernel may drop them again.
-        view = fs.view(path)
+        view = fs.view(path) if ranged is None else ranged.file.view[ranged.start : ranged.start + size]
+        self._ranged = ranged
         if len(view) != size:
             raise CorruptionError(f"{path} @{min(len(view), size)}: expected {size} bytes, got {len(view)}.")
         self.path = path
@@ -112,7 +134,10 @@ class CheckedFile:
         """
         if not 0 <= start <= end <= self.size:
             raise self.error(start, f"{end - start} bytes within {self.size}", "a place outside of the file")
-        for page in range(start >> _PAGE_BITS, ((end - 1) >> _PAGE_BITS) + 1 if end > start else 0):
+        pages = range(start >> _PAGE_BITS, ((end - 1) >> _PAGE_BITS) + 1 if end > start else 0)
+        if self._ranged is not None:
+            self._bring(page for page in pages if not self._is_checked[page])
+        for page in pages:
             if not self._is_checked[page]:
                 self._check(page)
         return self._view[start:end]
@@ -129,7 +154,11 @@ class CheckedFile:
         if int(places.min()) < 0 or int(places.max()) + width > self.size:
             raise self.error(int(places.max()), f"{width} bytes within {self.size}", "a place outside of the file")
         # First and last page of each piece: callers pass widths below a page, so no page lies in between.
-        for pages in (places >> _PAGE_BITS, (places + width - 1) >> _PAGE_BITS):
+        ends = (places >> _PAGE_BITS, (places + width - 1) >> _PAGE_BITS)
+        if self._ranged is not None:
+            pages = np.unique(np.concatenate(ends))
+            self._bring(pages[self._are_checked[pages] == 0].tolist())
+        for pages in ends:
             if not self._are_checked[pages].all():
                 for page in np.unique(pages[self._are_checked[pages] == 0]).tolist():
                     self._check(page)
@@ -144,9 +173,27 @@ class CheckedFile:
         """Return an error that names this file and a place in it."""
         return CorruptionError(f"{self.path} @{place}: expected {expected}, got {got}.")
 
+    def _bring(self, pages: Iterable[int]) -> None:
+        """Fetch pages of a ranged file that are not whole here, with those beside them."""
+        if self._ranged is None:
+            return
+        file, begin = self._ranged.file, self._ranged.start
+        wanted = {page // _FETCHED_PAGES for page in pages if not self._fits(page)}
+        spans = {}
+        for number in wanted:
+            first, last = number * _FETCHED_PAGES, min((number + 1) * _FETCHED_PAGES, len(self._checksums))
+            end = min(last << _PAGE_BITS, self.size)
+            spans[begin + (first << _PAGE_BITS), begin + end] = range(first, last)
+        if spans:
+            file.fetch(spans, lambda span: all(map(self._fits, spans[span])))
+
+    def _fits(self, page: int) -> bool:
+        start = page << _PAGE_BITS
+        return zlib.crc32(self._view[start : start + PAGE_BYTES]) == int(self._checksums[page])
+
     def _check(self, page: int) -> None:
         start = page << _PAGE_BITS
-        if zlib.crc32(self._view[start : start + PAGE_BYTES]) != self._checksums[page]:
+        if not self._fits(page):
             raise self.error(start, "a page with its checksum", "other bytes")
         # After the comparison: a damaged page is never marked, and each later look at it fails again.
         self._is_checked[page] = 1

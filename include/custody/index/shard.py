@@ -9,9 +9,10 @@ from __future__ import annotations
 import struct
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,9 @@ from custody.index.term_filter import SUFFIX, TermFilter
 from custody.index.terms import Codes
 from custody.vfs import FileSystem
 
+if TYPE_CHECKING:
+    from custody.index.stored_shard import StoredShard
+
 EventIds = npt.NDArray[np.int64]
 DAY = "day"
 """The days of the event times, UTC, as YYYY-MM-DD, where a field is asked for facets."""
@@ -44,16 +48,16 @@ _BACKWARDS = 4096
 
 
 class OpenShard:
-    """A shard's files, mapped. May be used by several threads; closed with the last reference."""
+    """A shard's files, mapped. May be used by several threads; closed with the last reference.
 
-    def __init__(self, fs: FileSystem, path: Path) -> None:
-        if not fs.exists(path):
-            raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
-        if not fs.exists(path / manifest.NAME):
-            raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
+    With `stored`, the shard of an object store, which is read by ranges, stands for a folder that is not there.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, stored: StoredShard | None = None) -> None:
         self.path = path
         self._fs = fs
-        decoded = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
+        self.stored = stored
+        decoded = self._manifest() if stored is None else stored.manifest
         self.description = decoded.description
         self.documents = self.description.documents
         self.fields = self.description.searched
@@ -72,6 +76,14 @@ class OpenShard:
             has_filter = f"{self.description.segment}.{SUFFIX}" in self._checksums
             term_filter = TermFilter(self._file(SUFFIX)) if has_filter else None
             self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description, term_filter)
+
+    def _manifest(self) -> Manifest:
+        path = self.path
+        if not self._fs.exists(path):
+            raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
+        if not self._fs.exists(path / manifest.NAME):
+            raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
+        return Manifest.decode(self._fs.read(path / manifest.NAME), path / manifest.NAME)
 
     def search(
         self,
@@ -112,8 +124,8 @@ class OpenShard:
             CorruptionError: a file is gone, or holds other bytes than were written.
         """
         with self._reported():
-            for name, (size, checksums) in self._checksums.items():
-                CheckedFile(self._fs, self.path / name, size, checksums).span(0, size)
+            for name, (size, _) in self._checksums.items():
+                self._checked(name).span(0, size)
 
     def numbers(self, name: str) -> NumberColumn:
         """Return a number column."""
@@ -189,7 +201,12 @@ class OpenShard:
         full = f"{self.description.segment}.{name}"
         if full not in self._checksums:
             raise CorruptionError(f"index shard {self.path}: expected the file {full}, got none. {_advice(self.path)}")
-        return CheckedFile(self._fs, self.path / full, *self._checksums[full])
+        return self._checked(full)
+
+    def _checked(self, name: str) -> CheckedFile:
+        if self.stored is None:
+            return CheckedFile(self._fs, self.path / name, *self._checksums[name])
+        return CheckedFile(self._fs, self.stored.source.locate() / name, *self._checksums[name], self.stored.part(name))
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -203,6 +220,8 @@ class OpenShard:
             text = str(error)
             raise CorruptionError(text if _advice(self.path) in text else f"{text} {_advice(self.path)}") from error
         except StorageError as error:
+            if self.stored is not None:
+                raise  # the store refuses: nothing is damaged, and the logs lie there as well
             raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
             raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
@@ -253,8 +272,8 @@ class ShardCache:
         self._open: OrderedDict[Path, OpenShard] = OrderedDict()
         self._lock = threading.Lock()
 
-    def open(self, path: Path) -> OpenShard:
-        """Return a shard, open when it was used lately.
+    def open(self, path: Path, find_stored: Callable[[], StoredShard | None] = lambda: None) -> OpenShard:
+        """Return a shard, open when it was used lately; `find_stored` opens one of an object store in its place.
 
         Raises:
             NotFoundError: the shard's folder is gone.
@@ -266,7 +285,7 @@ class ShardCache:
                 self._open.move_to_end(path)
                 return shard
         # Outside of the lock: opening reads from the disk, and the threads of one search open many shards at once.
-        opened = OpenShard(self._fs, path)
+        opened = OpenShard(self._fs, path, find_stored())
         with self._lock:
             # Two threads may have opened the same shard; the later one stays, and the other goes with its last reader.
             self._open[path] = opened
@@ -282,7 +301,10 @@ class ShardCache:
     def forget(self, path: Path) -> None:
         """Drop a shard that is damaged or was built anew."""
         with self._lock:
-            self._open.pop(path, None)
+            shard = self._open.pop(path, None)
+        if shard is not None and shard.stored is not None:
+            # What was fetched may be of the shard that was there before.
+            shard.stored.source.forget()
 
 
 def describe_shard(fs: FileSystem, path: Path) -> Description:

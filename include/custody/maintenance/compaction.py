@@ -12,7 +12,7 @@ puts a new log in the place of a damaged one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -33,6 +33,7 @@ from custody.catalog import (
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StripeMissingError
 from custody.eventlog import OnDamage, refuse
+from custody.format.names import stored_shard, trash_path
 from custody.maintenance.rewriting import (
     RewriteSurvey,
     count_forgotten,
@@ -186,8 +187,7 @@ def replace_logs(
             _discard(workspace, new_files)
         raise
     # Last: until the transaction is durable, searches need the old shards.
-    for shard in shards:
-        remove_folder(workspace, workspace.shard_path(shard))
+    remove_shards(workspace, shards)
     return CompactionReport(
         writer=workspace.writer,
         logs_before=len(files),
@@ -204,6 +204,14 @@ def replace_logs(
 def _uris(workspace: Workspace, files: LogFiles) -> tuple[str, ...]:
     log = workspace.catalog.objects.files.locate(files.relative_log)
     return (file_uri(log), file_uri(files.shard))
+
+
+def remove_shards(workspace: Workspace, shards: Iterable[AddShard]) -> None:
+    """Remove shards that no state lists any more, here and in an object store; raises as `remove_folder`."""
+    for shard in shards:
+        # The object first: of a folder that stays, a later look finds what is left.
+        workspace.shard_objects.remove(shard.name)
+        remove_folder(workspace, workspace.shard_path(shard))
 
 
 def shards_covering(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
@@ -234,14 +242,19 @@ def _remnant(
 
 
 def _discard(workspace: Workspace, new_files: LogFiles) -> None:
-    """Remove the files of an attempt that lost."""
+    """Remove the files of an attempt that lost.
+
+    Objects of a store go to the trash: this process may have been stopped for long, and what has the name by now may be
+    listed. The garbage collection brings such a one back.
+    """
     for path in (new_files.log, new_files.toc):
         workspace.fs.remove(path)
     # Both names at once: nothing lists them, so their order does not matter.
     workspace.fs.sync_directory(new_files.log.parent)
-    for relative in (new_files.relative_log, new_files.relative_toc):
-        if workspace.catalog.objects.files.is_published(relative):
-            workspace.catalog.objects.files.delete(relative)
+    objects, now = workspace.catalog.objects.files, workspace.clock.now_ms()
+    for relative in (new_files.relative_log, new_files.relative_toc, stored_shard(new_files.shard_name)):
+        if objects.is_published(relative):
+            objects.move(relative, trash_path(relative, now))
     remove_folder(workspace, new_files.shard)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +33,7 @@ from custody.query.shard_set import (
     fields_of,
     time_bounds,
 )
+from custody.store import carried
 
 # Bounds how many shards are opened ahead of a search that may need no more of them.
 _WAVE_MAX = 16
@@ -145,7 +145,7 @@ class _Search:
             except _NeedsLogsError:
                 return None
 
-        for shard, done in zip(shards, self.asking.map(work, shards), strict=True):
+        for shard, done in zip(shards, self.asking.map(carried(work), shards), strict=True):
             if done is None:
                 yield shard, ask(self, shard)
                 continue
@@ -191,17 +191,16 @@ class _Search:
         remaining = filter(self._may_hold, ordered)
         wave = 1
         while shards := list(islice(remaining, wave)):
-            paths = [self.live.path(shard) for shard in shards]
-            closed = [path for path in paths if not self.live.opened.is_open(path)]
+            closed = [shard for shard in shards if not self.live.opened.is_open(self.live.path(shard))]
             if pool is not None and len(closed) > 1:
-                list(pool.map(self._open_quietly, closed))
+                list(pool.map(carried(self._open_quietly), closed))
             yield shards
             # Waves grow: the newest shard alone often answers, and a search without a limit soon opens many at once.
             wave = min(2 * wave, _WAVE_MAX)
 
-    def _open_quietly(self, path: Path) -> None:
+    def _open_quietly(self, shard: AddShard) -> None:
         try:
-            self.live.opened.open(path)
+            self.live.open(shard)
         # Not remembered here, in a thread of the pool: `_ask` meets the same error and says so once.
         except (NotFoundError, CorruptionError, FormatVersionError):
             return  # reported when the shard is asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
 from custody.index import OpenShard, QueryEvaluator, ShardCache, TermSet
+
+if TYPE_CHECKING:
+    from custody.index import StoredShard
 
 TIME = "event_time"
 ALL_TIMES = (-(1 << 63), (1 << 63) - 1)
@@ -144,6 +148,16 @@ class ShardSet:
     state: CatalogState
     path: Callable[[AddShard], Path]
     buried: EventIds = field(default_factory=lambda: NO_IDS)
+    stored: Callable[[AddShard], StoredShard | None] = lambda _: None
+    """Opens a shard of an object store; None where its folder is on this machine, or there is no such store."""
+
+    def open(self, shard: AddShard) -> OpenShard:
+        """Return a shard, open.
+
+        Raises:
+            NotFoundError, CorruptionError, FormatVersionError: it cannot be read.
+        """
+        return self.opened.open(self.path(shard), lambda: self.stored(shard))
 
     def buried_in(self, shard: AddShard) -> EventIds:
         """Return which ids of a shard's range must not be given out."""
@@ -165,12 +179,12 @@ class ShardSet:
         if shard.name in old.names:
             return None
         path = self.path(shard)
-        index = self.opened.open(path)
+        index = self.open(shard)
         if not index.fields.issuperset(fields):
             # It may have been rebuilt since it was opened.
             # An open shard stays mapped when its folder is replaced: the new one may have the field.
             self.opened.forget(path)
-            index = self.opened.open(path)
+            index = self.open(shard)
         lacking = set(fields).difference(index.fields)
         if not lacking:
             return index

@@ -237,8 +237,8 @@ class Caches:
                 self.logs.drop(key)
         return logs
 
-    def log(self, workspace: Workspace, file: AddFile) -> EventLog:
-        """Return a live log, open.
+    def log(self, workspace: Workspace, file: AddFile, *, whole: bool = False) -> EventLog:
+        """Return a live log, open; with `whole` its file lies on this machine, else it may be read by ranges.
 
         Raises:
             NotFoundError, CorruptionError, FormatVersionError: as EventLog; then it is not kept.
@@ -246,14 +246,16 @@ class Caches:
         path = workspace.log_place(file.path)
         key = path, file.sha256
         log = self.logs.get(key)
-        if log is None:
+        if log is None or (whole and log.is_ranged):
+            ranged = None if whole else workspace.catalog.objects.files.ranged(file.path, file.size_bytes)
             # By path and digest: a log that was written anew under its name is another one.
             log = EventLog(
                 workspace.fs,
-                workspace.log_path(file.path),
+                workspace.log_path(file.path) if ranged is None else path,
                 sha256=file.sha256,
                 toc_sha256=file.toc_sha256,
                 cache=self.decoded,
+                ranged=ranged,
             )
             # Loaded before it is kept, so that a log that is damaged or gone is tried anew the next time.
             log.load()
@@ -277,11 +279,14 @@ def caches_of(workspace: Workspace) -> Caches:
         return caches
 
 
-def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
-    """Return a live log, open; None when it expired meanwhile, or is damaged and was reported."""
+def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage, *, whole: bool = False) -> EventLog | None:
+    """Return a live log, open; None when it expired meanwhile, or is damaged and was reported.
+
+    With `whole` its file lies on this machine; else a log of an object store may be read by ranges.
+    """
     is_away = False
     try:
-        log = caches_of(workspace).log(workspace, file)
+        log = caches_of(workspace).log(workspace, file, whole=whole)
     except NotFoundError:
         # Retention takes a log out of the catalog before it deletes the file. So a file that is gone is only an error
         # when the newest state of the catalog still lists it.

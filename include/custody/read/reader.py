@@ -180,7 +180,8 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
                 set(workspace.fs.list(path.parent)) if files.copies is None else files.names_beside(file.path)
             )
         if path.name not in listed[path.parent] and (path, file.sha256) not in opened:
-            open_log(workspace, file, on_damage)
+            # Whole: of a log that is read by ranges, nobody would look whether it is there.
+            open_log(workspace, file, on_damage, whole=True)
 
 
 def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:

@@ -125,7 +125,8 @@ class SearchSource:
 
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
-        return ShardSet(opened, self.view.state, self._workspace.shard_path, self.hidden)
+        workspace = self._workspace
+        return ShardSet(opened, self.view.state, workspace.shard_path, self.hidden, workspace.stored_shard)
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""

@@ -311,7 +311,7 @@ class SqlSources:
             yield from self._software.damage()
         for workspace, file in self._files:
             damages: list[Damage] = []
-            log = open_log(workspace, file, damages.append)
+            log = open_log(workspace, file, damages.append, whole=True)
             if log is not None:
                 log.whole_blocks(damages.append)
             yield from (damage for damage in damages if not damage.is_doubt)
@@ -342,7 +342,7 @@ class SqlSources:
 
     def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
         """Yield the description of a log for the engine."""
-        log = open_log(workspace, file, self.notices)
+        log = open_log(workspace, file, self.notices, whole=True)
         if log is None or not self._is_there(workspace, file):
             return
         # Remembered, because the engine does not know what it read when it fails.

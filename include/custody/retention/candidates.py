@@ -94,6 +94,7 @@ class ExpiryCandidates:
         if self.is_in_reach(file):
             heads = (workspace.catalog.objects.files.head(path) for path in log_files(file))
             own = sum(allocated_bytes(info.size_bytes) for info in heads if info is not None)
+        own += sum(allocated_bytes(workspace.shard_objects.size_bytes(shard.name)) for shard in shards)
         return own + sum(allocated_folder_bytes(fs, workspace.shard_path(shard)) for shard in shards)
 
     def is_in_reach(self, file: AddFile) -> bool:

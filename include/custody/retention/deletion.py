@@ -83,6 +83,9 @@ def delete_shards(workspace: Workspace) -> tuple[int, int]:
     # As with logs: what is live stays, whatever a mark says.
     present = [folder for folder in folders if workspace.fs.exists(folder) and folder not in live]
     size = sum(allocated_folder_bytes(workspace.fs, folder) for folder in present)
+    names = {shard.name for mark in due_marks(workspace) for shard in mark.shards}
+    for name in sorted(names - {folder.name for folder in live}):
+        workspace.shard_objects.remove(name)
     for folder in present:
         remove_folder(workspace, folder)
     return len(present), size

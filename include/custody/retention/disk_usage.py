@@ -16,7 +16,7 @@ from custody.catalog.garbage import OLDER_THAN_MS
 from custody.config import Settings
 from custody.errors import StorageError
 from custody.flow.content import ContentContainers
-from custody.format.names import ContainerPaths, is_name
+from custody.format.names import INDEX, RANGES, ContainerPaths, is_name
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -26,6 +26,8 @@ _CONTAINER_KINDS = {"journals": "journals", "index": "index"}
 _DATABASE_KINDS = {
     "staging": "staging",
     "data": "logs",
+    RANGES: "logs",
+    INDEX: "index",
     "transactions": "catalog",
     "trash": "trash",
     "builds": "software",
@@ -89,6 +91,7 @@ def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
         for shard in mark.shards:
             index = ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index
             size += allocated_folder_bytes(workspace.fs, index / shard.name)
+            size += allocated_bytes(workspace.shard_objects.size_bytes(shard.name))
     return size
 
 

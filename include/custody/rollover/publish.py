@@ -18,7 +18,7 @@ from custody.catalog import Action, AddFile, AddShard, CatalogState, SourceRange
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
 from custody.format.names import trash_path
-from custody.index import BuiltShard, IndexedFields, build_shard, describe_shard
+from custody.index import BuiltShard, Description, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
 from custody.workspace.removal import discard
@@ -162,6 +162,9 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
         attribute_characters=workspace.settings.query.attribute_characters_max,
         replace=replace,
     )
+    if path.name in workspace.catalog.load().shards:
+        # Of a staged log the commit does it.
+        publish_shard(workspace, path)
     return UnitReport(
         unit=unit,
         events=shard.documents,
@@ -190,7 +193,7 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
     workspace.require_container(path)
     tables = _tables_of_logs(workspace, shard)
     index = workspace.settings.index
-    return build_shard(
+    built = build_shard(
         workspace.fs,
         path,
         tables,
@@ -200,6 +203,14 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
         attribute_characters=workspace.settings.query.attribute_characters_max,
         replace=True,
     )
+    publish_shard(workspace, path)
+    return built
+
+
+def publish_shard(workspace: Workspace, path: Path) -> None:
+    """Bring the shard of a folder into the store, if that is an object store; raises as `ShardObjects.publish`."""
+    workspace.check()
+    workspace.shard_objects.publish(workspace.fs, path, workspace.clock.now_ms())
 
 
 def shard_input_bytes(state: CatalogState, shard: AddShard) -> int | None:
@@ -211,12 +222,18 @@ def shard_input_bytes(state: CatalogState, shard: AddShard) -> int | None:
 def is_stale(workspace: Workspace, shard: AddShard) -> bool:
     """Whether a shard is gone, damaged at its beginning, or was built with other settings than those of today."""
     path = workspace.shard_path(shard)
-    return not workspace.fs.exists(path) or is_old(workspace, path)
+    if workspace.fs.exists(path):
+        return is_old(workspace, path)
+    # On another machine than that which built it, the shard of the store is as good.
+    try:
+        stored = workspace.stored_shard(shard)
+    except (NotFoundError, CorruptionError, FormatVersionError):
+        return True
+    return stored is None or not _is_of_today(workspace, stored.manifest.description)
 
 
 def is_old(workspace: Workspace, path: Path) -> bool:
     """Whether a shard that is there cannot be read, or was built with other settings than those of today."""
-    index = workspace.settings.index
     if not workspace.fs.exists(path):
         return False
     try:
@@ -224,7 +241,12 @@ def is_old(workspace: Workspace, path: Path) -> bool:
     # A shard that cannot be read is treated as an old one: its log still has everything.
     except (NotFoundError, CorruptionError, FormatVersionError):
         return True
-    return not description.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges))
+    return not _is_of_today(workspace, description)
+
+
+def _is_of_today(workspace: Workspace, description: Description) -> bool:
+    index = workspace.settings.index
+    return description.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges))
 
 
 def old_shards(workspace: Workspace) -> Iterator[int]:
@@ -241,12 +263,17 @@ def _tables_of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]
 
 
 def lost_shards(workspace: Workspace) -> Iterator[int]:
-    """Yield the first event ids of the live shards whose folder does not exist, on containers that are there."""
+    """Yield the first event ids of the live shards that neither a container that is there nor an object store has."""
     # A shard on a disk that is not mounted is not lost, and must not be built on the disk below.
     missing = unmounted_suspects(workspace.fs, workspace.settings.containers)
+    stored: set[str] | None = None
     for shard in workspace.catalog.load().shards.values():
         path = workspace.shard_path(shard)
-        if not workspace.fs.exists(path) and not any(path.is_relative_to(root) for root in missing):
+        if workspace.fs.exists(path) or any(path.is_relative_to(root) for root in missing):
+            continue
+        # The store is asked only where a folder is gone, and once.
+        stored = workspace.shard_objects.names() if stored is None else stored
+        if shard.name not in stored:
             yield shard.first_event_id
 
 
@@ -340,7 +367,7 @@ def _sha256(workspace: Workspace, path: Path) -> bytes:
 
 
 def add_shard(workspace: Workspace, files: LogFiles, metadata: LogMetadata) -> AddShard:
-    """Describe the shard of a log.
+    """Describe the shard of a log. Where the store is an object store, the shard is there on return.
 
     Raises:
         NotFoundError: it was not built.
@@ -351,6 +378,7 @@ def add_shard(workspace: Workspace, files: LogFiles, metadata: LogMetadata) -> A
         # On a missing disk the shard may well be there: the error must not advise to build it.
         workspace.require_container(files.shard)
         raise NotFoundError(f"index shard {files.shard} is missing. Run the index step before the commit.")
+    publish_shard(workspace, files.shard)
     return AddShard(
         name=files.shard_name,
         container=files.container,

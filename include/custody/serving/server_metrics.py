@@ -18,6 +18,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from custody.store.traffic import PROCESS
+
 if TYPE_CHECKING:
     from custody.serving.door import Door, Measure
 
@@ -102,7 +104,8 @@ class ServerMetrics:
         return generate_latest(_Given([*merged, *_merged([*shared, count])]))
 
     def _families(self) -> list[Metric]:
-        measures = (_family(measure) for door in self._doors for measure in door.metrics())
+        own = [measure for door in self._doors for measure in door.metrics()]
+        measures = (_family(measure) for measure in (*own, *_store_measures()))
         families = [*map(_without_times, self._registry.collect()), *_merged(measures)]
         if self._worker is None:
             return families
@@ -117,6 +120,18 @@ class _Given:
 
     def collect(self) -> Iterator[Metric]:
         return iter(self._families)
+
+
+def _store_measures() -> Iterator[Measure]:
+    """Yield what this process asked of object stores; nothing where the store is a folder."""
+    from custody.serving.door import Measure
+
+    asked = PROCESS.traffic
+    for kind, number in asked.requests.items():
+        labels = (("kind", kind),)
+        yield Measure("store_requests", "counter", "Requests to the object store.", number, labels)
+    for way, size in (("read", asked.bytes_read), ("written", asked.bytes_written)) if asked.count else ():
+        yield Measure("store_bytes", "counter", "Bytes read from the object store, and written.", size, (("way", way),))
 
 
 def _family(measure: Measure) -> Metric:

@@ -3,12 +3,17 @@
 from custody.store.base import ObjectInfo, ObjectStore, check_key
 from custody.store.local import LocalStore
 from custody.store.opening import open_store, require_bucket, require_conditional_puts
+from custody.store.traffic import Traffic, TrafficCounter, carried, counted
 
 __all__ = [
     "LocalStore",
     "ObjectInfo",
     "ObjectStore",
+    "Traffic",
+    "TrafficCounter",
+    "carried",
     "check_key",
+    "counted",
     "open_store",
     "require_bucket",
     "require_conditional_puts",

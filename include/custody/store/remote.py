@@ -15,6 +15,7 @@ from obstore.store import MemoryStore, ObjectStore, from_url
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
 from custody.store.base import ObjectInfo, check_key, check_prefix
+from custody.store.traffic import LISTED_AT_ONCE, carried, note_requests
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
@@ -105,7 +106,10 @@ class RemoteStore:
     def get(self, key: str) -> bytes:
         """Return the whole content."""
         with self._reported("read", key):
-            return bytes(obstore.get(self._client, check_key(key)).bytes())
+            note_requests("get")
+            data = bytes(obstore.get(self._client, check_key(key)).bytes())
+        note_requests("get", 0, read=len(data))
+        return data
 
     def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
         """Return the contents of the leading keys that exist; over a network several are requested at a time."""
@@ -113,26 +117,33 @@ class RemoteStore:
             return list(_until_none(map(self._get_or_none, keys)))
         # Over a network the time goes into waiting, so threads read side by side; the order of the keys is kept.
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(keys))) as threads:
-            return list(_until_none(threads.map(self._get_or_none, keys)))
+            return list(_until_none(threads.map(carried(self._get_or_none), keys)))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of the content; of its end by a suffix request where the service has such."""
         with self._reported("read", key):
-            if start >= 0:
-                return bytes(obstore.get_range(self._client, check_key(key), start=start, length=length))
-            try:
-                tail = bytes(obstore.get(self._client, check_key(key), options={"range": {"suffix": -start}}).bytes())
-            # Azure has no such requests: there the size is asked for first.
-            except NotSupportedError:
-                size = int(obstore.head(self._client, key)["size"])
-                first = max(size + start, 0)
-                tail = bytes(obstore.get_range(self._client, key, start=first, end=size)) if size else b""
-            return tail[:length]
+            note_requests("range")
+            data = self._range(check_key(key), start, length)
+        note_requests("range", 0, read=len(data))
+        return data[:length]
+
+    def _range(self, key: str, start: int, length: int) -> bytes:
+        if start >= 0:
+            return bytes(obstore.get_range(self._client, key, start=start, length=length))
+        try:
+            return bytes(obstore.get(self._client, key, options={"range": {"suffix": -start}}).bytes())
+        # Azure has no such requests: there the size is asked for first.
+        except NotSupportedError:
+            note_requests("head")
+            size = int(obstore.head(self._client, key)["size"])
+            first = max(size + start, 0)
+            return bytes(obstore.get_range(self._client, key, start=first, end=size)) if size else b""
 
     def head(self, key: str) -> ObjectInfo | None:
         """Return size and time of an object."""
         try:
             with self._reported("look at", key):
+                note_requests("head")
                 metadata = obstore.head(self._client, check_key(key))
         except NotFoundError:
             return None
@@ -148,6 +159,7 @@ class RemoteStore:
                 for chunk in obstore.list(self._client, prefix or None, offset=after or None)
                 for item in chunk
             ]
+        note_requests("list", max(-(-len(objects) // LISTED_AT_ONCE), 1))
         # Stores in memory list in no promised order.
         yield from sorted((item for item in objects if item.key > after), key=lambda item: item.key)
 
@@ -159,6 +171,7 @@ class RemoteStore:
         """Return the names of the segments below a prefix."""
         check_prefix(prefix)
         with self._reported("list", prefix):
+            note_requests("list")
             listing = obstore.list_with_delimiter(self._client, prefix or None)
         return sorted(common.rstrip("/").rpartition("/")[2] for common in listing["common_prefixes"])
 
@@ -170,6 +183,7 @@ class RemoteStore:
             return True
         try:
             with self._reported("write", key):
+                note_requests("put", written=len(data))
                 # In one request: the condition holds for a single put only.
                 obstore.put(self._client_for(len(data)), check_key(key), data, mode="create", use_multipart=False)
         except _TakenError:
@@ -179,18 +193,22 @@ class RemoteStore:
     def put(self, key: str, data: bytes) -> None:
         """Write an object, replacing one of the same key."""
         with self._reported("write", key):
+            note_requests("put", written=len(data))
             obstore.put(self._client, check_key(key), data)
 
     def move(self, source: str, target: str) -> None:
         """Copy an object inside the store, then delete the old one."""
         with self._reported("move", source):
+            note_requests("copy")
             obstore.copy(self._client, check_key(source), check_key(target), overwrite=True)
+            note_requests("delete")
             obstore.delete(self._client, source)
 
     def delete(self, key: str) -> None:
         """Remove an object; an absent one is fine."""
         try:
             with self._reported("delete", key):
+                note_requests("delete")
                 obstore.delete(self._client, check_key(key))
         except NotFoundError:
             return

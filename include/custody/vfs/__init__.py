@@ -1,13 +1,14 @@
 """Room `vfs`: the one seam for durable effects. Fakes for tests are imported from their own modules."""
 
-from custody.vfs.base import FileSystem, Primitives, Space, WritableFile
+from custody.vfs.base import FileSystem, PartialFile, Primitives, Space, WritableFile
 from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
 from custody.vfs.mapped import advise_random_access, prefetch_pages, release_pages, rfind
-from custody.vfs.posix import PosixFileSystem, note_use
+from custody.vfs.posix import PosixFileSystem, note_use, room_of
 
 __all__ = [
     "TEMPORARY_SUFFIX",
     "FileSystem",
+    "PartialFile",
     "PosixFileSystem",
     "Primitives",
     "Space",
@@ -17,5 +18,6 @@ __all__ = [
     "prefetch_pages",
     "release_pages",
     "rfind",
+    "room_of",
     "temporary",
 ]

@@ -74,6 +74,17 @@ class WritableFile(Protocol):
     ) -> None: ...
 
 
+class PartialFile(Protocol):
+    """A file of a fixed length that is filled in any order: a cache, whose content nobody may believe unchecked."""
+
+    view: memoryview
+    """The whole length, as it is now; what nobody filled reads as zeros."""
+
+    def fill(self, start: int, data: bytes) -> None:
+        """Write bytes at a place; `view` shows them, also in other processes that opened the file. Not durable."""
+        ...
+
+
 class Primitives(Protocol):
     """The effects of single system calls. Every method raises StorageError with the path."""
 
@@ -93,6 +104,14 @@ class Primitives(Protocol):
         """Return the whole content read-only; where possible, only the parts that are accessed are read.
 
         For files that never change under their name: if one shrinks, access to what was cut may end the process.
+        """
+        ...
+
+    def partial(self, path: Path, size: int) -> PartialFile:
+        """Open a file of `size` bytes to be filled; one that is not there, or has another length, is made anew.
+
+        Nothing of it is durable: after a crash any part may hold what was never written. One that is removed stays
+        usable for who opened it.
         """
         ...
 

@@ -301,6 +301,23 @@ class MemoryFile:
         self.close()
 
 
+class MemoryPartialFile:
+    """A file in memory that is filled in any order."""
+
+    def __init__(self, fs: MemoryFileSystem, path: Path, node: FileNode) -> None:
+        self._fs = fs
+        self._path = path
+        self._node = node
+        self._shown = bytearray(node.data)
+        self.view = memoryview(self._shown).toreadonly()
+
+    def fill(self, start: int, data: bytes) -> None:
+        """Write bytes at a place."""
+        with self._fs.operation("fill", self._path):
+            for content in (self._node.data, self._shown):
+                content[start : start + len(data)] = data
+
+
 class MemoryFileSystem(DurableOperations):
     """One disk in memory. Paths are absolute; the folder `/` exists and is durable.
 
@@ -373,6 +390,15 @@ class MemoryFileSystem(DurableOperations):
     def view(self, path: Path) -> memoryview:
         """Return the whole content as it is now."""
         return memoryview(self.read(path))
+
+    def partial(self, path: Path, size: int) -> MemoryPartialFile:
+        """Open a file to be filled; one of another length gives way to a new one."""
+        with self.operation("partial", path):
+            node = self._tree.find(path)
+            if not isinstance(node, FileNode) or len(node.data) != size:
+                node = FileNode(bytearray(size))
+                self._tree.parent("create", path).add(path.name, node)
+            return MemoryPartialFile(self, path, node)
 
     def exists(self, path: Path) -> bool:
         """Whether a file or folder of that name exists."""

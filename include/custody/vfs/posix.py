@@ -6,6 +6,8 @@ import fcntl
 import os
 import stat
 import time
+import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Self
 
 from custody.errors import LockedError
 from custody.vfs.base import Space, reported
-from custody.vfs.durable import DurableOperations
+from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
 from custody.vfs.mapped import map_file
 
 # A process that only checks whether a lock is free holds it for an instant; an opening writer must not fail for that.
@@ -95,6 +97,26 @@ class PosixFile:
         self.close()
 
 
+class PosixPartialFile:
+    """A file on a real disk that is filled in any order; holes take no room. The descriptor closes with the object."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        # Before the mapping, which may fail: the descriptor is closed with this object in any case.
+        weakref.finalize(self, os.close, descriptor)
+        # By the descriptor: the name may be another file's by now.
+        self.view = map_file(Path(f"/dev/fd/{descriptor}"))
+
+    def fill(self, start: int, data: bytes) -> None:
+        """Write bytes at a place."""
+        # By the descriptor and not into the mapping: on a full disk that would end the process.
+        view, done = memoryview(data), 0
+        with reported("write", self._path):
+            while done < len(view):
+                done += os.pwrite(self._descriptor, view[done:], start + done)
+
+
 class PosixFileSystem(DurableOperations):
     """Durable effects on the local machine; stateless, so it can be sent to other processes."""
 
@@ -120,6 +142,32 @@ class PosixFileSystem(DurableOperations):
         """Map the file as `map_file` does, so that any number of files can be mapped at once."""
         with reported("read", path):
             return map_file(path)
+
+    def partial(self, path: Path, size: int) -> PosixPartialFile:
+        """Open a file to be filled; one of another length gives way to a new one."""
+        with reported("open", path):
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return self._new_partial(path, size)
+            if os.fstat(descriptor).st_size == size:
+                return PosixPartialFile(path, descriptor)
+            os.close(descriptor)
+            return self._new_partial(path, size)
+
+    def _new_partial(self, path: Path, size: int) -> PosixPartialFile:
+        # Its name comes last: nobody maps a file that gets its length later. Of two that are made at once one keeps the
+        # name, and both can be used.
+        made = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
+        descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        try:
+            os.ftruncate(descriptor, size)
+            os.rename(made, path)
+        except OSError:
+            os.close(descriptor)
+            made.unlink(missing_ok=True)
+            raise
+        return PosixPartialFile(path, descriptor)
 
     def exists(self, path: Path) -> bool:
         """Whether a file or folder of that name exists."""
@@ -278,3 +326,11 @@ def note_use(path: Path) -> None:
     """
     with suppress(OSError):
         os.utime(path)
+
+
+def room_of(path: Path) -> int:
+    """Return the bytes that a file takes on its disk, 0 for one that is gone; holes take none."""
+    try:
+        return path.stat().st_blocks * 512
+    except OSError:
+        return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from custody.vfs.base import Primitives, Space, WritableFile
+from custody.vfs.base import PartialFile, Primitives, Space, WritableFile
 from custody.vfs.durable import DurableOperations
 
 
@@ -81,6 +81,10 @@ class WrappingFileSystem(DurableOperations):
     def view(self, path: Path) -> memoryview:
         """Return the whole content read-only."""
         return self.inner.view(path)
+
+    def partial(self, path: Path, size: int) -> PartialFile:
+        """Open a file to be filled."""
+        return self.inner.partial(path, size)
 
     def exists(self, path: Path) -> bool:
         """Whether a file or folder of that name exists."""

@@ -16,6 +16,7 @@ import msgspec
 
 from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.format.checked_json import is_changed, with_checksum
+from custody.store import Traffic
 from custody.vfs import FileSystem
 
 FILES_MAX = 1000
@@ -36,6 +37,8 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of an error of custody, its `kind`."""
     files: tuple[str, ...] = ()
     """URIs of finished files that the unit wrote: logs, shards, files of destinations; at most FILES_MAX."""
+    store: Traffic | None = None
+    """What the unit asked of an object store; None where it asked for nothing."""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,8 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     place: str | None = None
     attempt: str | None = None
     """Who did it, where that was said: under Airflow `<dag>/<run>/<task>/<try>`."""
+    store: Traffic | None = None
+    """What the units asked of an object store, without what it took to list them."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -76,6 +81,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
         place: str | None = None,
     ) -> StepReport:
         """Add up the reports of the units."""
+        asked = sum((unit.store for unit in details if unit.store is not None), Traffic())
         return cls(
             step=step,
             repository=repository,
@@ -88,6 +94,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
             place=place,
             failed=sum(unit.error is not None for unit in details),
             details=tuple(details),
+            store=asked if asked.count else None,
         )
 
     def line(self) -> str:

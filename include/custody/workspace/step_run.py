@@ -16,6 +16,7 @@ from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded_error
+from custody.store import counted
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.run_reports import StepReport, UnitReport, write_report
 from custody.workspace.step import Step, Unit
@@ -176,15 +177,23 @@ def run_unit(
         folder = lease_folder(settings, unit.writer, step.lease)
         lease = Lease(fs or PosixFileSystem(), folder, epochs[unit.writer])
     started = time.monotonic()
+    with counted() as counter:
+        report = _unit_report(step, settings, unit, lease, fs, clock)
+    asked = counter.traffic if counter.traffic.count else None
+    return msgspec.structs.replace(report, seconds=round(time.monotonic() - started, 3), store=asked)
+
+
+def _unit_report(
+    step: Step, settings: Settings, unit: Unit, lease: Lease | None, fs: FileSystem | None, clock: Clock | None
+) -> UnitReport:
     try:
         # Time passed since the driver listed the units: a superseded attempt must not even begin one.
         if lease is not None:
             lease.check()
-        report = step.run(Workspace(settings, unit.writer or settings.repository.writer, fs, clock, lease), unit)
+        return step.run(Workspace(settings, unit.writer or settings.repository.writer, fs, clock, lease), unit)
     except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
         # Who is superseded meets errors of many kinds: the other attempt takes its files away.
-        report = _failed(str(unit), error if lease is None or lease.is_current() else superseded_error(lease, error))
-    return msgspec.structs.replace(report, seconds=round(time.monotonic() - started, 3))
+        return _failed(str(unit), error if lease is None or lease.is_current() else superseded_error(lease, error))
 
 
 def _chosen(units: Sequence[Unit], only: Collection[str]) -> list[Unit]:

@@ -65,6 +65,8 @@ from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.unit_manifest import UnitManifest
 
 if TYPE_CHECKING:
+    from custody.catalog.shard_objects import ShardObjects
+    from custody.index import StoredShard
     from custody.model.visibility import Visibility
     from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
 
@@ -375,6 +377,23 @@ class Workspace:
     def shard_path(self, shard: AddShard) -> Path:
         """Return the folder of a live shard."""
         return _shard_path(self.settings.root, shard.container, self.writer, shard.name)
+
+    def stored_shard(self, shard: AddShard) -> StoredShard | None:
+        """Return a live shard of an object store, open; None where its folder is here, or the store is a folder.
+
+        Raises:
+            NotFoundError: neither has it.
+            CorruptionError, FormatVersionError, StorageError: as `ShardObjects.open`.
+        """
+        return None if self.fs.exists(self.shard_path(shard)) else self.shard_objects.open(shard.name)
+
+    @cached_property
+    def shard_objects(self) -> ShardObjects:
+        """The writer's shards in an object store."""
+        # Imported when it is asked for: most commands look at no shard.
+        from custody.catalog.shard_objects import ShardObjects
+
+        return ShardObjects(self.catalog.objects.files)
 
     def log_place(self, path: str) -> Path:
         """Return where a file of the catalog lies, or should lie, by its path in it; nothing is looked at."""

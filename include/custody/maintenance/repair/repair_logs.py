@@ -17,9 +17,9 @@ from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import trash_path
 from custody.journal import Group
-from custody.maintenance.compaction import replace_logs, shards_covering
+from custody.maintenance.compaction import remove_shards, replace_logs, shards_covering
 from custody.maintenance.repair.actions import loss_action, quarantine_bytes
-from custody.maintenance.rewriting import hold_conditions, open_event_log, remove_folder, survey_logs
+from custody.maintenance.rewriting import hold_conditions, open_event_log, survey_logs
 from custody.maintenance.verification.check_logs import sha256_of
 from custody.rollover import rebuild_shard
 from custody.rollover.merge import merge_unit
@@ -148,8 +148,7 @@ def _remove(workspace: Workspace, state: CatalogState, file: AddFile, noted: lis
     actions += [CatalogAction(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
     # The log and its loss in one transaction; the shards go afterwards, as searches need them until then.
     after = workspace.catalog.commit([*actions, *noted])
-    for shard in shards:
-        remove_folder(workspace, workspace.shard_path(shard))
+    remove_shards(workspace, shards)
     return f"revision {after.revision}: listed no more, {file.rows} events lost"
 
 

@@ -1,0 +1,121 @@
+"""A proxy before an S3 server that makes it slow, and answers requests wrongly: a network and a service on a bad day.
+
+It counts what it sees, so that a test can compare the requests that custody counted with those that came.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+Fault = Literal["500", "503", "lost", "slow"]
+"""An error of the server before it did anything, a server that asks to slow down, an answer that is lost after the
+request was done, or one that comes late."""
+_SLOW_SECONDS = 1.0
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "trailer", "upgrade", "proxy-connection"}
+
+
+class StoreProxy:
+    """What the proxy does, which tests change while it runs.
+
+    Args:
+        upstream: the server's URL.
+        latency_seconds: added to each request, as a round trip takes it.
+    """
+
+    def __init__(self, upstream: str, latency_seconds: float = 0.0) -> None:
+        self.upstream = urlsplit(upstream)
+        self.latency_seconds = latency_seconds
+        self.fault: Callable[[int, str], Fault | None] = lambda number, method: None
+        """What goes wrong with a request, by its number and its method."""
+        self.seen: Counter[str] = Counter()
+        """Requests by method; of those with a range, RANGE."""
+        self.url = ""
+        self._number = 0
+        self._lock = threading.Lock()
+
+    def next_fault(self, method: str, headers: Message) -> Fault | None:
+        """Count a request, and say what goes wrong with it."""
+        with self._lock:
+            self._number += 1
+            self.seen["RANGE" if method == "GET" and "Range" in headers else method] += 1
+            return self.fault(self._number, method)
+
+
+@contextmanager
+def store_proxy(upstream: str, latency_seconds: float = 0.0) -> Iterator[StoreProxy]:
+    """Run a proxy before a server in threads of this process."""
+    proxy = StoreProxy(upstream, latency_seconds)
+
+    class Handler(_Handler):
+        pass
+
+    Handler.proxy = proxy
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    proxy: StoreProxy
+    protocol_version = "HTTP/1.1"
+    # Head and body leave as two packets: without this the second waits for the answer to the first.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def setup(self) -> None:
+        super().setup()
+        self._upstream = http.client.HTTPConnection(str(self.proxy.upstream.hostname), self.proxy.upstream.port)
+
+    def finish(self) -> None:
+        self._upstream.close()
+        super().finish()
+
+    def _handle(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fault = self.proxy.next_fault(self.command, self.headers)
+        time.sleep(self.proxy.latency_seconds + (_SLOW_SECONDS if fault == "slow" else 0.0))
+        if fault in ("500", "503"):
+            self._answer(int(fault), "Bad Day", {"Content-Length": "0"}, b"")
+            return
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+        self._upstream.request(self.command, self.path, body, headers)
+        response = self._upstream.getresponse()
+        data = response.read()
+        if fault == "lost":
+            self.close_connection = True
+            return
+        own = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
+        if self.command != "HEAD":
+            own = {name: value for name, value in own.items() if name.lower() != "content-length"}
+            own["Content-Length"] = str(len(data))
+        self._answer(response.status, response.reason, own, data)
+
+    def _answer(self, status: int, reason: str, headers: dict[str, str], data: bytes) -> None:
+        self.send_response_only(status, reason)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _handle
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
