@@ -1,9 +1,9 @@
-"""The API: what the command line knows, asked over HTTP below `/api/v1`.
+"""The API: what the command line knows, asked over HTTP below `/api/v1`; what changes something is in `api_changes.py`.
 
 Every answer is a document of `serving/api_documents.py`, every error one of `serving/api_problems.py`. An event is
 named by its writer and its id, for each writer counts ids of its own. `next` of a page is the address of the next one.
 
-What is read needs the scope `read`, bytes of contents need `content`.
+What is read needs the scope `read`, bytes of contents need `content`; replays need `replay`, the quarantine `manage`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from custody.capture.nifi_json import event_to_json
+from custody.catalog import Catalog
+from custody.catalog.difference_summary import DifferenceSummary, difference_summary
 from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
 from custody.flow.content import Availability, Content, ContentReader
@@ -46,7 +48,9 @@ from custody.repository import Repository
 from custody.repository.status import RepositoryStatus
 from custody.retention import RetentionPlan
 from custody.serving.access import Scope
+from custody.serving.api_changes import Changes, check_origin
 from custody.serving.api_documents import (
+    CatalogDifference,
     ContentPlace,
     EventPage,
     Facets,
@@ -82,6 +86,7 @@ PREFIX = "/api/v1"
 PAGE_MAX = 1000
 NODES_MAX = 3000
 QUARANTINED_MAX = 1000
+DIFFERENCE_MAX = 1000
 BUCKETS_MAX = 500
 SQL_ROWS_MAX = 10_000
 SQL_SECONDS_MAX = 60.0
@@ -101,7 +106,7 @@ _FORMS = {
     "lineage_export": ("text/plain; charset=utf-8",),
 }
 """What the operations answer with that have no document of their own."""
-_OF_ALL = ("status", "timeline", "quarantine", "holds", "retention")
+_OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention")
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _Answer = TypeVar("_Answer")
 
@@ -128,7 +133,8 @@ class ApiDoor:
     scope = None
 
     def __init__(self, services: Services) -> None:
-        self._app = api_application(services.repository)
+        self._changes = _changes_of(services)
+        self._app = api_application(services, self._changes)
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return one mount."""
@@ -143,16 +149,21 @@ class ApiDoor:
         return ()
 
     def close(self) -> None:
-        """Do nothing: it holds nothing that waits."""
+        """End the jobs that go on."""
+        self._changes.close()
 
 
-def api_application(repository: Repository) -> FastAPI:
-    """Return the API of a repository; who mounts it says who may do what (`grant_of`)."""
+def api_application(services: Services, changes: Changes | None = None) -> FastAPI:
+    """Return the API of a repository; who mounts it says who may do what (`grant_of`), and closes `changes`."""
     app = FastAPI(title="custody", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     app.router.redirect_slashes = False
-    _Api(repository).add_to(app)
-    handle_problems(app, str(repository.settings.root))
+    _Api(services.repository, changes or _changes_of(services)).add_to(app)
+    handle_problems(app, str(services.repository.settings.root))
     return app
+
+
+def _changes_of(services: Services) -> Changes:
+    return Changes(services, _body, _moment, _json)
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -179,8 +190,9 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 class _Api:
     """The operations; each method is one, and is called in a thread unless it reads a body."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, changes: Changes) -> None:
         self._of_all = repository
+        self._changes = changes
         self._settings = repository.settings
         self._streams = BoundedSemaphore(STREAMS_MAX)
 
@@ -210,6 +222,7 @@ class _Api:
             ("/lineage/export", self.lineage_export, None, read),
             ("/status", self.status, RepositoryStatus, read),
             ("/timeline/{writer}", self.timeline, Timeline, read),
+            ("/timeline/{writer}/difference", self.difference, CatalogDifference, read),
             ("/quarantine", self.quarantine, Quarantined, read),
             ("/holds", self.holds, Holds, read),
             ("/retention/plan", self.retention, RetentionPlan, read),
@@ -218,6 +231,19 @@ class _Api:
             self._add(app, path, answer, document, scope, methods)
         self._add(app, "/events/search", self.search, EventPage, read, ["POST"], SearchQuestion)
         self._add(app, "/sql", self.sql, SqlRows, read, ["POST"], SqlQuestion)
+        for each in self._changes.operations():
+            self._add(
+                app,
+                each.path,
+                each.answer,
+                each.document,
+                each.scope,
+                [each.method],
+                each.body,
+                status=each.status,
+                changes=each.changes,
+                of_all=each.of_all,
+            )
         described = cache(lambda: msgspec.json.encode(openapi_document(app)))
 
         def description() -> Response:
@@ -234,8 +260,13 @@ class _Api:
         scope: Scope,
         methods: list[str],
         body: type | None = None,
+        *,
+        status: int = 200,
+        changes: bool = False,
+        of_all: bool = False,
     ) -> None:
         name = answer.__name__
+        needed = [_needs(scope, of_all=of_all or name in _OF_ALL), Depends(_no_unknown_parameters)]
         good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
         if document is not None:
             good = {"content": {"application/json": {"schema": schema_of(document)}}}
@@ -253,14 +284,16 @@ class _Api:
                 operation_id=name if method != "HEAD" else f"{name}_head",
                 summary=(answer.__doc__ or name).splitlines()[0],
                 response_model=None,
-                responses={200: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
-                dependencies=[_needs(scope, of_all=name in _OF_ALL), Depends(_no_unknown_parameters)],
+                responses={status: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
+                status_code=status,
+                dependencies=[*needed, Depends(check_origin)] if changes else needed,
                 openapi_extra=extra or None,
             )
 
     def welcome(self, request: Request) -> Response:
         """Where everything is, and what the caller may do."""
-        links = {name: name for name in ("events", "lineage", "status", "quarantine", "holds", "fields", "sql")}
+        plain = ("events", "lineage", "status", "quarantine", "holds", "fields", "sql", "jobs", "runs")
+        links = {name: name for name in plain}
         return _json(
             Welcome(
                 version=_version(),
@@ -272,6 +305,7 @@ class _Api:
                     "histogram": "events/histogram",
                     "export": "events/export",
                     "retention": "retention/plan",
+                    "replay_plans": "replay-plans",
                 },
             )
         )
@@ -462,6 +496,27 @@ class _Api:
         following = f"timeline/{writer}?{urlencode({'limit': limit, 'before': first})}"
         return _json(
             Timeline(writer=writer, items=items[::-1], next=following if items and first > state.floor else None)
+        )
+
+    def difference(
+        self,
+        writer: str,
+        former: Annotated[str, Query(max_length=100, description="A revision, or a time.")],
+        later: Annotated[
+            str | None, Query(max_length=100, description="The same; the newest one if not given.")
+        ] = None,
+    ) -> Response:
+        """What differs between two revisions of a writer's catalog: what became live or ceased to be, and why."""
+        catalog = self._workspace(writer).catalog
+        newest = catalog.load().revision
+        ends = [newest if text is None else _revision(catalog, text) for text in (former, later)]
+        summary = difference_summary(catalog.difference(*ends))
+        sizes = {name: len(getattr(summary, name)) for name in summary.__struct_fields__}
+        cut = {name: getattr(summary, name)[:DIFFERENCE_MAX] for name in sizes}
+        return _json(
+            CatalogDifference(
+                writer=writer, former=ends[0], later=ends[1], sizes=sizes, entries=DifferenceSummary(**cut)
+            )
         )
 
     def quarantine(self, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100) -> Response:
@@ -658,6 +713,12 @@ def _moment(text: str | None) -> int | datetime | None:
     if _REVISION.fullmatch(text):
         return int(text)
     return _datetime(time_span(text, _now_ms())[1])
+
+
+def _revision(catalog: Catalog, text: str) -> int:
+    """Return the revision that a text means: a number, or the last one committed by a time."""
+    moment = _moment(text)
+    return moment if isinstance(moment, int) else catalog.revision_at(time_span(text, _now_ms())[1])
 
 
 def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.format.checked_json import is_changed, with_checksum
 from custody.vfs import FileSystem
 
@@ -86,6 +86,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 # With the digest behind it, far below the 255 bytes that a file's name may have.
 _READABLE_CHARACTERS = 80
+_RUN = re.compile(r"[A-Za-z0-9._-]{0,80}-[0-9a-f]{8}")
 
 
 def report_path(runs: Path, run_id: str, step: str) -> Path:
@@ -115,6 +116,72 @@ def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepRepor
     if not fs.exists(path):
         raise NotFoundError(f"{path}: expected the report of step {step!r}, found none.")
     return decode_report(fs.read(path), path)
+
+
+class RunOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of steps, added up; its time in ms since the epoch."""
+
+    run: str
+    """The name of its folder: the run's id, as far as it can be read, and a digest of it."""
+    last_ms: int
+    """When its last report was written."""
+    steps: tuple[str, ...]
+    units: int
+    events: int
+    """The most of a step: the steps of a run work on the same events."""
+    failed: int
+    seconds: float
+
+
+def list_runs(
+    fs: FileSystem, runs: Path, limit: int, only: str | None = None
+) -> tuple[list[RunOverview], int, list[str]]:
+    """Return the runs whose reports are kept, the newest first, at most `limit`; how many there are; and notices.
+
+    With `only` that of this name, if there is one. A run of which a report cannot be read is left out, and a notice
+    says why.
+    """
+    names = [name for name in fs.list(runs) if _RUN.fullmatch(name) and only in (None, name)]
+    folders = [name for name in names if fs.is_directory(runs / name)]
+    newest = sorted(folders, key=lambda name: (-fs.modified_ms(runs / name), name))
+    overviews, notices = [], []
+    for name in newest[:limit]:
+        try:
+            overviews.append(_overview(fs, runs / name, read_run(fs, runs, name)))
+        except CustodyError as error:
+            notices.append(str(error))
+    return overviews, len(folders), notices
+
+
+def read_run(fs: FileSystem, runs: Path, run: str) -> list[StepReport]:
+    """Return the reports of a run's steps, in the order in which they were written.
+
+    Raises:
+        NotFoundError: there is no such run.
+        CorruptionError: a report is not as it was written.
+    """
+    names = [name for name in fs.list(runs / run) if name.endswith(".json")] if _RUN.fullmatch(run) else []
+    if not names:
+        raise NotFoundError(f"there is no run {run[:120]!r}.")
+    paths = sorted((runs / run / name for name in names), key=fs.modified_ms)
+    return [decode_report(fs.read(path), path) for path in paths]
+
+
+def run_of(runs: Path, run_id: str) -> str:
+    """Return the name that a run has in listings."""
+    return report_path(runs, run_id, "").parent.name
+
+
+def _overview(fs: FileSystem, folder: Path, reports: Sequence[StepReport]) -> RunOverview:
+    return RunOverview(
+        run=folder.name,
+        last_ms=fs.modified_ms(folder),
+        steps=tuple(report.step for report in reports),
+        units=sum(report.units for report in reports),
+        events=max((report.events for report in reports), default=0),
+        failed=sum(report.failed for report in reports),
+        seconds=round(sum(report.seconds for report in reports), 3),
+    )
 
 
 def decode_report(data: bytes, path: Path) -> StepReport:

@@ -53,6 +53,8 @@ _OURS = (
     SETTINGS_FILE,
     "quarantine",
     "runs",
+    "jobs",
+    "replays",
     "turns",
     "maintenance",
     "landed",
