@@ -19,6 +19,8 @@ const texts = TEXTS.status;
 function StatusPage(): ReactNode {
   const [answer, again] = useAnswer((signal) => ask<RepositoryStatus>("status", {}, signal), "status");
   const [isOn, setOn] = useState(ownParameters().get("refresh") === "true");
+  // What the page begins is in the list of long work as soon as it has ended.
+  const [looks, look] = useState(0);
   useEffect(() => {
     if (!isOn) return;
     const timer = setInterval(() => document.visibilityState === "hidden" || again(), REFRESH_MS);
@@ -40,8 +42,8 @@ function StatusPage(): ReactNode {
           </>
         )}
       </Shown>
-      <Quarantine />
-      <Jobs />
+      <Quarantine onEnd={() => look(looks + 1)} />
+      <Jobs key={looks} />
       <Runs />
       <SameAnswer commandLine={command("status", [])} path="status" />
     </Frame>
@@ -188,13 +190,14 @@ function Queues({ status }: { status: RepositoryStatus }): ReactNode {
   );
 }
 
-function Quarantine(): ReactNode {
+function Quarantine({ onEnd }: { onEnd: () => void }): ReactNode {
   const [answer, again] = useAnswer((signal) => ask<Quarantined>("quarantine", { limit: QUARANTINE_SHOWN }, signal), "quarantine");
   const may = useMay("manage");
   const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
   const trying = useJob("resubmit", () => {
     choose(new Set());
     again();
+    onEnd();
   });
   const turn = (key: string, isOn: boolean): void => {
     const next = new Set(chosen);
