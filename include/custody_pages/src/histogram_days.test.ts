@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { barsOfBuckets, barsOfDays, finerThanDays } from "./histogram_days.ts";
+import { barsOfBuckets, barsOfDays, finerThanDays, trimmed } from "./histogram_days.ts";
 
 test("a day becomes quarters of an hour, five days hours, two months half days, more stay days", () => {
   assert.deepEqual(finerThanDays({ "2026-03-02": 7 }), { since: "2026-03-02", until: "2026-03-02", buckets: 96 });
@@ -22,6 +22,15 @@ test("no event is in two bars, and a bar names the bounds of its span", () => {
       ["1970-01-01T00:00:01.000Z", "1970-01-01T00:00:01.000Z", 1],
     ],
   );
+});
+
+test("bars without events are left out at the ends alone", () => {
+  const bar = (count: number) => ({ since: "", until: "", label: "", count });
+  assert.deepEqual(
+    trimmed([0, 0, 3, 0, 1, 0].map(bar)).map(({ count }) => count),
+    [3, 0, 1],
+  );
+  assert.deepEqual(trimmed([0, 0].map(bar)), []);
 });
 
 test("days between those with events have bars, too", () => {

@@ -57,6 +57,12 @@ export function finerThanDays(days: Record<string, number>): FineBars | null {
   return width === undefined ? null : { since, until, buckets: Math.round(span / width) };
 }
 
+/** Bars without those at both ends that count nothing. */
+export function trimmed(bars: Bar[]): Bar[] {
+  const first = bars.findIndex((bar) => bar.count);
+  return first < 0 ? [] : bars.slice(first, bars.findLastIndex((bar) => bar.count) + 1);
+}
+
 /** Spans with their counts as bars; a bar that is chosen means its span and nothing besides. */
 export function barsOfBuckets(buckets: HistogramBucket[]): Bar[] {
   return buckets.map(({ first_ms, last_ms, events }) => ({

@@ -198,7 +198,7 @@ function Transactions({ timeline }: { timeline: Timeline }): ReactNode {
     <>
       <TableFrame label={texts.timeline(timeline.writer)}>
         <Head
-          columns={[texts.revision, texts.committed, texts.events, texts.files, texts.shards, texts.removed, texts.other, texts.digest, texts.asOf]}
+          columns={[texts.revision, texts.committed, texts.events, texts.files, texts.shards, texts.removed, texts.other, texts.digest, texts.asOf, texts.what]}
         />
         <tbody>
           {items.map((item) => (
@@ -234,7 +234,9 @@ function Transaction({ item, writer }: { item: TransactionSummary; writer: strin
       <td>
         <a href={pageAddress("search", { writer, as_of: item.revision })} aria-label={`${texts.asOf}: ${item.revision}`}>
           {texts.asOf}
-        </a>{" "}
+        </a>
+      </td>
+      <td>
         {item.revision > 0 && (
           <a
             href={pageAddress("proof", { writer, former: item.revision - 1, later: item.revision })}

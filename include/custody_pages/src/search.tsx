@@ -7,7 +7,7 @@ import { command } from "./command.ts";
 import type { EventPage, Facets, Fields, Histogram as Answered, Listed, Welcome } from "./documents.ts";
 import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
-import { barsOfBuckets, barsOfDays, finerThanDays, type Bar } from "./histogram_days.ts";
+import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
 import { QueryField } from "./query_field.tsx";
 import { combined } from "./query.ts";
@@ -150,7 +150,7 @@ async function barsOf(signal: AbortSignal): Promise<Bar[]> {
   const { facets: counts } = await ask<Facets>("events/facets", { ...asked, field: "day", top: DAYS_MAX }, signal);
   const days = counts["day"] ?? {};
   const finer = finerThanDays(days);
-  return finer ? spans({ ...finer }) : barsOfDays(days);
+  return finer ? trimmed(await spans({ ...finer })) : barsOfDays(days);
 }
 
 function FacetLists({ fields }: { fields: Fields | null }): ReactNode {

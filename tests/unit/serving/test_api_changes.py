@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
+import psutil
 import pytest
 from starlette.testclient import TestClient
 
@@ -24,6 +28,7 @@ from custody.serving.application import Access, application
 from custody.serving.door import Services
 from custody.vfs import PosixFileSystem
 from custody.workspace.run_reports import report_path, run_of
+from tests.unit.serving.serve_process import served
 
 LOAD = Component(id="dag.load", type="LoadOrders")
 SORT = Component(id="dag.sort", type="SortOrders")
@@ -367,3 +372,43 @@ def test_a_difference_is_that_of_the_catalog(client: TestClient, repository: Rep
     assert client.get("timeline/main/difference", params={"former": "somewhen"}).status_code == 400
     assert client.get("timeline/none/difference", params={"former": 0}).status_code == 404
     assert client.get("timeline/main/difference", params={"former": "now"}).json()["entries"]["added"] == []
+
+
+@pytest.mark.slow
+def test_two_workers_answer_for_each_other_s_jobs_and_send_each_flowfile_once(repository: Repository) -> None:
+    root = repository.settings.root
+    (root / "custody.toml").write_text("[repository]\nwriter_slots = 3\n")
+    with served(root, "--workers", "2", "--door", "api", "--quiet") as at:
+        api = f"{at.url}{PREFIX}"
+        jobs: dict[str, Any] = {}
+        # Each request has a connection of its own: either worker may get it.
+        while len({job["owner"] for job in jobs.values()}) < 2:
+            job = httpx.post(f"{api}/replay-plans", json={"query": "component_id:dag.sort"}, timeout=60).json()
+            jobs[job["id"]] = job
+            assert len(jobs) < 200
+        for job_id in jobs:
+            for _ in range(4):
+                seen = httpx.get(f"{api}/jobs/{job_id}", params={"wait": 10}, timeout=60).json()
+                assert (seen["state"], seen["result"]["events"]) == ("succeeded", ORDERS), seen
+        with ThreadPoolExecutor(8) as pool:
+            runs = f"{api}/{seen['result']['href']}/runs"
+            answers = list(
+                pool.map(lambda _: httpx.post(runs, json={}, params={"wait": 10}, timeout=60).json(), range(8))
+            )
+        assert sum((job["result"] or {}).get("replayed", 0) for job in answers) == ORDERS
+        assert {job["problem"]["kind"] for job in answers if job["problem"]} <= {"conflict", "locked"}
+        assert len({job["owner"] for job in answers}) == 2
+        assert waiting(repository) == ORDERS
+        workers = psutil.Process(at.process.pid).children()
+        for worker in workers:
+            worker.kill()
+        # Restarted workers know what became of every job.
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                states = {one["state"] for one in httpx.get(f"{api}/jobs", timeout=60).json()["items"]}
+                break
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        assert states <= {"succeeded", "failed"}
