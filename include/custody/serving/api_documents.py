@@ -20,6 +20,7 @@ from custody.repository.status import RepositoryStatus
 from custody.retention import Hold, RetentionPlan
 from custody.serving.api_changes import CHANGE_DOCUMENTS
 from custody.serving.api_problems import ProblemDocument
+from custody.serving.dag_runs import DagRun, DagRuns
 
 _REFERENCE = "#/components/schemas/{name}"
 # Ordinals of a source may have 63 bits, of which JavaScript's numbers keep 53.
@@ -223,6 +224,8 @@ ANSWERS: tuple[type, ...] = (
     Timeline,
     Histogram,
     CatalogDifference,
+    DagRuns,
+    DagRun,
     Fields,
     Quarantined,
     Holds,

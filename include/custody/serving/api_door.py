@@ -73,9 +73,10 @@ from custody.serving.api_documents import (
     schema_of,
     schemas,
 )
-from custody.serving.api_export import EXPORTS, event_stream
+from custody.serving.api_export import EXPORTS, event_stream, small_pieces
 from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
 from custody.serving.application import grant_of, visibility_of
+from custody.serving.dag_runs import DagRun, DagRuns, dag_run, dag_runs
 from custody.serving.door import Measure, Services
 from custody.serving.http_requests import bounded_body
 from custody.sql.plain_values import plain_rows
@@ -106,6 +107,8 @@ _FORMS = {
     "lineage_export": ("text/plain; charset=utf-8",),
 }
 """What the operations answer with that have no document of their own."""
+# Airflow's server compresses in its event loop what has no coding: heartbeats of tasks would wait for it.
+_AS_IT_IS = {"Content-Encoding": "identity"}
 _OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention")
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _Answer = TypeVar("_Answer")
@@ -119,6 +122,7 @@ AsOf = Annotated[
 Limit = Annotated[int | None, Query(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str | None, Query(max_length=_TEXT_MAX)]
 Moment = Annotated[str | None, Query(max_length=100, description="A time, as in queries: 2026-03-01, 3 hours ago.")]
+Name = Annotated[str, Query(min_length=1, max_length=500)]
 Id = int
 
 
@@ -220,6 +224,8 @@ class _Api:
             (f"{event}/content/previous", self.previous_content, None, content),
             ("/lineage", self.lineage, LineageDocument, read),
             ("/lineage/export", self.lineage_export, None, read),
+            ("/dag-runs", self.dag_runs, DagRuns, read),
+            ("/dag-run", self.dag_run, DagRun, read),
             ("/status", self.status, RepositoryStatus, read),
             ("/timeline/{writer}", self.timeline, Timeline, read),
             ("/timeline/{writer}/difference", self.difference, CatalogDifference, read),
@@ -409,7 +415,8 @@ class _Api:
         kind = EXPORTS[form]
         stream = event_stream(self._repository, kind, query, _check_writer(writer), _moment(as_of))
         # The first piece before the status: a query that cannot be read is answered as such.
-        return StreamingResponse(self._as_one_of_few(stream), media_type=kind.media_type)
+        pieces = small_pieces(self._as_one_of_few(stream))
+        return StreamingResponse(pieces, headers=dict(_AS_IT_IS), media_type=kind.media_type)
 
     def event(self, writer: str, event_id: Id, *, as_of: AsOf = None, whole: bool = False) -> Response:
         """One event in full, whether its contents can be had, and what can be asked next."""
@@ -475,6 +482,22 @@ class _Api:
         lineage = self._lineage(flowfile, identifier, depth, events_max, since, until, writer, as_of)
         # A picture is opened by a browser: its text is inert there, and as text it can do nothing at all.
         return Response(export(self._repository.diagram(lineage), form), media_type="text/plain; charset=utf-8")
+
+    def dag_runs(self, dag_id: Name, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100) -> Response:
+        """Runs of one of Airflow's DAGs, the newest first."""
+        return _json(dag_runs(self._repository, dag_id, limit))
+
+    def dag_run(
+        self,
+        dag_id: Name,
+        run_id: Name,
+        task_id: Name | None = None,
+        map_index: Annotated[
+            int | None, Query(ge=-1, le=_ID_MAX, description="-1 for a task that is not mapped.")
+        ] = None,
+    ) -> Response:
+        """What a run of one of Airflow's DAGs, or a task of it, read and wrote."""
+        return _json(dag_run(self._repository, dag_id, run_id, task_id, map_index))
 
     def status(self) -> Response:
         """What is live, what waits, and the room that it takes."""
@@ -753,6 +776,7 @@ def _place(contents: ContentReader, claim: ContentClaim | None, href: str) -> Co
 def _content_answer(request: Request, content: Content) -> Response:
     # Bytes from outside: a browser must neither guess their type nor run them.
     headers = {
+        **_AS_IT_IS,
         "Accept-Ranges": "bytes",
         "Content-Disposition": "attachment",
         "X-Content-Type-Options": "nosniff",

@@ -368,6 +368,48 @@ export interface OneRun {
   steps: StepReport[];
 }
 
+export interface DagRunOverview {
+  run_id: string;
+  state: string | null;
+  started_ms: number | null;
+  ended_ms: number | null;
+}
+
+export interface DagRuns {
+  items: DagRunOverview[];
+  notices?: string[];
+}
+
+export interface RunAsset {
+  flowfile_uuid: string;
+  name: string | null;
+  component: string | null;
+  writer: string | null;
+  event_id: number | null;
+  time_ms: number | null;
+}
+
+export interface DagRunEvent {
+  writer: string;
+  event_id: number;
+  event_type: string;
+  time_ms: number;
+  component: string | null;
+  state: string | null;
+  flowfile_uuid: string;
+}
+
+export interface DagRun {
+  dag_id: string;
+  run_id: string;
+  task_id: string | null;
+  wrote: RunAsset[];
+  read: RunAsset[];
+  events: DagRunEvent[];
+  is_cut: boolean;
+  notices?: string[];
+}
+
 export interface HistogramBucket {
   first_ms: number;
   last_ms: number;

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import msgspec
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 from starlette.testclient import TestClient
 

@@ -265,6 +265,8 @@ def asked(path: str, writer: str, event_id: int) -> list[tuple[str, dict[str, An
             {"flowfile": f"{SECRET}-{event_id // 2}"},
             {"identifier": f"urn:{SECRET}"},
         ],
+        "/dag-runs": [{"dag_id": SECRET[:4]}, {"dag_id": "c0ffee00-0000-4000-8000-000000000001"}],
+        "/dag-run": [{"dag_id": SECRET[:4], "run_id": "x"}],
         "/lineage/export": [
             {"flowfile": "the-child", "format": form} for form in ("json", "dot", "svg", "graphml", "openlineage")
         ],
