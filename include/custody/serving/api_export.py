@@ -21,7 +21,8 @@ from custody.read.search import StoredEvent
 from custody.repository import Repository
 from custody.serving.api_documents import event_document
 
-PAGE_EVENTS = 1000
+PAGE_EVENTS = 250
+"""Few: while the values of a page become Python's, no other thread of the process goes on."""
 PIECE_BYTES = 64 << 10
 _COLUMNS = (
     "event_id",
