@@ -85,7 +85,7 @@ from custody.workspace import Workspace
 
 PREFIX = "/api/v1"
 PAGE_MAX = 1000
-NODES_MAX = 3000
+NODES_MAX = 6000
 QUARANTINED_MAX = 1000
 DIFFERENCE_MAX = 1000
 BUCKETS_MAX = 500
