@@ -127,7 +127,7 @@ class OneRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ChangeOperation:
     """One operation of the API, as it is added to an application."""
 
     path: str
@@ -190,23 +190,23 @@ class Changes:
         """End what goes on; a second call does nothing."""
         self._jobs.close()
 
-    def operations(self) -> Sequence[Operation]:
+    def operations(self) -> Sequence[ChangeOperation]:
         """Return all of them."""
         read, replay, manage = Scope.READ, Scope.REPLAY, Scope.MANAGE
         plan = "/replay-plans/{plan}"
         return (
-            Operation("/replay-plans", self.replay_plans, PlacedPlans, replay),
-            Operation("/replay-plans", self.make_plan, Job, replay, "POST", ReplayQuestion, 202),
-            Operation(plan, self.replay_plan, PlanOverview, replay),
-            Operation(f"{plan}/check", self.check_plan, CheckOverview, replay),
-            Operation(f"{plan}/runs", self.run_plan, Job, replay, "POST", ReplayOrder, 202),
-            Operation("/quarantine/resubmissions", self.resubmit, Job, manage, "POST", ResubmitOrder, 202),
-            Operation("/quarantine/{key}", self.quarantine_entry, QuarantineEntry, read),
-            Operation("/jobs", self.jobs, JobList, read),
-            Operation("/jobs/{job_id}", self.job, Job, read),
-            Operation("/jobs/{job_id}", self.cancel_job, Job, read, "DELETE", None, 202),
-            Operation("/runs", self.runs, RunList, read),
-            Operation("/runs/{run}", self.run, OneRun, read),
+            ChangeOperation("/replay-plans", self.replay_plans, PlacedPlans, replay),
+            ChangeOperation("/replay-plans", self.make_plan, Job, replay, "POST", ReplayQuestion, 202),
+            ChangeOperation(plan, self.replay_plan, PlanOverview, replay),
+            ChangeOperation(f"{plan}/check", self.check_plan, CheckOverview, replay),
+            ChangeOperation(f"{plan}/runs", self.run_plan, Job, replay, "POST", ReplayOrder, 202),
+            ChangeOperation("/quarantine/resubmissions", self.resubmit, Job, manage, "POST", ResubmitOrder, 202),
+            ChangeOperation("/quarantine/{key}", self.quarantine_entry, QuarantineEntry, read),
+            ChangeOperation("/jobs", self.jobs, JobList, read),
+            ChangeOperation("/jobs/{job_id}", self.job, Job, read),
+            ChangeOperation("/jobs/{job_id}", self.cancel_job, Job, read, "DELETE", None, 202),
+            ChangeOperation("/runs", self.runs, RunList, read),
+            ChangeOperation("/runs/{run}", self.run, OneRun, read),
         )
 
     def replay_plans(self, *, limit: Count = 100) -> Response:
