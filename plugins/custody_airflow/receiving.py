@@ -32,6 +32,8 @@ AGAIN_SECONDS = 1.0
 """After this time a worker that could not open the receiver tries again, at the next request."""
 _SESSION_COOKIE = "_token"
 """The cookie of Airflow's page; the token in it is one of Airflow's."""
+_REPLAY_DAG = "provenance_replay"
+"""Whose runs do what a replay from the pages does."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -157,9 +159,11 @@ def _open_doors(folder: Path) -> tuple[ASGIApp, ExitStack]:
 async def airflow_grant(token: str) -> Grant | None:
     """Return what a user of Airflow may do by a token of Airflow's; None for a token that Airflow does not know.
 
-    Who may see assets may read; who may make events of assets may deliver events, and read contents.
+    Who may see assets may read; who may make events of assets may deliver events, and read contents; who may delete
+    them may manage. Who may start the DAG of replays may replay.
     """
     from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 
     from custody.serving.access import Grant, Scope
 
@@ -173,9 +177,14 @@ async def airflow_grant(token: str) -> Grant | None:
         (Scope.READ, "GET"),
         (Scope.APPEND, "POST"),
         (Scope.CONTENT, "POST"),
+        (Scope.MANAGE, "DELETE"),
     )
-    scopes = frozenset(scope for scope, method in methods if manager.is_authorized_asset(method=method, user=user))
-    return Grant(ascii(user.get_name())[1:-1].replace(" ", "_")[:100], scopes)
+    scopes = {scope for scope, method in methods if manager.is_authorized_asset(method=method, user=user)}
+    if manager.is_authorized_dag(
+        method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=_REPLAY_DAG), user=user
+    ):
+        scopes.add(Scope.REPLAY)
+    return Grant(ascii(user.get_name())[1:-1].replace(" ", "_")[:100], frozenset(scopes))
 
 
 def _refusing(error: CustodyError) -> ASGIApp:

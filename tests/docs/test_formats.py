@@ -37,6 +37,7 @@ from custody.flow.content.containers import CONTAINER_FORMAT, ContainerMark
 from custody.flow.content.containers import PREAMBLE as CONTAINER_PREAMBLE
 from custody.flowfile_repository import records as flowfile_records
 from custody.format import framing, names
+from custody.format.checked_json import with_checksum
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
 from custody.journal import JournalFile, incarnations, writer_state
@@ -57,6 +58,7 @@ from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.replay import Refusal, replay_plan
+from custody.serving.jobs import Job, decode_job
 from custody.site_to_site.transactions import EndedTransaction, read_ended
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
@@ -157,6 +159,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Manifest", UnitManifest),
         ("replay-plan", "## Layout", replay_plan.ReplayPlan),
         ("export-cursors", "## Layout", Cursors),
+        ("job", "## Layout", Job),
         ("site-to-site", "## Layout of an end", EndedTransaction),
         ("run-cursor", "## Layout", RunCursor),
         ("lease", "## Layout", Holder),
@@ -461,6 +464,12 @@ def test_the_example_of_cursors_is_what_the_code_writes(tmp_path: Path) -> None:
     cursors = read_cursors(FS, tmp_path, "marquez")
     assert cursors is not None
     assert cursors.encode() == shown
+
+
+def test_the_example_of_a_job_is_what_the_code_writes(tmp_path: Path) -> None:
+    shown = examples(read("formats/job.md"))["document"].strip().encode()
+    job = decode_job(shown, tmp_path / "a.json")
+    assert with_checksum(msgspec.json.encode(job)) == shown
 
 
 def test_the_example_of_an_ended_transaction_is_what_the_code_writes(tmp_path: Path) -> None:

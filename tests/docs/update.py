@@ -24,12 +24,14 @@ from pydantic.fields import FieldInfo
 
 from custody import errors
 from custody.cli.main import cli
+from custody.clock import SystemClock
 from custody.config import ExportTarget, Settings
 from custody.config.settings import ENVIRONMENT_PREFIX
 from custody.index import NUMBER_FIELDS, TEXT_FIELD, TIME_FIELDS
 from custody.query import field_help
 from custody.repository import Repository
 from custody.serving.api_door import api_application, openapi_document
+from custody.serving.door import Services
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OPENAPI = DOCS / "openapi.json"
@@ -235,7 +237,8 @@ def with_new_commands(text: str) -> str:
 def openapi_text() -> str:
     """Return the description of the API."""
     # Of a repository the description has nothing, so that none has to be there.
-    app = api_application(Repository(Settings(root=Path("none"))))
+    repository = Repository(Settings(root=Path("none")))
+    app = api_application(Services(repository, repository.settings, SystemClock()))
     return json.dumps(openapi_document(app), indent=1, ensure_ascii=False) + "\n"
 
 

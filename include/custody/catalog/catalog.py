@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
+from typing import TypeVar
 from uuid import UUID
 
 from custody.catalog.chain import Chain
@@ -38,7 +39,16 @@ from custody.catalog.state import (
     features_of,
 )
 from custody.catalog.stripes import Stripes
-from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Transaction
+from custody.catalog.transaction_pb2 import (
+    Action,
+    AddFile,
+    AddHold,
+    AddLoss,
+    AddShard,
+    AddTombstone,
+    Note,
+    Transaction,
+)
 from custody.catalog.wellformed import check_action, check_delta, have_ids_in_common
 from custody.clock import Clock
 from custody.config import Settings
@@ -66,16 +76,23 @@ _READ_BACK_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.0005
 _PAUSE_SECONDS_MAX = 0.5
 _random = SystemRandom()
+_Entry = TypeVar("_Entry")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference between two revisions: files and shards that became live, and those that ceased to be."""
+    """The difference between two revisions: what stands in the later one alone, and what in the former one alone."""
 
     added: Mapping[str, AddFile]
     removed: Mapping[str, AddFile]
     shards_added: Mapping[str, AddShard]
     shards_removed: Mapping[str, AddShard]
+    tombstones_added: Mapping[str, AddTombstone]
+    tombstones_removed: Mapping[str, AddTombstone]
+    holds_added: Mapping[str, AddHold]
+    holds_removed: Mapping[str, AddHold]
+    losses_added: Mapping[str, AddLoss]
+    losses_removed: Mapping[str, AddLoss]
 
 
 class Catalog:
@@ -186,10 +203,11 @@ class Catalog:
         """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
         old, new = self.at(former), self.at(later)
         return Difference(
-            {path: new.files[path] for path in new.files if path not in old.files},
-            {path: old.files[path] for path in old.files if path not in new.files},
-            {name: new.shards[name] for name in new.shards if name not in old.shards},
-            {name: old.shards[name] for name in old.shards if name not in new.shards},
+            *_apart(old.files, new.files),
+            *_apart(old.shards, new.shards),
+            *_apart(old.tombstones, new.tombstones),
+            *_apart(old.holds, new.holds),
+            *_apart(old.losses, new.losses),
         )
 
     def commit(
@@ -627,6 +645,12 @@ def put_object(store: ObjectStore, key: str, data: bytes) -> bool:
     if failure is not None:
         raise failure
     return False
+
+
+def _apart(old: Mapping[str, _Entry], new: Mapping[str, _Entry]) -> tuple[Mapping[str, _Entry], Mapping[str, _Entry]]:
+    """Return what only the new entries have, and what only the old ones have."""
+    added = {name: new[name] for name in new if name not in old}
+    return added, {name: old[name] for name in old if name not in new}
 
 
 def _check_actions(actions: Sequence[Action]) -> None:

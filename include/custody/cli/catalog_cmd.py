@@ -16,8 +16,9 @@ import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of
+from custody.catalog import AddFile, Catalog, CatalogState, Transaction, open_catalog, store_of
 from custody.catalog.codec import decode
+from custody.catalog.difference_summary import difference_summary, listed_log, listed_shard
 from custody.catalog.dump_and_load import dump_state
 from custody.catalog.transaction_summary import summary_of
 from custody.cli.groups import CommandGroup
@@ -106,6 +107,8 @@ def at(repository: Path, revision: str, check: bool, writer: str | None, as_json
 def diff(repository: Path, former: str, later: str, writer: str | None, as_json: bool) -> None:
     """Print what became live and what ceased to be between the revisions (or times) FORMER and LATER.
 
+    Also what was forgotten, held and lost in between, and why.
+
     \b
     Example:
       custody -r demo catalog diff 3 17
@@ -114,19 +117,21 @@ def diff(repository: Path, former: str, later: str, writer: str | None, as_json:
     _, writer_catalog = load_catalog(repository, writer)
     changed = writer_catalog.difference(revision_of(writer_catalog, former), revision_of(writer_catalog, later))
     if as_json:
-        print_json(
-            {
-                "added": [_file_row(file) for _, file in sorted(changed.added.items())],
-                "removed": [_file_row(file) for _, file in sorted(changed.removed.items())],
-                "shards_added": [_shard_row(shard) for _, shard in sorted(changed.shards_added.items())],
-                "shards_removed": [_shard_row(shard) for _, shard in sorted(changed.shards_removed.items())],
-            }
-        )
+        print_json(difference_summary(changed))
         return
     print_table("became live", _FILE_COLUMNS, _file_cells(changed.added.values()), "no files")
     print_table("ceased to be", _FILE_COLUMNS, _file_cells(changed.removed.values()), "no files")
     names = [("+", name) for name in changed.shards_added] + [("-", name) for name in changed.shards_removed]
     print_table("shards", ("", "name"), names, "none")
+    summary = difference_summary(changed)
+    for what in ("tombstones", "holds", "losses"):
+        rows = [
+            (sign, one.name, time_text(one.created_ms), one.reason)
+            for sign, part in (("+", "added"), ("-", "removed"))
+            for one in getattr(summary, f"{what}_{part}")
+        ]
+        if rows:
+            print_table(what, ("", "name", "made", "reason"), rows)
 
 
 @catalog.command("dump")
@@ -207,31 +212,6 @@ def revision_of(catalog: Catalog, text: str) -> int:
     return catalog.revision_at(int(moment.timestamp() * 1000))
 
 
-def _file_row(file: AddFile) -> dict[str, object]:
-    """Return a live file for people and machines."""
-    return {
-        "path": file.path,
-        "events": file.rows,
-        "size_bytes": file.size_bytes,
-        "first_event_id": file.first_event_id,
-        "last_event_id": file.last_event_id,
-        "first_event_time_ms": file.first_event_time_ms,
-        "last_event_time_ms": file.last_event_time_ms,
-        "sha256": file.sha256.hex(),
-    }
-
-
-def _shard_row(shard: AddShard) -> dict[str, object]:
-    """Return a live shard for people and machines."""
-    return {
-        "name": shard.name,
-        "container": shard.container,
-        "documents": shard.documents,
-        "size_bytes": shard.size_bytes,
-        "log_paths": list(shard.log_paths),
-    }
-
-
 def _file_cells(files: Iterable[AddFile]) -> list[tuple[object, ...]]:
     """Return the cells of a table of files."""
     return [
@@ -279,8 +259,8 @@ def _print_state(state: CatalogState, *, as_json: bool) -> None:
                 "earliest_revision": state.floor,
                 "epoch": state.epoch,
                 "sealed": None if state.seal is None else state.seal.reason,
-                "files": [_file_row(file) for file in files],
-                "shards": [_shard_row(state.shards[name]) for name in sorted(state.shards)],
+                "files": [listed_log(file) for file in files],
+                "shards": [listed_shard(state.shards[name]) for name in sorted(state.shards)],
                 "tombstones": [_message_of(state, name) for name in sorted(state.tombstones)],
                 "absorbed": sorted(state.absorbed),
                 "holds": sorted(state.holds),

@@ -13,8 +13,8 @@ from custody.cli.consent import Consent, asks_first
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, stderr, time_text
-from custody.errors import ExitCode, InvalidInputError, NotFoundError
-from custody.ngsi_sink.opening import resubmit_entry
+from custody.errors import ExitCode, InvalidInputError
+from custody.ngsi_sink.opening import resubmit_pieces
 from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
 from custody.quarantine import QuarantineEntry
 from custody.repository import FileReport, Repository
@@ -83,22 +83,15 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
     if everything == bool(keys):
         raise click.UsageError("name KEYS or give --all")
     keys_wanted = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
-    # The sink alone can write its pieces: they are only marked here.
-    marked = [key for key in keys_wanted if _is_sinks(opened, key)]
-    chosen = [key for key in keys_wanted if key not in marked]
-    reports: list[FileReport] = []
-    if chosen:
-        with opened.ingest() as work:
-            format = None if format_name is None else Format(format_name)
-            reports = [work.resubmit(key, format=format) for key in chosen]
-    for key in marked:
-        resubmit_entry(opened, key)
+    format = None if format_name is None else Format(format_name)
+    done = resubmit_pieces(opened, keys_wanted, format)
+    reports = list(done.reports.values())
     if as_json:
         print_json(reports)
     else:
-        print_table("", ("key", "stored#", "repeated#", "rejected#"), list(map(_outcome, chosen, reports)))
-    if marked:
-        stderr().print(f"custody: {len(marked)} pieces are left to the next run of ngsi_to_hdfs")
+        print_table("", ("key", "stored#", "repeated#", "rejected#"), list(map(_outcome, done.reports, reports)))
+    if done.left_to_sink:
+        stderr().print(f"custody: {len(done.left_to_sink)} pieces are left to the next run of ngsi_to_hdfs")
     if any(report.rejected for report in reports):
         sys.exit(ExitCode.SOME_WORK_FAILED)
 
@@ -175,14 +168,6 @@ def _print_entries(title: str, entries: Sequence[QuarantineEntry]) -> None:
     )
     if len(entries) > _ENTRIES_SHOWN:
         stderr().print(f"… and {len(entries) - _ENTRIES_SHOWN} more; custody quarantine list --json prints all")
-
-
-def _is_sinks(repository: Repository, key: str) -> bool:
-    """Whether the sink made an entry; of one that is not there an ingest says so."""
-    try:
-        return repository.quarantine.get(key).format == SINK_FORMAT
-    except NotFoundError:
-        return False
 
 
 def _row(entry: QuarantineEntry) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from custody.cli.consent import Consent, asks_first
@@ -17,6 +18,7 @@ from custody.cli.output import clean, print_json, print_table, size_text, stderr
 from custody.errors import BackpressureError
 from custody.read.time_travel import parse_as_of
 from custody.replay import Refusal, ReplayCheck, ReplayPlan, ReplayReport, read_plan, save_plan
+from custody.replay.replay_documents import check_overview, plan_overview, replay_overview
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 
@@ -65,7 +67,8 @@ def plan_replay(
     for notice in plan.notices:
         stderr().print(clean(notice))
     if as_json:
-        print_json({**_plan_document(plan), "file": None if output is None else str(output)})
+        overview = msgspec.to_builtins(plan_overview(plan))
+        print_json({**overview, "file": None if output is None else str(output)})
         return
     _print_plan(plan)
     if output is not None:
@@ -96,14 +99,14 @@ def run_replay(
     if not consent.yes:
         with working("looking at events and contents"):
             check = opened.check_replay(whole)
-        print_json(_check_document(whole, check)) if as_json else _print_check(whole, check)
+        print_json(check_overview(whole, check)) if as_json else _print_check(whole, check)
         if not check.left and not check.changed:
             return
     if not consent.ask("Send these FlowFiles again?"):
         return
     with _bar() as advance:
         report = opened.replay(whole, user=user, skip_changed=skip_changed, on_progress=advance)
-    print_json(_report_document(report)) if as_json else _print_report(report)
+    print_json(replay_overview(report)) if as_json else _print_report(report)
     if report.stopped is not None:
         error = BackpressureError(f"replay plan {report.plan}: {report.stopped}")
         error.hint = "Let the consumer of the queue work, or raise the queue's bounds; then run the plan again."
@@ -159,44 +162,3 @@ def _print_report(report: ReplayReport) -> None:
     rows = [("sent", report.replayed), ("bytes", report.bytes), ("done before", report.done_before)]
     print_table(f"plan {report.plan}", ("", "number#"), [*rows, ("passed over", len(report.skipped))])
     _print_refusals(report.skipped)
-
-
-def _plan_document(plan: ReplayPlan) -> dict[str, object]:
-    return {
-        "id": plan.id,
-        "repository": plan.repository,
-        "made_ms": plan.made_ms,
-        "revisions": plan.revisions,
-        "query": plan.query,
-        "as_of": plan.as_of,
-        "events": len(plan.events),
-        "bytes": plan.bytes,
-        "queues": plan.queues,
-        "refused_by_code": plan.refused_by_code,
-        "refused": [item.document() for item in plan.refused],
-        "notices": plan.notices,
-    }
-
-
-def _check_document(plan: ReplayPlan, check: ReplayCheck) -> dict[str, object]:
-    return {
-        "plan": plan.id,
-        "done": check.done,
-        "left": check.left,
-        "left_bytes": check.left_bytes,
-        "changed": [item.document() for item in check.changed],
-    }
-
-
-def _report_document(report: ReplayReport) -> dict[str, object]:
-    return {
-        "plan": report.plan,
-        "events": report.events,
-        "done_before": report.done_before,
-        "replayed": report.replayed,
-        "bytes": report.bytes,
-        "skipped": [item.document() for item in report.skipped],
-        "queues": report.queues,
-        "consumers": report.consumers,
-        "stopped": report.stopped,
-    }

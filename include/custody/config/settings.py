@@ -204,6 +204,16 @@ class Settings(BaseSettings):
         """Where the steps write their reports."""
         return self.root / "runs"
 
+    @property
+    def jobs(self) -> Path:
+        """Where the server keeps the state of long work."""
+        return self.root / "jobs"
+
+    @property
+    def replays(self) -> Path:
+        """Where replay plans are that nobody named a file for."""
+        return self.root / "replays"
+
     def to_json(self) -> str:
         """Return everything, the folder included, for a worker on another machine."""
         return json.dumps({"root": str(self.root), **self.model_dump(mode="json")})

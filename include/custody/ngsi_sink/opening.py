@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from custody.capture import Format
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import ConfigurationError, LockedError, NotFoundError
 from custody.format.names import LEASES, SINK_FOLDER
+from custody.ingest.ingest import FileReport
 from custody.ingest.slots import SlotWriter
 from custody.lease import Attempt, Heartbeat, Lease, is_dead, lease_status, read_holder, take
 from custody.model import Event, to_events
@@ -268,6 +270,63 @@ def resubmit_entry(repository: Repository, key: str) -> None:
             f"quarantine entry {key}: expected one of the sink of NGSI, got one of format {entry.format}."
         )
     resubmission.mark(repository.workspace().fs, sink_folder(repository.settings), entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmitted:
+    """What became of pieces of the quarantine that were tried again."""
+
+    reports: dict[str, FileReport]
+    """By key, of those that were read again; what is stored has left the quarantine."""
+    left_to_sink: tuple[str, ...]
+    """Keys of those that the next run of the sink tries again."""
+
+
+def resubmit_pieces(
+    repository: Repository,
+    keys: Sequence[str],
+    format: Format | None = None,
+    writer: SlotWriter | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Resubmitted:
+    """Try pieces of the quarantine again, whoever put them there; `format` says as what they are read.
+
+    Durability: on return what the reports name as stored survives power loss, and the sink knows of its pieces. Done
+    again, what was stored counts as repeated.
+
+    Args:
+        repository: whose quarantine it is.
+        keys: of the pieces.
+        format: None for what they were.
+        writer: a slot that the caller holds; without one, a slot is held for the pieces that need it.
+        on_progress: called with the number of pieces that are done, and of all.
+
+    Raises:
+        NotFoundError: there is no such piece; those before it are done.
+        LockedError: no writer is given and live processes hold all slots.
+    """
+    # The sink alone can write its pieces: they are only marked here.
+    marked = [key for key in keys if _is_sinks(repository, key)]
+    chosen = [key for key in keys if key not in set(marked)]
+    reports: dict[str, FileReport] = {}
+    on_progress(0, len(keys))
+    if chosen:
+        with repository.ingest(writer) as work:
+            for done, key in enumerate(chosen, 1):
+                reports[key] = work.resubmit(key, format=format)
+                on_progress(done, len(keys))
+    for done, key in enumerate(marked, len(chosen) + 1):
+        resubmit_entry(repository, key)
+        on_progress(done, len(keys))
+    return Resubmitted(reports, tuple(marked))
+
+
+def _is_sinks(repository: Repository, key: str) -> bool:
+    """Whether the sink made an entry; of one that is not there an ingest says so."""
+    try:
+        return repository.quarantine.get(key).format == resubmission.FORMAT
+    except NotFoundError:
+        return False
 
 
 def sink_folder(settings: Settings) -> Path:

@@ -126,12 +126,13 @@ def _peek_writer(workspace: Workspace) -> Iterator[str]:
 
 
 def shared_partials(settings: Settings, fs: FileSystem) -> Iterator[Path]:
-    """Yield unfinished files of the repository's own folders: quarantine, reports, turns, ledger, scrub and watch.
+    """Yield unfinished files of the repository's own folders, such as those of quarantine, reports, ledger and jobs.
 
     Two of these have many folders in them, one for each run or for some of the files. All are listed, so this is no
     question for a sensor that asks each minute.
     """
-    for folder in (settings.quarantine, settings.turns, settings.maintenance_folder, settings.watch_mark.parent):
+    own = (settings.quarantine, settings.turns, settings.maintenance_folder, settings.watch_mark.parent)
+    for folder in (*own, settings.jobs, settings.replays):
         yield from _temporary_files(fs, folder)
     for folder in (settings.runs, settings.landed):
         yield from _temporary_files(fs, folder)

@@ -210,12 +210,13 @@ class Repository:
             yield writer
 
     @contextmanager
-    def ingest(self, *, wait_seconds: float | None = None) -> Iterator[Ingest]:
-        """Hold the first free writer slot and ingest files; raises as `writer` does."""
+    def ingest(self, writer: SlotWriter | None = None, *, wait_seconds: float | None = None) -> Iterator[Ingest]:
+        """Ingest files with a `writer` that the caller holds, else with the first free slot; raises as `writer`."""
         from custody.ingest.ingest import Ingest
 
-        with self.writer(wait_seconds=wait_seconds) as writer:
-            yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
+        with ExitStack() as stack:
+            held = writer or stack.enter_context(self.writer(wait_seconds=wait_seconds))
+            yield Ingest(self.workspace(held.name), held, self.workspaces, self.quarantine)
 
     def ingest_preview(self) -> IngestPreview:
         """Return what says of files what an ingest would do with them; no slot is held, and nothing is stored."""
@@ -698,11 +699,13 @@ class Repository:
         event_ids: Sequence[int] = (),
         writer: str | None = None,
         as_of: AsOf | None = None,
+        on_progress: Callable[[int], None] = lambda _done: None,
     ) -> ReplayPlan:
         """Return the plan for sending the FlowFiles of some events again; nothing is changed.
 
         The events are those that a query finds, as `search` does, oldest first; or those with some ids. Each is looked
-        at as it is today, also with `as_of`: what was forgotten since is not sent again.
+        at as it is today, also with `as_of`: what was forgotten since is not sent again. `on_progress` is called for
+        each with the number of events so far; what it raises ends the planning.
 
         Raises:
             NotFoundError: no FlowFile was ever queued here, or there is no such revision.
@@ -717,7 +720,13 @@ class Repository:
         found = self._numbered(event_ids, writer) if event_ids else self._found(text, writer, as_of, notices)
         with existing_queues(self.settings, self._fs, self._clock) as queues:
             judge = ReplayJudge({one.name for one in queues.connections()}, self._replay_sources.finder())
-            plan = make_plan(found, judge, repository=queues.id, revisions=revisions, now_ms=self._clock.now_ms())
+            plan = make_plan(
+                _counted(found, on_progress),
+                judge,
+                repository=queues.id,
+                revisions=revisions,
+                now_ms=self._clock.now_ms(),
+            )
         asked = text if isinstance(text, str) else msgspec.json.encode(text).decode()
         return msgspec.structs.replace(
             plan, query=asked, as_of=None if as_of is None else str(as_of), notices=list(notices)
@@ -1164,6 +1173,12 @@ class Repository:
         if len(names) > 1:
             raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {_NAME_THE_WRITER}")
         return names[0]
+
+
+def _counted(found: Iterator[FoundEvent], on_progress: Callable[[int], None]) -> Iterator[FoundEvent]:
+    for done, item in enumerate(found, 1):
+        yield item
+        on_progress(done)
 
 
 def _shards_to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from custody.catalog.difference_summary import DifferenceSummary
 from custody.catalog.transaction_summary import TransactionSummary
 from custody.flowfile_repository import QueueStatus
 from custody.lineage import Cut, Lineage, NodeKind
@@ -17,7 +18,9 @@ from custody.read.search import SearchResult, StoredEvent
 from custody.repository import status
 from custody.repository.status import RepositoryStatus
 from custody.retention import Hold, RetentionPlan
+from custody.serving.api_changes import CHANGE_DOCUMENTS
 from custody.serving.api_problems import ProblemDocument
+from custody.serving.dag_runs import DagRun, DagRuns
 
 _REFERENCE = "#/components/schemas/{name}"
 # Ordinals of a source may have 63 bits, of which JavaScript's numbers keep 53.
@@ -140,6 +143,17 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
+class CatalogDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between two revisions; `sizes` says how many entries of each kind there are."""
+
+    writer: str
+    former: int
+    later: int
+    sizes: dict[str, int]
+    entries: DifferenceSummary
+    """The first thousand of each kind."""
+
+
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
     """What can be searched, for whoever completes a query."""
 
@@ -208,6 +222,10 @@ ANSWERS: tuple[type, ...] = (
     Facets,
     LineageDocument,
     Timeline,
+    Histogram,
+    CatalogDifference,
+    DagRuns,
+    DagRun,
     Fields,
     Quarantined,
     Holds,
@@ -219,6 +237,8 @@ ANSWERS: tuple[type, ...] = (
     RetentionPlan,
     ProblemDocument,
     EventDocument,
+    QuarantineEntry,
+    *CHANGE_DOCUMENTS,
 )
 
 

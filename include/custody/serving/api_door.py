@@ -1,9 +1,9 @@
-"""The API: what the command line knows, asked over HTTP below `/api/v1`.
+"""The API: what the command line knows, asked over HTTP below `/api/v1`; what changes something is in `api_changes.py`.
 
 Every answer is a document of `serving/api_documents.py`, every error one of `serving/api_problems.py`. An event is
 named by its writer and its id, for each writer counts ids of its own. `next` of a page is the address of the next one.
 
-What is read needs the scope `read`, bytes of contents need `content`.
+What is read needs the scope `read`, bytes of contents need `content`; replays need `replay`, the quarantine `manage`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from custody.capture.nifi_json import event_to_json
+from custody.catalog import Catalog
+from custody.catalog.difference_summary import DifferenceSummary, difference_summary
 from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
 from custody.flow.content import Availability, Content, ContentReader
@@ -46,7 +48,9 @@ from custody.repository import Repository
 from custody.repository.status import RepositoryStatus
 from custody.retention import RetentionPlan
 from custody.serving.access import Scope
+from custody.serving.api_changes import Changes, check_origin
 from custody.serving.api_documents import (
+    CatalogDifference,
     ContentPlace,
     EventPage,
     Facets,
@@ -69,9 +73,10 @@ from custody.serving.api_documents import (
     schema_of,
     schemas,
 )
-from custody.serving.api_export import EXPORTS, event_stream
+from custody.serving.api_export import EXPORTS, event_stream, small_pieces
 from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
 from custody.serving.application import grant_of, visibility_of
+from custody.serving.dag_runs import DagRun, DagRuns, dag_run, dag_runs
 from custody.serving.door import Measure, Services
 from custody.serving.http_requests import bounded_body
 from custody.sql.plain_values import plain_rows
@@ -80,8 +85,9 @@ from custody.workspace import Workspace
 
 PREFIX = "/api/v1"
 PAGE_MAX = 1000
-NODES_MAX = 3000
+NODES_MAX = 6000
 QUARANTINED_MAX = 1000
+DIFFERENCE_MAX = 1000
 BUCKETS_MAX = 500
 SQL_ROWS_MAX = 10_000
 SQL_SECONDS_MAX = 60.0
@@ -101,7 +107,9 @@ _FORMS = {
     "lineage_export": ("text/plain; charset=utf-8",),
 }
 """What the operations answer with that have no document of their own."""
-_OF_ALL = ("status", "timeline", "quarantine", "holds", "retention")
+# Airflow's server compresses in its event loop what has no coding: heartbeats of tasks would wait for it.
+_AS_IT_IS = {"Content-Encoding": "identity"}
+_OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention")
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _AS_IT_CAME = ("quarantine",)
 """Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
@@ -116,6 +124,7 @@ AsOf = Annotated[
 Limit = Annotated[int | None, Query(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str | None, Query(max_length=_TEXT_MAX)]
 Moment = Annotated[str | None, Query(max_length=100, description="A time, as in queries: 2026-03-01, 3 hours ago.")]
+Name = Annotated[str, Query(min_length=1, max_length=500)]
 Id = int
 
 
@@ -130,7 +139,8 @@ class ApiDoor:
     scope = None
 
     def __init__(self, services: Services) -> None:
-        self._app = api_application(services.repository)
+        self._changes = _changes_of(services)
+        self._app = api_application(services, self._changes)
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return one mount."""
@@ -145,16 +155,21 @@ class ApiDoor:
         return ()
 
     def close(self) -> None:
-        """Do nothing: it holds nothing that waits."""
+        """End the jobs that go on."""
+        self._changes.close()
 
 
-def api_application(repository: Repository) -> FastAPI:
-    """Return the API of a repository; who mounts it says who may do what (`grant_of`)."""
+def api_application(services: Services, changes: Changes | None = None) -> FastAPI:
+    """Return the API of a repository; who mounts it says who may do what (`grant_of`), and closes `changes`."""
     app = FastAPI(title="custody", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     app.router.redirect_slashes = False
-    _Api(repository).add_to(app)
-    handle_problems(app, str(repository.settings.root))
+    _Api(services.repository, changes or _changes_of(services)).add_to(app)
+    handle_problems(app, str(services.repository.settings.root))
     return app
+
+
+def _changes_of(services: Services) -> Changes:
+    return Changes(services, _body, _moment, _json)
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -181,8 +196,9 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 class _Api:
     """The operations; each method is one, and is called in a thread unless it reads a body."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, changes: Changes) -> None:
         self._of_all = repository.answering()
+        self._changes = changes
         self._settings = repository.settings
         self._streams = BoundedSemaphore(STREAMS_MAX)
 
@@ -210,8 +226,11 @@ class _Api:
             (f"{event}/content/previous", self.previous_content, None, content),
             ("/lineage", self.lineage, LineageDocument, read),
             ("/lineage/export", self.lineage_export, None, read),
+            ("/dag-runs", self.dag_runs, DagRuns, read),
+            ("/dag-run", self.dag_run, DagRun, read),
             ("/status", self.status, RepositoryStatus, read),
             ("/timeline/{writer}", self.timeline, Timeline, read),
+            ("/timeline/{writer}/difference", self.difference, CatalogDifference, read),
             ("/quarantine", self.quarantine, Quarantined, read),
             ("/holds", self.holds, Holds, read),
             ("/retention/plan", self.retention, RetentionPlan, read),
@@ -220,6 +239,19 @@ class _Api:
             self._add(app, path, answer, document, scope, methods)
         self._add(app, "/events/search", self.search, EventPage, read, ["POST"], SearchQuestion)
         self._add(app, "/sql", self.sql, SqlRows, read, ["POST"], SqlQuestion)
+        for each in self._changes.operations():
+            self._add(
+                app,
+                each.path,
+                each.answer,
+                each.document,
+                each.scope,
+                [each.method],
+                each.body,
+                status=each.status,
+                changes=each.changes,
+                of_all=each.of_all,
+            )
         described = cache(lambda: msgspec.json.encode(openapi_document(app)))
 
         def description() -> Response:
@@ -236,8 +268,16 @@ class _Api:
         scope: Scope,
         methods: list[str],
         body: type | None = None,
+        *,
+        status: int = 200,
+        changes: bool = False,
+        of_all: bool = False,
     ) -> None:
         name = answer.__name__
+        needed = [
+            _needs(scope, of_all=of_all or name in _OF_ALL, as_it_came=of_all or name in _AS_IT_CAME),
+            Depends(_no_unknown_parameters),
+        ]
         good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
         if document is not None:
             good = {"content": {"application/json": {"schema": schema_of(document)}}}
@@ -255,14 +295,16 @@ class _Api:
                 operation_id=name if method != "HEAD" else f"{name}_head",
                 summary=(answer.__doc__ or name).splitlines()[0],
                 response_model=None,
-                responses={200: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
-                dependencies=[_needs(scope, name), Depends(_no_unknown_parameters)],
+                responses={status: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
+                status_code=status,
+                dependencies=[*needed, Depends(check_origin)] if changes else needed,
                 openapi_extra=extra or None,
             )
 
     def welcome(self, request: Request) -> Response:
         """Where everything is, and what the caller may do."""
-        links = {name: name for name in ("events", "lineage", "status", "quarantine", "holds", "fields", "sql")}
+        plain = ("events", "lineage", "status", "quarantine", "holds", "fields", "sql", "jobs", "runs")
+        links = {name: name for name in plain}
         return _json(
             Welcome(
                 version=_version(),
@@ -274,6 +316,7 @@ class _Api:
                     "histogram": "events/histogram",
                     "export": "events/export",
                     "retention": "retention/plan",
+                    "replay_plans": "replay-plans",
                 },
             )
         )
@@ -377,7 +420,8 @@ class _Api:
         kind = EXPORTS[form]
         stream = event_stream(self._repository, kind, query, _check_writer(writer), _moment(as_of))
         # The first piece before the status: a query that cannot be read is answered as such.
-        return StreamingResponse(self._as_one_of_few(stream), media_type=kind.media_type)
+        pieces = small_pieces(self._as_one_of_few(stream))
+        return StreamingResponse(pieces, headers=dict(_AS_IT_IS), media_type=kind.media_type)
 
     def event(self, writer: str, event_id: Id, *, as_of: AsOf = None, whole: bool = False) -> Response:
         """One event in full, whether its contents can be had, and what can be asked next."""
@@ -444,6 +488,22 @@ class _Api:
         # A picture is opened by a browser: its text is inert there, and as text it can do nothing at all.
         return Response(export(self._repository.diagram(lineage), form), media_type="text/plain; charset=utf-8")
 
+    def dag_runs(self, dag_id: Name, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100) -> Response:
+        """Runs of one of Airflow's DAGs, the newest first."""
+        return _json(dag_runs(self._repository, dag_id, limit))
+
+    def dag_run(
+        self,
+        dag_id: Name,
+        run_id: Name,
+        task_id: Name | None = None,
+        map_index: Annotated[
+            int | None, Query(ge=-1, le=_ID_MAX, description="-1 for a task that is not mapped.")
+        ] = None,
+    ) -> Response:
+        """What a run of one of Airflow's DAGs, or a task of it, read and wrote."""
+        return _json(dag_run(self._repository, dag_id, run_id, task_id, map_index))
+
     def status(self) -> Response:
         """What is live, what waits, and the room that it takes."""
         return _json(self._repository.status())
@@ -464,6 +524,27 @@ class _Api:
         following = f"timeline/{writer}?{urlencode({'limit': limit, 'before': first})}"
         return _json(
             Timeline(writer=writer, items=items[::-1], next=following if items and first > state.floor else None)
+        )
+
+    def difference(
+        self,
+        writer: str,
+        former: Annotated[str, Query(max_length=100, description="A revision, or a time.")],
+        later: Annotated[
+            str | None, Query(max_length=100, description="The same; the newest one if not given.")
+        ] = None,
+    ) -> Response:
+        """What differs between two revisions of a writer's catalog: what became live or ceased to be, and why."""
+        catalog = self._workspace(writer).catalog
+        newest = catalog.load().revision
+        ends = [newest if text is None else _revision(catalog, text) for text in (former, later)]
+        summary = difference_summary(catalog.difference(*ends))
+        sizes = {name: len(getattr(summary, name)) for name in summary.__struct_fields__}
+        cut = {name: getattr(summary, name)[:DIFFERENCE_MAX] for name in sizes}
+        return _json(
+            CatalogDifference(
+                writer=writer, former=ends[0], later=ends[1], sizes=sizes, entries=DifferenceSummary(**cut)
+            )
         )
 
     def quarantine(self, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100) -> Response:
@@ -615,7 +696,7 @@ class _Seen:
             _SEEN.reset(token)
 
 
-def _needs(scope: Scope, name: str = "") -> params.Depends:
+def _needs(scope: Scope, *, of_all: bool = False, as_it_came: bool = False) -> params.Depends:
     def check(request: Request) -> None:
         scopes = grant_of(request).scopes
         if not scopes:
@@ -623,9 +704,9 @@ def _needs(scope: Scope, name: str = "") -> params.Depends:
         if scope not in scopes:
             raise HTTPException(403, f"expected a token with the scope {scope}")
         seen = visibility_of(request.scope)
-        if name in _AS_IT_CAME and seen is not None and seen.masks:
+        if as_it_came and seen is not None and seen.masks:
             raise HTTPException(403, "this tells of input as it came, and values of attributes are masked for you")
-        if name in _OF_ALL and seen is not None and seen.hides_events:
+        if of_all and seen is not None and seen.hides_events:
             raise HTTPException(403, "this tells of all events, and you may see some of them only")
 
     return params.Depends(check)
@@ -665,6 +746,12 @@ def _moment(text: str | None) -> int | datetime | None:
     return _datetime(time_span(text, _now_ms())[1])
 
 
+def _revision(catalog: Catalog, text: str) -> int:
+    """Return the revision that a text means: a number, or the last one committed by a time."""
+    moment = _moment(text)
+    return moment if isinstance(moment, int) else catalog.revision_at(time_span(text, _now_ms())[1])
+
+
 def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:
     first = None if since is None else time_span(since, _now_ms())[0]
     last = None if until is None else time_span(until, _now_ms())[1]
@@ -697,6 +784,7 @@ def _place(contents: ContentReader, claim: ContentClaim | None, href: str) -> Co
 def _content_answer(request: Request, content: Content) -> Response:
     # Bytes from outside: a browser must neither guess their type nor run them.
     headers = {
+        **_AS_IT_IS,
         "Accept-Ranges": "bytes",
         "Content-Disposition": "attachment",
         "X-Content-Type-Options": "nosniff",

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from custody.catalog import PrunedError
-from custody.errors import CustodyError, NotFoundError, StorageError
+from custody.errors import CustodyError, LockedError, NotFoundError, StorageError
 from custody.serving.application import LONG_RETRY_SECONDS, RETRY_SECONDS, Problem
 from custody.serving.http_requests import BodyRefusedError
 
@@ -46,7 +46,9 @@ _TITLES = {
     410: "It was here, and is not any more",
     413: "The body is too large",
     416: "The range lies outside of the content",
+    415: "The body has another type",
     422: "The request has wrong fields",
+    429: "Too much is asked for at once",
     503: "It cannot be answered now",
 }
 
@@ -84,7 +86,7 @@ class ProblemDetails(Problem):
         errors: Sequence[WrongField] = (),
     ) -> None:
         super().__init__(status, kind, detail, headers)
-        document = ProblemDocument(
+        self.document = ProblemDocument(
             type=f"/problems/{kind}",
             title=_TITLES.get(status, "The server failed"),
             status=status,
@@ -92,7 +94,7 @@ class ProblemDetails(Problem):
             kind=kind,
             errors=tuple(errors),
         )
-        self.body = msgspec.json.encode(document)
+        self.body = msgspec.json.encode(self.document)
         self.headers["Content-Length"] = str(len(self.body))
         self.headers["Content-Type"] = MEDIA_TYPE
 
@@ -117,6 +119,15 @@ def problem_details(error: CustodyError, root: str) -> ProblemDetails:
     return ProblemDetails(500, error.kind, "it cannot be read; the server's log says why")
 
 
+def problem_document(error: CustodyError, root: str) -> ProblemDocument:
+    """Return what is told of an error that work met which no request waits for; as `problem_details`."""
+    if isinstance(error, LockedError):
+        _LOGGER.warning("not done: %s", error)
+        detail = "another process has what this needs: all writer slots, or the same source. Try again in a moment"
+        return ProblemDetails(503, error.kind, detail).document
+    return problem_details(error, root).document
+
+
 def handle_problems(app: FastAPI, root: str) -> None:
     """Let an application answer every error with problem details, none of which names the folder `root`."""
 
@@ -129,7 +140,7 @@ def handle_problems(app: FastAPI, root: str) -> None:
             errors = [WrongField(_name(one["loc"]), str(one["msg"])) for one in error.errors()]
             return ProblemDetails(400, "invalid-input", "some parameters cannot be taken", errors=errors)
         if isinstance(error, HTTPException):
-            kind = {401: "token", 403: "scope", 404: "no-route", 405: "method", 416: "range"}.get(
+            kind = {401: "token", 403: "scope", 404: "no-route", 405: "method", 416: "range", 429: "too-many"}.get(
                 error.status_code, "error"
             )
             return ProblemDetails(error.status_code, kind, str(error.detail), headers=dict(error.headers or {}))

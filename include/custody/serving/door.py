@@ -10,8 +10,8 @@ event once, and answers each of them when its events are durable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -114,6 +114,23 @@ class Services:
                 ingest = Ingest(workspace, writer, self.repository.workspaces, self.repository.quarantine)
                 self._intake = self._held.enter_context(EventIntake(ingest, self.settings.serve.requests_max))
             return self._intake
+
+    @contextmanager
+    def lent_writer(self) -> Iterator[SlotWriter]:
+        """Give the slot of this process where a door has one, else one that is held for the block alone.
+
+        A server that only answers so keeps no slot from others; one whose doors store events needs no second one.
+
+        Raises:
+            LockedError: live processes hold all slots.
+        """
+        with self._opening:
+            writer = self._writer
+        if writer is not None:
+            yield writer
+            return
+        with self.repository.writer() as held:
+            yield held
 
     def close(self) -> None:
         """Store what waits, seal the journals and free the slot; the doors are closed before."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from custody.errors import CorruptionError, NotFoundError, StorageError
+from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.format.checked_json import is_changed, with_checksum
 from custody.store import Traffic
 from custody.vfs import FileSystem
@@ -106,6 +106,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 # With the digest behind it, far below the 255 bytes that a file's name may have.
 _READABLE_CHARACTERS = 80
+_RUN = re.compile(r"[A-Za-z0-9._-]{0,80}-[0-9a-f]{8}")
 
 
 def report_path(runs: Path, run_id: str, step: str) -> Path:
@@ -145,14 +146,82 @@ def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepRepor
 
 def reports_of_run(fs: FileSystem, runs: Path, run_id: str) -> list[StepReport]:
     """Return the reports of a run's steps that can be read; none where the run left none."""
-    folder = report_path(runs, run_id, "any").parent
     reports = []
-    for name in fs.list(folder) if fs.is_directory(folder) else ():
-        if name.endswith(".json"):
-            # One that is damaged, or was removed meanwhile, says nothing; the others do.
-            with suppress(CorruptionError, NotFoundError, StorageError):
-                reports.append(decode_report(fs.read(folder / name), folder / name))
+    for path in _report_paths(fs, runs / run_of(runs, run_id)):
+        # One that is damaged, or was removed meanwhile, says nothing; the others do.
+        with suppress(CustodyError):
+            reports.append(decode_report(fs.read(path), path))
     return reports
+
+
+class RunOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of steps, added up; its time in ms since the epoch."""
+
+    run: str
+    """The name of its folder: the run's id, as far as it can be read, and a digest of it."""
+    last_ms: int
+    """When its last report was written."""
+    steps: tuple[str, ...]
+    units: int
+    events: int
+    """The most of a step: the steps of a run work on the same events."""
+    failed: int
+    seconds: float
+
+
+def list_runs(
+    fs: FileSystem, runs: Path, limit: int, only: str | None = None
+) -> tuple[list[RunOverview], int, list[str]]:
+    """Return the runs whose reports are kept, the newest first, at most `limit`; how many there are; and notices.
+
+    With `only` that of this name, if there is one. A run of which a report cannot be read is left out, and a notice
+    says why.
+    """
+    names = [name for name in fs.list(runs) if _RUN.fullmatch(name) and only in (None, name)]
+    folders = [name for name in names if fs.is_directory(runs / name)]
+    newest = sorted(folders, key=lambda name: (-fs.modified_ms(runs / name), name))
+    overviews, notices = [], []
+    for name in newest[:limit]:
+        try:
+            overviews.append(_overview(fs, runs / name, read_run(fs, runs, name)))
+        except CustodyError as error:
+            notices.append(str(error))
+    return overviews, len(folders), notices
+
+
+def read_run(fs: FileSystem, runs: Path, run: str) -> list[StepReport]:
+    """Return the reports of a run's steps, in the order in which they were written.
+
+    Raises:
+        NotFoundError: there is no such run.
+        CorruptionError: a report is not as it was written.
+    """
+    paths = _report_paths(fs, runs / run) if _RUN.fullmatch(run) else []
+    if not paths:
+        raise NotFoundError(f"there is no run {run[:120]!r}.")
+    return [decode_report(fs.read(path), path) for path in sorted(paths, key=fs.modified_ms)]
+
+
+def run_of(runs: Path, run_id: str) -> str:
+    """Return the name that a run has in listings."""
+    return report_path(runs, run_id, "").parent.name
+
+
+def _report_paths(fs: FileSystem, folder: Path) -> list[Path]:
+    names = fs.list(folder) if fs.is_directory(folder) else []
+    return [folder / name for name in names if name.endswith(".json")]
+
+
+def _overview(fs: FileSystem, folder: Path, reports: Sequence[StepReport]) -> RunOverview:
+    return RunOverview(
+        run=folder.name,
+        last_ms=fs.modified_ms(folder),
+        steps=tuple(report.step for report in reports),
+        units=sum(report.units for report in reports),
+        events=max((report.events for report in reports), default=0),
+        failed=sum(report.failed for report in reports),
+        seconds=round(sum(report.seconds for report in reports), 3),
+    )
 
 
 def decode_report(data: bytes, path: Path) -> StepReport:

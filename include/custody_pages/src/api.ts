@@ -38,6 +38,13 @@ export async function ask<T>(path: string, parameters: Parameters = {}, signal?:
   return (await (await answered(addressOf(path, parameters), {}, signal)).json()) as T;
 }
 
+/** Begin or end something: the answer says how far it is. */
+export async function order<T>(method: "POST" | "DELETE", path: string, body?: unknown, parameters: Parameters = {}): Promise<T> {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const headers: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
+  return (await (await answered(addressOf(path, parameters), headers, undefined, { method, ...sent })).json()) as T;
+}
+
 export interface Piece {
   data: Uint8Array<ArrayBuffer>;
   /** Bytes of the whole content. */
@@ -78,12 +85,17 @@ export async function save(path: string, parameters: Parameters, name: string, i
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-async function answered(address: string, headers: Record<string, string>, signal?: AbortSignal): Promise<Response> {
+async function answered(
+  address: string,
+  headers: Record<string, string>,
+  signal?: AbortSignal,
+  more: RequestInit = {},
+): Promise<Response> {
   const known = token();
   const all = known ? { ...headers, Authorization: `Bearer ${known}` } : headers;
   let answer: Response;
   try {
-    answer = await fetch(address, { headers: all, credentials: "same-origin", ...(signal ? { signal } : {}) });
+    answer = await fetch(address, { headers: all, credentials: "same-origin", ...more, ...(signal ? { signal } : {}) });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, "unreachable", TEXTS.unreachable);

@@ -236,6 +236,192 @@ export interface RetentionPlan {
   problem?: string | null;
 }
 
+export interface LogOverview {
+  path: string;
+  events: number;
+  size_bytes: number;
+  first_event_id: number;
+  last_event_id: number;
+  sha256: string;
+}
+
+export interface ShardOverview {
+  name: string;
+  documents: number;
+  size_bytes: number;
+}
+
+export interface ReasonOverview {
+  name: string;
+  reason: string;
+  who: string | null;
+  created_ms: number;
+  events: number | null;
+}
+
+export interface DifferenceSummary {
+  added: LogOverview[];
+  removed: LogOverview[];
+  shards_added: ShardOverview[];
+  shards_removed: ShardOverview[];
+  tombstones_added: ReasonOverview[];
+  tombstones_removed: ReasonOverview[];
+  holds_added: ReasonOverview[];
+  holds_removed: ReasonOverview[];
+  losses_added: ReasonOverview[];
+  losses_removed: ReasonOverview[];
+}
+
+export interface CatalogDifference {
+  writer: string;
+  former: number;
+  later: number;
+  sizes: Record<string, number>;
+  entries: DifferenceSummary;
+}
+
+export interface RefusedReplay {
+  writer: string;
+  event_id: number;
+  code: string;
+  message: string;
+}
+
+export interface PlanOverview {
+  id: string;
+  made_ms: number;
+  revisions: Record<string, number>;
+  query: string;
+  as_of: string | null;
+  events: number;
+  bytes: number;
+  queues: Record<string, number>;
+  refused_by_code: Record<string, number>;
+  refused: RefusedReplay[];
+  notices: string[];
+}
+
+export interface CheckOverview {
+  plan: string;
+  done: number;
+  left: number;
+  left_bytes: number;
+  changed: RefusedReplay[];
+}
+
+export interface Job {
+  id: string;
+  kind: string;
+  subject: string;
+  user: string;
+  state: string;
+  created_ms: number;
+  started_ms?: number | null;
+  ended_ms?: number | null;
+  done?: number;
+  total?: number | null;
+  unit?: string;
+  result?: Record<string, unknown> | null;
+  problem?: ProblemDocument | null;
+}
+
+export interface JobList {
+  items: Job[];
+  total: number;
+}
+
+export interface UnitReport {
+  unit: string;
+  events?: number;
+  seconds?: number;
+  note?: string | null;
+  error?: string | null;
+}
+
+export interface StepReport {
+  step: string;
+  units: number;
+  events: number;
+  seconds: number;
+  failed: number;
+  details: UnitReport[];
+}
+
+export interface RunOverview {
+  run: string;
+  last_ms: number;
+  steps: string[];
+  units: number;
+  events: number;
+  failed: number;
+  seconds: number;
+}
+
+export interface RunList {
+  items: RunOverview[];
+  total: number;
+  notices?: string[];
+}
+
+export interface OneRun {
+  run: string;
+  steps: StepReport[];
+}
+
+export interface DagRunOverview {
+  run_id: string;
+  state: string | null;
+  started_ms: number | null;
+  ended_ms: number | null;
+}
+
+export interface DagRuns {
+  items: DagRunOverview[];
+  notices?: string[];
+}
+
+export interface RunAsset {
+  flowfile_uuid: string;
+  name: string | null;
+  component: string | null;
+  writer: string | null;
+  event_id: number | null;
+  time_ms: number | null;
+}
+
+export interface DagRunEvent {
+  writer: string;
+  event_id: number;
+  event_type: string;
+  time_ms: number;
+  component: string | null;
+  state: string | null;
+  flowfile_uuid: string;
+}
+
+export interface DagRun {
+  dag_id: string;
+  run_id: string;
+  task_id: string | null;
+  wrote: RunAsset[];
+  read: RunAsset[];
+  events: DagRunEvent[];
+  is_cut: boolean;
+  notices?: string[];
+}
+
+export interface HistogramBucket {
+  first_ms: number;
+  last_ms: number;
+  events: number;
+}
+
+export interface Histogram {
+  buckets: HistogramBucket[];
+  total: number;
+  notices?: string[];
+}
+
 export interface ProblemDocument {
   type: string;
   title: string;

@@ -9,6 +9,7 @@ import type { EventDocument, OneEvent } from "./documents.ts";
 import { Failure, Frame, Head, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { bytes, count } from "./moments.ts";
 import { quoted } from "./query.ts";
+import { Replay } from "./replay_plan.tsx";
 import { FACT_TEXTS, TEXTS } from "./texts.ts";
 
 const parameters = ownParameters();
@@ -37,6 +38,10 @@ function OneEventPage(): ReactNode {
             <Facts event={one.event} />
             <Attributes one={one} />
             <Contents after={one.content} before={one.previous_content} name={`${writer}-${id}`} />
+            <section>
+              <h2>{TEXTS.event.replay}</h2>
+              <Replay question={{ event_ids: [Number(id)], writer, as_of: asOf }} />
+            </section>
           </>
         )}
       </Shown>
@@ -45,11 +50,6 @@ function OneEventPage(): ReactNode {
         path={path}
         parameters={{ as_of: asOf, whole: isWhole }}
       />
-      <details className="same">
-        <summary>{TEXTS.event.replay}</summary>
-        <p>{TEXTS.event.replayHint}</p>
-        <pre>{command("replay plan", [], { event: id, writer })}</pre>
-      </details>
     </Frame>
   );
 }

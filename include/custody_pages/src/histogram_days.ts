@@ -1,4 +1,7 @@
-// Counts of days as bars.
+// Counts of days, and of finer spans, as bars.
+
+import { absolute, iso } from "./moments.ts";
+import type { HistogramBucket } from "./documents.ts";
 
 export interface Bar {
   /** Bounds as the query language has them, both included. */
@@ -10,6 +13,10 @@ export interface Bar {
 
 const DAY_MS = 86_400_000;
 const BARS_MAX = 400;
+const MINUTE_MS = 60_000;
+/** Widths of bars that people count in; each divides a day. */
+const WIDTHS_MS = [1, 5, 15, 30, 60, 180, 360, 720].map((minutes) => minutes * MINUTE_MS);
+const FINE_BARS_MAX = 120;
 
 /** Days with their counts as bars, those between them too; many days share a bar. */
 export function barsOfDays(days: Record<string, number>): Bar[] {
@@ -28,4 +35,40 @@ export function barsOfDays(days: Record<string, number>): Bar[] {
     const [since, until] = [dayText(at * width), dayText(Math.min((at + 1) * width, number) - 1)];
     return { since, until, label: since === until ? since : `${since} – ${until}`, count };
   });
+}
+
+export interface FineBars {
+  /** The first and the last day, both included. */
+  since: string;
+  until: string;
+  /** So many spans of the same length. */
+  buckets: number;
+}
+
+/** How days are cut into finer bars; null where they are so many that a bar is a day or more. */
+export function finerThanDays(days: Record<string, number>): FineBars | null {
+  const known = Object.keys(days)
+    .filter((day) => Number.isFinite(Date.parse(day)))
+    .sort();
+  if (!known.length) return null;
+  const [since, until] = [known[0]!, known.at(-1)!];
+  const span = Date.parse(until) + DAY_MS - Date.parse(since);
+  const width = WIDTHS_MS.find((one) => span / one <= FINE_BARS_MAX);
+  return width === undefined ? null : { since, until, buckets: Math.round(span / width) };
+}
+
+/** Bars without those at both ends that count nothing. */
+export function trimmed(bars: Bar[]): Bar[] {
+  const first = bars.findIndex((bar) => bar.count);
+  return first < 0 ? [] : bars.slice(first, bars.findLastIndex((bar) => bar.count) + 1);
+}
+
+/** Spans with their counts as bars; a bar that is chosen means its span and nothing besides. */
+export function barsOfBuckets(buckets: HistogramBucket[]): Bar[] {
+  return buckets.map(({ first_ms, last_ms, events }) => ({
+    since: iso(first_ms),
+    until: iso(last_ms),
+    label: first_ms === last_ms ? absolute(first_ms) : `${absolute(first_ms)} – ${absolute(last_ms)}`,
+    count: events,
+  }));
 }

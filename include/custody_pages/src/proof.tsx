@@ -4,8 +4,8 @@ import { useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
-import type { Holds, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
-import { Frame, Head, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import type { CatalogDifference, Holds, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
+import { Frame, Head, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { bytes, count } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
 
@@ -13,6 +13,8 @@ const texts = TEXTS.proof;
 const parameters = ownParameters();
 const named = parameters.get("writer");
 const before = parameters.get("before");
+const former = parameters.get("former");
+const later = parameters.get("later");
 const PAGE_SIZE = 100;
 
 function ProofPage(): ReactNode {
@@ -36,6 +38,7 @@ function ProofPage(): ReactNode {
                   ))}
                 </ul>
               )}
+              {writer && former && <DifferenceOf writer={writer} former={former} />}
               {writer && <TimelineOf writer={writer} />}
               <HoldList />
               <Retention />
@@ -44,6 +47,123 @@ function ProofPage(): ReactNode {
         }}
       </Shown>
     </Frame>
+  );
+}
+
+function DifferenceOf({ writer, former }: { writer: string; former: string }): ReactNode {
+  const path = `timeline/${encodeURIComponent(writer)}/difference`;
+  const [answer, again] = useAnswer((signal) => ask<CatalogDifference>(path, { former, later }, signal), path);
+  return (
+    <section aria-label={texts.difference}>
+      <h2>{texts.difference}</h2>
+      <DifferenceForm writer={writer} />
+      <Shown answer={answer} again={again}>
+        {(difference) => (
+          <>
+            <p>{texts.between(difference.writer, difference.former, difference.later)}</p>
+            <Changes difference={difference} />
+          </>
+        )}
+      </Shown>
+      <SameAnswer
+        commandLine={command("catalog diff", later ? [former, later] : [former], { writer })}
+        path={path}
+        parameters={{ former, later }}
+      />
+    </section>
+  );
+}
+
+function DifferenceForm({ writer }: { writer: string }): ReactNode {
+  return (
+    <Question>
+      <input type="hidden" name="writer" value={writer} />
+      <label>
+        {texts.former}
+        <input name="former" defaultValue={former ?? ""} size={20} required />
+      </label>
+      <label>
+        {texts.later}
+        <input name="later" defaultValue={later ?? ""} size={20} />
+      </label>
+      <button type="submit">{texts.compare}</button>
+    </Question>
+  );
+}
+
+/** What became live and ceased to be, and what was forgotten, held and lost; kinds without entries are left out. */
+function Changes({ difference: { entries, sizes } }: { difference: CatalogDifference }): ReactNode {
+  const logs = [...entries.added.map((log) => ["+", log] as const), ...entries.removed.map((log) => ["−", log] as const)];
+  const shards = [
+    ...entries.shards_added.map((shard) => ["+", shard] as const),
+    ...entries.shards_removed.map((shard) => ["−", shard] as const),
+  ];
+  const reasons = (["tombstones", "holds", "losses"] as const).flatMap((kind) => [
+    ...entries[`${kind}_added`].map((one) => [kind, "+", one] as const),
+    ...entries[`${kind}_removed`].map((one) => [kind, "−", one] as const),
+  ]);
+  const all = Object.values(sizes).reduce((sum, one) => sum + one, 0);
+  if (!all) return <p>{texts.noDifference}</p>;
+  return (
+    <>
+      {reasons.length > 0 && (
+        <TableFrame label={texts.reasons}>
+          <Head columns={[texts.change, texts.kind, texts.name, texts.reason, texts.who, texts.since, texts.eventsIn]} />
+          <tbody>
+            {reasons.map(([kind, sign, one]) => (
+              <tr key={`${kind} ${sign} ${one.name}`} className={sign === "+" ? "added" : "removed"}>
+                <td>{sign}</td>
+                <td>{texts.kinds[kind]}</td>
+                <th scope="row">{one.name}</th>
+                <td>{one.reason}</td>
+                <td>{one.who ?? "–"}</td>
+                <td className="event_time">
+                  <When ms={one.created_ms} away />
+                </td>
+                <td className="number-cell">{one.events === null ? texts.byCondition : count(one.events)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      )}
+      {logs.length > 0 && (
+        <TableFrame label={texts.logs}>
+          <Head columns={[texts.change, texts.log, texts.eventsIn, texts.ids, TEXTS.size, texts.sha256]} />
+          <tbody>
+            {logs.map(([sign, log]) => (
+              <tr key={`${sign} ${log.path}`} className={sign === "+" ? "added" : "removed"}>
+                <td>{sign}</td>
+                <th scope="row">{log.path}</th>
+                <td className="number-cell">{count(log.events)}</td>
+                <td className="number-cell">
+                  {log.first_event_id} – {log.last_event_id}
+                </td>
+                <td className="file_size">{bytes(log.size_bytes)}</td>
+                <td>
+                  <code>{log.sha256}</code>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      )}
+      {shards.length > 0 && (
+        <TableFrame label={texts.shardTable}>
+          <Head columns={[texts.change, texts.name, texts.eventsIn, TEXTS.size]} />
+          <tbody>
+            {shards.map(([sign, shard]) => (
+              <tr key={`${sign} ${shard.name}`} className={sign === "+" ? "added" : "removed"}>
+                <td>{sign}</td>
+                <th scope="row">{shard.name}</th>
+                <td className="number-cell">{count(shard.documents)}</td>
+                <td className="file_size">{bytes(shard.size_bytes)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      )}
+      {logs.length + shards.length + reasons.length < all && <p className="quiet">{texts.cut(all)}</p>}
+    </>
   );
 }
 
@@ -78,7 +198,7 @@ function Transactions({ timeline }: { timeline: Timeline }): ReactNode {
     <>
       <TableFrame label={texts.timeline(timeline.writer)}>
         <Head
-          columns={[texts.revision, texts.committed, texts.events, texts.files, texts.shards, texts.removed, texts.other, texts.digest, texts.asOf]}
+          columns={[texts.revision, texts.committed, texts.events, texts.files, texts.shards, texts.removed, texts.other, texts.digest, texts.asOf, texts.what]}
         />
         <tbody>
           {items.map((item) => (
@@ -115,6 +235,16 @@ function Transaction({ item, writer }: { item: TransactionSummary; writer: strin
         <a href={pageAddress("search", { writer, as_of: item.revision })} aria-label={`${texts.asOf}: ${item.revision}`}>
           {texts.asOf}
         </a>
+      </td>
+      <td>
+        {item.revision > 0 && (
+          <a
+            href={pageAddress("proof", { writer, former: item.revision - 1, later: item.revision })}
+            aria-label={`${texts.what}: ${item.revision}`}
+          >
+            {texts.what}
+          </a>
+        )}
       </td>
     </tr>
   );

@@ -4,34 +4,24 @@ import { type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
-import type { EventPage, Listed } from "./documents.ts";
+import type { DagRun, DagRuns, RunAsset } from "./documents.ts";
 import { Frame, Head, Notices, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { quoted } from "./query.ts";
 import { TEXTS } from "./texts.ts";
 
-const EVENTS_MAX = 1000;
+const RUNS_SHOWN = 20;
 const texts = TEXTS.run;
 const parameters = ownParameters();
 const dag = parameters.get("dag_id") ?? "";
 const run = parameters.get("run_id") ?? "";
 const task = parameters.get("task_id") ?? "";
-// Airflow says -1 of a task that is not mapped, as its events do.
+// Airflow says -1 of a task that is not mapped, as its events do, or nothing that is a number.
 const mapIndex = parameters.get("map_index") ?? "";
-const query = runQuery();
-
-/** Airflow's listener names each event after its run, and after its task where it is one of a task. */
-function runQuery(): string {
-  if (task) return `component_id:${quoted(`${dag}.${task}`)} AND filename:${quoted(`${run}/${task}`)}`;
-  // A pattern has no quotes: any sign stands for one that it cannot have.
-  const pattern = `${run.replaceAll(/[^\w.:+\-]/g, "?")}/*`;
-  return `process_group_id:${quoted(dag)} AND (filename:${quoted(run)} OR filename:${pattern})`;
-}
-
-function isOfRun({ event }: Listed): boolean {
-  const known = event.updated_attributes ?? {};
-  const index = known["airflow.map_index"];
-  return known["airflow.run_id"] === run && (!task || !mapIndex || index === undefined || index === mapIndex);
-}
+const asked = { dag_id: dag, run_id: run, task_id: task, map_index: task && /^-?\d+$/.test(mapIndex) ? mapIndex : "" };
+// The same on the command line: Airflow's listener names each event after its run and its task.
+const query = task
+  ? `component_id:${quoted(`${dag}.${task}`)} AND filename:${quoted(`${run}/${task}`)}`
+  : `process_group_id:${quoted(dag)} AND filename:${run.replaceAll(/[^\w.:+\-]/g, "?")}*`;
 
 function RunPage(): ReactNode {
   return (
@@ -59,46 +49,40 @@ function RunPage(): ReactNode {
 }
 
 function Answered(): ReactNode {
-  const [answer, again] = useAnswer((signal) => events(signal), query);
+  const [answer, again] = useAnswer((signal) => ask<DagRun>("dag-run", asked, signal), "run");
   return (
     <>
       {task && <p>{texts.task(task)}</p>}
       <Shown answer={answer} again={again}>
-        {([items, notices]) => (
+        {(known) => (
           <>
-            <Notices notices={notices} />
-            {items.length ? <Told items={items} /> : <p>{texts.nothing}</p>}
+            <Notices notices={known.notices} />
+            {known.is_cut && <p className="notices">{texts.cut(known.events.length)}</p>}
+            {known.events.length ? <Told run={known} /> : <p>{texts.nothing}</p>}
           </>
         )}
       </Shown>
-      <SameAnswer commandLine={command("search", [query], { oldest: true })} path="events" parameters={{ q: query, oldest_first: true }} />
+      {!task && <OtherRuns />}
+      <SameAnswer commandLine={command("search", [query], { oldest: true })} path="dag-run" parameters={asked} />
     </>
   );
 }
 
-const PARENTS_MAX = 50;
-
-async function events(signal: AbortSignal): Promise<[Listed[], readonly string[]]> {
-  const page = await ask<EventPage>("events", { q: query, oldest_first: true, limit: EVENTS_MAX }, signal);
-  return [page.items.filter(isOfRun), page.notices ?? []];
-}
-
-function Told({ items }: { items: Listed[] }): ReactNode {
-  const wrote = items.filter(({ event }) => event.event_type === "SEND");
-  const own = new Set(items.filter(({ event }) => event.event_type === "CREATE").map(({ event }) => event.flowfile_uuid));
-  const read = [...new Set(items.flatMap(({ event }) => event.parent_uuids ?? []))].filter((uuid) => !own.has(uuid));
+function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
   return (
     <>
       <section>
         <h2>{texts.wrote}</h2>
-        {wrote.length ? <Written items={wrote} /> : <p>{texts.nothingWritten}</p>}
+        {wrote.length ? <Written assets={wrote} /> : <p>{texts.nothingWritten}</p>}
       </section>
       <section>
         <h2>{texts.read}</h2>
         {read.length ? (
           <ul>
-            {read.slice(0, PARENTS_MAX).map((uuid) => (
-              <Read key={uuid} uuid={uuid} />
+            {read.map(({ flowfile_uuid, name }) => (
+              <li key={flowfile_uuid}>
+                <a href={pageAddress("lineage", { flowfile: flowfile_uuid })}>{name ?? flowfile_uuid}</a>
+              </li>
             ))}
           </ul>
         ) : (
@@ -110,17 +94,17 @@ function Told({ items }: { items: Listed[] }): ReactNode {
         <TableFrame label={texts.events}>
           <Head columns={[TEXTS.id, TEXTS.time, TEXTS.type, TEXTS.component, texts.state, TEXTS.pages.lineage]} />
           <tbody>
-            {items.map(({ writer, event }) => (
-              <tr key={`${writer}/${event.event_id}`}>
+            {events.map((event) => (
+              <tr key={`${event.writer}/${event.event_id}`}>
                 <th scope="row">
-                  <a href={pageAddress("event", { writer, event: event.event_id })}>{event.event_id}</a>
+                  <a href={pageAddress("event", { writer: event.writer, event: event.event_id })}>{event.event_id}</a>
                 </th>
                 <td className="event_time">
-                  <When ms={event.event_time} />
+                  <When ms={event.time_ms} />
                 </td>
                 <td>{event.event_type}</td>
-                <td>{event.component_name}</td>
-                <td>{event.updated_attributes?.["airflow.state"]}</td>
+                <td>{event.component}</td>
+                <td>{event.state}</td>
                 <td>
                   <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid })}>
                     <code>{event.flowfile_uuid.slice(0, 8)}</code>
@@ -135,22 +119,22 @@ function Told({ items }: { items: Listed[] }): ReactNode {
   );
 }
 
-function Written({ items }: { items: Listed[] }): ReactNode {
+function Written({ assets }: { assets: RunAsset[] }): ReactNode {
   return (
     <TableFrame label={texts.wrote}>
       <Head columns={[texts.where, TEXTS.component, TEXTS.time, TEXTS.id]} />
       <tbody>
-        {items.map(({ writer, event }) => (
-          <tr key={`${writer}/${event.event_id}`}>
+        {assets.map((asset) => (
+          <tr key={`${asset.writer}/${asset.event_id}`}>
             <th scope="row">
-              <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid })}>{event.transit_uri ?? event.flowfile_uuid}</a>
+              <a href={pageAddress("lineage", { flowfile: asset.flowfile_uuid })}>{asset.name ?? asset.flowfile_uuid}</a>
             </th>
-            <td>{event.component_name}</td>
+            <td>{asset.component}</td>
             <td className="event_time">
-              <When ms={event.event_time} />
+              <When ms={asset.time_ms} />
             </td>
             <td>
-              <a href={pageAddress("event", { writer, event: event.event_id })}>{event.event_id}</a>
+              <a href={pageAddress("event", { writer: asset.writer, event: asset.event_id })}>{asset.event_id}</a>
             </td>
           </tr>
         ))}
@@ -159,17 +143,38 @@ function Written({ items }: { items: Listed[] }): ReactNode {
   );
 }
 
-/** What was read has a name where something that wrote it said one. */
-function Read({ uuid }: { uuid: string }): ReactNode {
-  const [answer] = useAnswer(
-    (signal) => ask<EventPage>("events", { q: `flowfile_uuid:${quoted(uuid)} AND transit_uri:*`, limit: 1 }, signal),
-    uuid,
-  );
-  const name = answer.state === "there" ? answer.value.items[0]?.event.transit_uri : null;
+/** The newest runs of the same DAG, to go on from one to the next. */
+function OtherRuns(): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN }, signal), "runs");
   return (
-    <li>
-      <a href={pageAddress("lineage", { flowfile: uuid })}>{name ?? uuid}</a>
-    </li>
+    <section>
+      <h2>{texts.others(dag)}</h2>
+      <Shown answer={answer} again={again}>
+        {({ items }) => (
+          <TableFrame label={texts.others(dag)}>
+            <Head columns={[texts.run, texts.state, texts.started, texts.ended]} />
+            <tbody>
+              {items.map((one) => (
+                <tr key={one.run_id}>
+                  <th scope="row">
+                    <a href={pageAddress("run", { dag_id: dag, run_id: one.run_id })} aria-current={one.run_id === run ? "true" : undefined}>
+                      {one.run_id}
+                    </a>
+                  </th>
+                  <td>{one.state ?? "–"}</td>
+                  <td className="event_time">
+                    <When ms={one.started_ms} away />
+                  </td>
+                  <td className="event_time">
+                    <When ms={one.ended_ms} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </TableFrame>
+        )}
+      </Shown>
+    </section>
   );
 }
 

@@ -4,10 +4,10 @@ import { useEffect, useState, type ReactNode } from "react";
 import { changed, ownParameters, pageAddress, remember, type Parameters } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
-import type { EventPage, Facets, Fields, Listed, Welcome } from "./documents.ts";
+import type { EventPage, Facets, Fields, Histogram as Answered, Listed, Welcome } from "./documents.ts";
 import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
-import { barsOfDays } from "./histogram_days.ts";
+import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
 import { QueryField } from "./query_field.tsx";
 import { combined } from "./query.ts";
@@ -20,6 +20,8 @@ const COLUMNS = ["event_time", "event_type", "component_name", "filename", "file
 const FACETS = ["event_type", "component_name", "component_type", "source_node"];
 const FACET_VALUES = 12;
 const DAYS_MAX = 10_000;
+/** Bars of a time that was chosen. */
+const BARS = 60;
 const EXPORTS = { ndjson: "NDJSON", csv: "CSV", arrow: "Arrow" };
 
 const parameters = ownParameters();
@@ -135,10 +137,20 @@ function ChosenList(): ReactNode {
 
 function Days(): ReactNode {
   const current = useParameters();
-  const [answer] = useAnswer((signal) => ask<Facets>("events/facets", { ...asked, field: "day", top: DAYS_MAX }, signal), query);
+  const [answer] = useAnswer((signal) => barsOf(signal), query);
   if (answer.state !== "there") return <div className="histogram waits" />;
-  const bars = barsOfDays(answer.value.facets["day"] ?? {});
-  return <Histogram bars={bars} address={(first, last) => changed(current, { since: first, until: last })} />;
+  return <Histogram bars={answer.value} address={(first, last) => changed(current, { since: first, until: last })} />;
+}
+
+/** Bars of the chosen time; without one, of all days that have events, cut finer where they are few. */
+async function barsOf(signal: AbortSignal): Promise<Bar[]> {
+  const spans = async (bounds: Parameters): Promise<Bar[]> =>
+    barsOfBuckets((await ask<Answered>("events/histogram", { ...asked, ...bounds }, signal)).buckets);
+  if (since) return spans({ since, until, buckets: BARS });
+  const { facets: counts } = await ask<Facets>("events/facets", { ...asked, field: "day", top: DAYS_MAX }, signal);
+  const days = counts["day"] ?? {};
+  const finer = finerThanDays(days);
+  return finer ? trimmed(await spans({ ...finer })) : barsOfDays(days);
 }
 
 function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
@@ -262,6 +274,7 @@ function Results({ first, fields }: { first: EventPage; fields: Fields | null })
             ))}
           </div>
         </details>
+        <a href={pageAddress("replay", { q: query, writer, as_of: asOf })}>{TEXTS.search.replay}</a>
       </div>
       {first.lost > 0 && <p className="notices">{TEXTS.search.lost(first.lost)}</p>}
       {items.length ? (

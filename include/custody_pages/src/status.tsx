@@ -1,21 +1,26 @@
-// Status: writers, what waits, room and disks, queues, quarantine.
+// Status: writers, what waits, room and disks, queues, quarantine with another try, long work, runs of steps.
 
 import { useEffect, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
-import { ask } from "./api.ts";
+import { ask, order } from "./api.ts";
 import { command } from "./command.ts";
-import type { Quarantined, RepositoryStatus } from "./documents.ts";
+import type { Job, JobList, OneRun, Quarantined, RepositoryStatus, RunList, RunOverview } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Consent, JobState, numberOf, numbers, useJob } from "./job.tsx";
 import { absolute, bytes, count } from "./moments.ts";
+import { useMay } from "./replay_plan.tsx";
 import { TEXTS } from "./texts.ts";
 
 const REFRESH_MS = 10_000;
 const QUARANTINE_SHOWN = 100;
+const RUNS_SHOWN = 20;
 const texts = TEXTS.status;
 
 function StatusPage(): ReactNode {
   const [answer, again] = useAnswer((signal) => ask<RepositoryStatus>("status", {}, signal), "status");
   const [isOn, setOn] = useState(ownParameters().get("refresh") === "true");
+  // What the page begins is in the list of long work as soon as it has ended.
+  const [looks, look] = useState(0);
   useEffect(() => {
     if (!isOn) return;
     const timer = setInterval(() => document.visibilityState === "hidden" || again(), REFRESH_MS);
@@ -37,7 +42,9 @@ function StatusPage(): ReactNode {
           </>
         )}
       </Shown>
-      <Quarantine />
+      <Quarantine onEnd={() => look(looks + 1)} />
+      <Jobs key={looks} />
+      <Runs />
       <SameAnswer commandLine={command("status", [])} path="status" />
     </Frame>
   );
@@ -183,8 +190,22 @@ function Queues({ status }: { status: RepositoryStatus }): ReactNode {
   );
 }
 
-function Quarantine(): ReactNode {
+function Quarantine({ onEnd }: { onEnd: () => void }): ReactNode {
   const [answer, again] = useAnswer((signal) => ask<Quarantined>("quarantine", { limit: QUARANTINE_SHOWN }, signal), "quarantine");
+  const may = useMay("manage");
+  const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
+  const trying = useJob("resubmit", () => {
+    choose(new Set());
+    again();
+    onEnd();
+  });
+  const turn = (key: string, isOn: boolean): void => {
+    const next = new Set(chosen);
+    if (isOn) next.add(key);
+    else next.delete(key);
+    choose(next);
+  };
+  const retry = (body: object): void => trying.begin(() => order<Job>("POST", "quarantine/resubmissions", body));
   return (
     <section>
       <h2>{texts.quarantine}</h2>
@@ -199,7 +220,12 @@ function Quarantine(): ReactNode {
                   {items.map((entry) => (
                     <tr key={entry.key}>
                       <th scope="row">
-                        <code>{entry.key}</code>
+                        <label className="check">
+                          {may && (
+                            <input type="checkbox" checked={chosen.has(entry.key)} onChange={({ target }) => turn(entry.key, target.checked)} />
+                          )}{" "}
+                          <code>{entry.key}</code>
+                        </label>
                       </th>
                       <td className="event_time">
                         <When ms={entry.received_ms} />
@@ -212,15 +238,155 @@ function Quarantine(): ReactNode {
                   ))}
                 </tbody>
               </TableFrame>
-              <pre>{command("quarantine resubmit", [items[0]!.key])}</pre>
+              {may ? (
+                <p className="row">
+                  <Consent
+                    label={texts.retry(chosen.size)}
+                    question={texts.retryQuestion(chosen.size)}
+                    agree={texts.retry(chosen.size)}
+                    isOff={!chosen.size || trying.isBusy}
+                    act={() => retry({ keys: [...chosen] })}
+                  />
+                  <Consent
+                    label={texts.retryAll(total)}
+                    question={texts.retryQuestion(total)}
+                    agree={texts.retryAll(total)}
+                    isOff={trying.isBusy}
+                    act={() => retry({ everything: true })}
+                  />
+                </p>
+              ) : (
+                <p>{texts.mayNotRetry}</p>
+              )}
+              <pre>{command("quarantine resubmit", chosen.size ? [...chosen] : [items[0]!.key])}</pre>
             </>
           ) : (
             <p>{texts.quarantineEmpty}</p>
           )
         }
       </Shown>
+      <JobState followed={trying} />
+      {!trying.isBusy && trying.job?.result && (
+        <section aria-label={texts.outcome} role="status">
+          {numbers([
+            [texts.stored, numberOf(trying.job, "stored")],
+            [texts.repeated, numberOf(trying.job, "repeated")],
+            [texts.rejected, numberOf(trying.job, "rejected")],
+            [texts.leftToSink, numberOf(trying.job, "left_to_sink")],
+          ])}
+        </section>
+      )}
     </section>
   );
+}
+
+function Runs(): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<RunList>("runs", { limit: RUNS_SHOWN }, signal), "runs");
+  return (
+    <section>
+      <h2>{texts.runs}</h2>
+      <Shown answer={answer} again={again}>
+        {({ items, total, notices }) => (
+          <>
+            <Notices notices={notices} />
+            {items.length ? (
+              <>
+                <p className="quiet">{texts.runsShown(items.length, total)}</p>
+                {items.map((run) => (
+                  <RunDetails key={run.run} run={run} />
+                ))}
+              </>
+            ) : (
+              <p>{texts.noRuns}</p>
+            )}
+          </>
+        )}
+      </Shown>
+    </section>
+  );
+}
+
+function RunDetails({ run }: { run: RunOverview }): ReactNode {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>
+        <When ms={run.last_ms} away /> <code>{run.run}</code> {texts.ofRun(run.steps.length, run.events, run.seconds)}
+        {run.failed > 0 && <strong> {texts.failed(run.failed)}</strong>}
+      </summary>
+      {isOpen && <Steps run={run.run} />}
+    </details>
+  );
+}
+
+function Steps({ run }: { run: string }): ReactNode {
+  const path = `runs/${encodeURIComponent(run)}`;
+  const [answer, again] = useAnswer((signal) => ask<OneRun>(path, {}, signal), path);
+  return (
+    <Shown answer={answer} again={again}>
+      {({ steps }) => (
+        <TableFrame label={texts.stepsOf(run)}>
+          <Head columns={[texts.step, texts.units, TEXTS.search.table, texts.seconds, texts.errors]} />
+          <tbody>
+            {steps.map((step) => (
+              <tr key={step.step}>
+                <th scope="row">{step.step}</th>
+                <td className="number-cell">{count(step.units)}</td>
+                <td className="number-cell">{count(step.events)}</td>
+                <td className="number-cell">{count(step.seconds)}</td>
+                <td>
+                  {step.details.flatMap((unit) => (unit.error ? [`${unit.unit}: ${unit.error}`] : [])).join("; ") || "–"}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      )}
+    </Shown>
+  );
+}
+
+function Jobs(): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<JobList>("jobs", { limit: RUNS_SHOWN }, signal), "jobs");
+  return (
+    <section>
+      <h2>{texts.jobs}</h2>
+      <Shown answer={answer} again={again}>
+        {({ items }) =>
+          items.length ? (
+            <TableFrame label={texts.jobs}>
+              <Head columns={[texts.begun, texts.kind, texts.subject, texts.by, texts.state, texts.message]} />
+              <tbody>
+                {items.map((job) => (
+                  <tr key={job.id}>
+                    <th scope="row" className="event_time">
+                      <When ms={job.created_ms} away />
+                    </th>
+                    <td>{texts.jobKinds[job.kind] ?? job.kind}</td>
+                    <td>
+                      <JobSubject job={job} />
+                    </td>
+                    <td>{job.user}</td>
+                    <td>{TEXTS.job.states[job.state] ?? job.state}</td>
+                    <td>{job.problem?.detail ?? "–"}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </TableFrame>
+          ) : (
+            <p>{texts.noJobs}</p>
+          )
+        }
+      </Shown>
+    </section>
+  );
+}
+
+function JobSubject({ job }: { job: Job }): ReactNode {
+  const plan = job.kind === "replay" ? job.subject : job.result?.["plan"];
+  if (typeof plan !== "string") return <code>{job.subject || TEXTS.all}</code>;
+  const run = job.kind === "replay" ? job.id : null;
+  return <a href={pageAddress("replay", { plan, job: run })}>{job.subject || TEXTS.all}</a>;
 }
 
 start(<StatusPage />);

@@ -265,6 +265,8 @@ def asked(path: str, writer: str, event_id: int) -> list[tuple[str, dict[str, An
             {"flowfile": f"{SECRET}-{event_id // 2}"},
             {"identifier": f"urn:{SECRET}"},
         ],
+        "/dag-runs": [{"dag_id": SECRET[:4]}, {"dag_id": "c0ffee00-0000-4000-8000-000000000001"}],
+        "/dag-run": [{"dag_id": SECRET[:4], "run_id": "x"}],
         "/lineage/export": [
             {"flowfile": "the-child", "format": form} for form in ("json", "dot", "svg", "graphml", "openlineage")
         ],
@@ -273,6 +275,9 @@ def asked(path: str, writer: str, event_id: int) -> list[tuple[str, dict[str, An
 
 
 BODIES: dict[str, list[dict[str, Any]]] = {
+    "/replay-plans": [{"query": SECRET}],
+    "/replay-plans/{plan}/runs": [{}],
+    "/quarantine/resubmissions": [{"keys": ["0123456789abcdef"]}],
     "/events/search": [{"query": ""}, {"query": SECRET}, {"query": "attribute.note:*", "limit": 100}],
     "/sql": [
         {"query": "SELECT *, (SELECT count(*) FROM logs) FROM events"},
@@ -312,7 +317,8 @@ def test_no_route_gives_a_hidden_event_away(client: TestClient, whole: Repositor
 
 
 def test_what_tells_of_all_events_is_refused_to_who_sees_some(client: TestClient, tokens: dict[str, str]) -> None:
-    for path in ("status", "timeline/main", "quarantine", "holds", "retention/plan", "http://test/metrics"):
+    counted = ("status", "timeline/main", "timeline/main/difference?former=0", "quarantine", "holds", "retention/plan")
+    for path in (*counted, "runs", "jobs", "replay-plans", "http://test/metrics"):
         for name, status in (("admin-1", 200), ("clerk", 403), ("nobody", 403)):
             answer = client.get(path, headers={"Authorization": f"Bearer {tokens[name]}"})
             assert answer.status_code == status, (path, name, answer.text)

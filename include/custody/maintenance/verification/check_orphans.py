@@ -56,6 +56,8 @@ _OURS = (
     SETTINGS_FILE,
     "quarantine",
     "runs",
+    "jobs",
+    "replays",
     "turns",
     "maintenance",
     "landed",

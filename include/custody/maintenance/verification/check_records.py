@@ -40,7 +40,7 @@ def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
     checks += [(path, decode_report) for path in _below(fs, settings.runs, ".json")]
     checks += [(mark, lambda _, path: read_mark(fs, path))] if fs.exists(mark) else []
     checks += [(scrub, decode_scrub)] if fs.exists(scrub) else []
-    for folder in (settings.exports_home, settings.site_to_site_home):
+    for folder in (settings.exports_home, settings.site_to_site_home, settings.jobs):
         checks += [(path, _has_checksum) for path in _below(fs, folder, ".json")]
     for path, check in checks:
         yield from _checked(fs, path, check, "record-damaged")
