@@ -155,13 +155,18 @@ class FlowFileLook:
 def _read_state(fs: FileSystem, folder: LogFolder, empty: FlowFileState) -> FlowFileState:
     log = FlowFileLog(fs, folder, is_read_only=True)
     for number in range(_TRIES):
-        before = fs.list(folder.logs)
+        before = _names(fs, folder)
         if not log.exists:
             return empty
         try:
             return log.recover(empty.read_block)
         except (CustodyError, OSError):
-            # Each snapshot begins a new log: without one, nothing was taken away while it was read.
-            if fs.list(folder.logs) == before or number == _TRIES - 1:
+            # Each snapshot begins a new log, and the first one gets its name: without either, nothing was taken away
+            # while it was read.
+            if _names(fs, folder) == before or number == _TRIES - 1:
                 raise
     raise AssertionError("the last try returns or raises")
+
+
+def _names(fs: FileSystem, folder: LogFolder) -> tuple[list[str], list[str]]:
+    return fs.list(folder.logs), fs.list(folder.home)

@@ -144,3 +144,23 @@ def test_looks_beside_commits_and_snapshots_see_states_that_there_were(tmp_path:
     assert counts
     assert counts == sorted(counts)
     assert {count % 100 for count in counts} == {0}
+
+
+def test_a_first_snapshot_that_gets_its_name_during_a_look_is_read_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as flowfiles:
+        flowfiles.connect(Connection(name="orders"))
+        fill(flowfiles, range(3))
+        flowfiles.checkpoint()
+    [home] = {path.parent for path in tmp_path.rglob("snapshot")}
+    (home / "snapshot").rename(home / "snapshot.partial")
+    whole = PosixFileSystem.view
+
+    def late(self: PosixFileSystem, path: Path) -> memoryview:
+        if path.name == "snapshot.partial" and path.exists():
+            path.rename(home / "snapshot")  # as its writer does in this moment
+        return whole(self, path)
+
+    monkeypatch.setattr(PosixFileSystem, "view", late)
+    assert [status.count for status in look(tmp_path).queues()] == [3]

@@ -124,6 +124,7 @@ def answers(client: TestClient, token: str, event_id: int, sql: int) -> Iterator
     """Every operation of the API with many parameters: path, question and answer; of SQL so many questions."""
     headers = {"Authorization": f"Bearer {token}"}
     questions: dict[str, list[dict[str, Any]]] = {
+        **BODIES,
         "/events/search": [*BODIES["/events/search"], {"query": {"field": f"attribute.{NAME}", "prefix": "sword"}}],
         "/sql": [
             {"query": "SELECT * FROM events"},
@@ -171,6 +172,8 @@ def test_other_readers_see_the_values_and_the_same_events(client: TestClient, to
         ("timeline/main", 200),
         ("holds", 200),
         ("quarantine", 403),
+        ("replay-plans", 403),
+        ("jobs", 403),
         ("http://test/metrics", 200),
     ):
         answer = client.get(path, headers=headers)
