@@ -69,6 +69,7 @@ def stored(repository: Repository) -> list[tuple[object, ...]]:
     return sorted((event.source_node, event.source_ordinal, event.event_type, event.flowfile_uuid) for event in events)
 
 
+@pytest.mark.in_parts(2)
 def test_a_backfill_backwards_and_once_more_stores_each_event_once(
     client: AirflowClient, repository: Repository
 ) -> None:

@@ -163,9 +163,15 @@ def files_after_a_pass(root: Path) -> dict[str, object]:
             files[path] = None
         elif path.startswith("runs/"):
             report = decode_report(data, Path(path))
-            units = tuple(msgspec.structs.replace(unit, seconds=0.0) for unit in report.details)
+            # What a unit wrote is named by where it lies, and these lie in different folders.
+            units = tuple(
+                msgspec.structs.replace(
+                    unit, seconds=0.0, files=tuple(uri.removeprefix(root.as_uri()) for uri in unit.files)
+                )
+                for unit in report.details
+            )
             files[path] = msgspec.structs.replace(
-                report, repository="", seconds=0.0, startup_seconds=0.0, place=None, details=units
+                report, repository="", seconds=0.0, startup_seconds=0.0, place=None, attempt=None, details=units
             )
         else:
             files[path] = data

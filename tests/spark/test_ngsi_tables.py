@@ -134,7 +134,7 @@ def _check_columns(rows: list[dict[str, Any]], *, has_metadata: bool) -> None:
         assert all(row[f"{name}_md"] == METADATA for row in rows for name in HOSTILE)
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_tables_of_every_mode_follow_their_destinations(tmp_path: Path) -> None:
     check_tables(submitted("ngsi_hive.py", tmp_path, str(tmp_path), "{}"))

@@ -57,7 +57,7 @@ def found(frame: DataFrame, columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(bytes(value) if isinstance(value, bytearray) else value for value in row) for row in rows)
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize(("options", "node_filter"), [({}, "all"), ({"revision": "0"}, "heads")])
 def test_each_table_has_the_rows_of_the_reference(
     session: SparkSession, published: Repository, options: dict[str, str], node_filter: str

@@ -92,10 +92,10 @@ def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
     ]
 
 
-# A build by joins is a hundred small jobs: of the filter with more code each run tries joins or arrays, the rest goes
-# with the long tests.
+# A build by joins is a hundred small jobs: of the filter with more code every other run tries joins or arrays, the rest
+# goes with the long tests.
 # tests/unit/swh/test_walks.py has both filters in arrays, without Spark.
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize(
     ("node_filter", "by_joins"),
     [
