@@ -102,12 +102,13 @@ class Watch(threading.Thread):
 @click.option("--producers", type=click.IntRange(min=1), default=200)
 @click.option("--seconds", type=click.FloatRange(min=0.2), default=120.0, help="Time of each side.")
 @click.option("--batch", type=click.IntRange(1, 1000), default=100, help="Events of a batch.")
+@click.option("--nifi-batch", type=click.IntRange(1, 1000), default=1000, help="The same of NiFi's task.")
 @click.option("--quick", is_flag=True, help="Four producers for a second: a test of the benchmark.")
 @click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
 @click.option("--output", type=click.Path(path_type=Path), default=LOCAL / "delivery", help="Where the results go.")
-def main(producers: int, seconds: float, batch: int, quick: bool, scratch: Path, output: Path) -> None:
+def main(producers: int, seconds: float, batch: int, nifi_batch: int, quick: bool, scratch: Path, output: Path) -> None:
     if quick:
-        producers, seconds, batch = 4, 1.0, 10
+        producers, seconds, batch, nifi_batch = 4, 1.0, 10, 20
     for folder in (scratch, output):
         folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="delivery-", dir=scratch))
@@ -116,7 +117,8 @@ def main(producers: int, seconds: float, batch: int, quick: bool, scratch: Path,
         click.echo(
             f"{machine}\nload {load_average()}; {producers} producers, batches of {batch}, {seconds} s\n{_HEADING}"
         )
-        sides = [_over_the_network(folder / door, door, producers, seconds, batch) for door in DOORS]
+        sizes = dict(zip(DOORS, (batch, nifi_batch), strict=True))
+        sides = [_over_the_network(folder / door, door, producers, seconds, size) for door, size in sizes.items()]
         sides.append(_appended(folder / "append", producers, seconds, batch))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

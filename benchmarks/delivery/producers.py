@@ -114,11 +114,11 @@ def _nifi_template(batch: int) -> bytes:
     for number, item in enumerate(events):
         item |= {
             "entityId": f"{_PRODUCER}-{number:04x}-4000-8000-{_BATCH}",
-            "actorHostname": f"node-{_PRODUCER}",
             "platform": "nifi",
             "eventId": f"{_PRODUCER}-{number:04x}-4000-9000-{_BATCH}",
             "eventOrdinal": int(f"{_ORDINAL}{number:04d}"),
             "parentIds": [],
             "childIds": [],
         }
-    return json.dumps(events).encode()
+    # The sample's one node becomes one of each producer: ordinals are told apart by it.
+    return json.dumps(events).replace("nifi1-of1.", f"nifi-{_PRODUCER}.").encode()
