@@ -22,7 +22,6 @@ from custody.clock import SystemClock
 from custody.config.sections import ListenerSection
 from custody.flow import Component
 from custody.repository import EventSelection, Repository
-from custody.repository.local_pass import PASSES, run_locally
 from custody.serving.access import Scope
 from custody.serving.application import Access, application
 from custody.serving.door import Services
@@ -31,7 +30,7 @@ from custody_pages import build
 from tests.pages.test_in_browser import AXE, HOSTILE, built, led, opened, picture, settled, total
 from tests.support import append, event, run_steps
 from tests.unit.serving.serve_process import Served, served, token
-from tests.unit.serving.test_api_changes import GOOD, quarantined
+from tests.unit.serving.test_api_changes import GOOD, quarantined, with_orders
 
 __all__ = ["built"]
 
@@ -47,20 +46,7 @@ SORTED = "component_id:dag.sort AND event_type:DROP"
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A flow took orders out of a queue, one event of it is forgotten, and two pieces are in quarantine."""
     root = tmp_path_factory.mktemp("changes") / "repository"
-    repository = Repository.create(root)
-    with repository.flowfiles() as flow:
-        flow.connect("orders", consumer="sort_orders")
-        with flow.session(LOAD) as session:
-            for number in range(ORDERS):
-                order = session.create({"filename": f"orders-{number}.csv"})
-                session.write_bytes(order, b"17,late" * (number + 1))
-                session.transfer(order, "orders")
-        with flow.session(SORT) as session:
-            for _ in range(ORDERS):
-                taken = session.get("orders")
-                assert taken is not None
-                session.remove(taken)
-    run_locally(PASSES["all"], repository.settings, run_id="scheduled__2026-03-02T00:00:00+00:00")
+    repository = with_orders(root, LOAD, SORT, ORDERS)
     quarantined(repository, json.dumps(GOOD).encode())
     quarantined(repository, HOSTILE[1].encode())
     [one, *_] = repository.search("component_id:dag.load", oldest_first=True).events

@@ -15,13 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from custody.sql.stand_in import StandIn
+
 KEYS_MAX = 256
 """Conditions that allow more keys are for a scan of the files."""
 _FORMAT = ds.ParquetFileFormat()
 Range = tuple[int, int]
 
 
-class KeyedDataset(ds.Dataset):  # type: ignore[misc]
+class KeyedDataset(StandIn):
     """A table with a key of whole numbers. Scans with a condition on few keys look these up.
 
     Args:
@@ -38,16 +40,10 @@ class KeyedDataset(ds.Dataset):  # type: ignore[misc]
         ranges: Sequence[Range],
         lookup: Callable[[list[int], list[str]], pa.Table | None],
     ) -> None:
-        # Not the base's constructor: Arrow's data sets have none, and DuckDB calls the two members below only.
-        self._whole = whole
+        super().__init__(whole)
         self._key = key
         self._ranges = ranges
         self._lookup = lookup
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._whole.schema
 
     def scanner(
         self,

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from custody.model.masking import MASKED_COLUMNS, AttributeMask
+from custody.sql.stand_in import StandIn
 
 
-class MaskedDataset(ds.Dataset):  # type: ignore[misc]
+class MaskedDataset(StandIn):
     """A table of events of which the values of some attributes are masked.
 
     Args:
@@ -25,14 +26,8 @@ class MaskedDataset(ds.Dataset):  # type: ignore[misc]
     """
 
     def __init__(self, whole: ds.Dataset, mask: AttributeMask) -> None:
-        # Not the base's constructor: Arrow's data sets have none, and DuckDB calls the two members below only.
-        self._whole = whole
+        super().__init__(whole)
         self._mask = mask
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._whole.schema
 
     def scanner(
         self,

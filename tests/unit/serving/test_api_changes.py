@@ -48,25 +48,29 @@ GOOD = {
 }
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository whose flow took some orders out of a queue."""
-    root = tmp_path_factory.mktemp("changes") / "repository"
+def with_orders(root: Path, load: Component, sort: Component, orders: int) -> Repository:
+    """Return a new repository whose flow took some orders out of a queue; its events are live."""
     repository = Repository.create(root)
     with repository.flowfiles() as flow:
         flow.connect("orders", consumer="sort_orders")
-        with flow.session(LOAD) as session:
-            for number in range(ORDERS):
+        with flow.session(load) as session:
+            for number in range(orders):
                 order = session.create({"filename": f"orders-{number}.csv"})
                 session.write_bytes(order, b"17,late" * (number + 1))
                 session.transfer(order, "orders")
-        with flow.session(SORT) as session:
-            for _ in range(ORDERS):
+        with flow.session(sort) as session:
+            for _ in range(orders):
                 taken = session.get("orders")
                 assert taken is not None
                 session.remove(taken)
     run_locally(PASSES["all"], repository.settings, run_id="scheduled__2026-03-02T00:00:00+00:00")
-    return root
+    return repository
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose flow took some orders out of a queue."""
+    return with_orders(tmp_path_factory.mktemp("changes") / "repository", LOAD, SORT, ORDERS).settings.root
 
 
 @pytest.fixture
