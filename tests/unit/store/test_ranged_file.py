@@ -133,7 +133,7 @@ def test_an_object_that_is_gone_and_a_full_disk_are_errors(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_after_a_crash_nothing_is_believed_that_was_not_written(mode: CrashMode) -> None:
-    store, path = stored(), Path("/work/log")
+    store, path = stored(), Path("/ranges/log")
     for crash_at in range(1, 8):
         disk = MemoryFileSystem()
         disk.make_directory(path.parent)
