@@ -323,8 +323,8 @@ class ContentSection(Section):
         None,
         gt=0.05,
         lt=1,
-        description="Share of the store's disk, such as 0.5, from which on contents whose FlowFiles are done go, the "
-        "oldest first. Where none is left that may go, writing waits. Unset for no limit.",
+        description="Share of each disk with contents, such as 0.5, from which on those whose FlowFiles are done go, "
+        "the oldest first. Where none is left that may go, writing waits. Unset for no limit.",
     )
 
     @field_validator("archive_age")

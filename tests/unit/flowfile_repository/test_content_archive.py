@@ -14,6 +14,7 @@ from custody.clock import ManualClock
 from custody.config import ContentStore, load_settings
 from custody.errors import BackpressureError, NotFoundError
 from custody.flow import Component, FlowFile
+from custody.flow.content import ContentOptions, ContentWriter, ResourceClaim
 from custody.flow.flowfile import new_flowfile
 from custody.flowfile_repository import (
     ArchiveOptions,
@@ -333,6 +334,49 @@ def test_a_repository_without_flowfiles_claims_nothing(tmp_path: Path) -> None:
 def test_an_archive_without_bounds_names_only_what_is_gone(tmp_path: Path) -> None:
     archive = ContentArchive(PosixFileSystem(), ContentStore(tmp_path), ArchiveOptions())
     assert archive.due({"custody:main/1/0000/1772409600000-0": 5}, 1 << 60) == ["custody:main/1/0000/1772409600000-0"]
+
+
+class TwoDisks(PosixFileSystem):
+    """The store's disk, half full, and another one that is full."""
+
+    def __init__(self, full: Path) -> None:
+        self._full = full
+
+    def space(self, folder: Path) -> Space | None:
+        return Space(100_000, 1000 if folder == self._full else 50_000, False)
+
+
+def _on_two_disks(tmp_path: Path, share: float) -> tuple[ContentArchive, dict[str, list[str]]]:
+    """Return the archive of contents on two disks, and the resource claims on each, the oldest first."""
+    (tmp_path / "disk").mkdir()
+    store = ContentStore(tmp_path / "store", {"b": tmp_path / "disk"})
+    fs = TwoDisks(tmp_path / "disk")
+    to = ContentWriter(fs, store, "main", ManualClock(), ContentOptions(("a", "b"), 4096))
+    claims: dict[str, list[str]] = {"a": [], "b": []}
+    while min(map(len, claims.values())) < 3:
+        resource = ResourceClaim.of(to.put(b"x" * 5000).claim)
+        assert resource is not None
+        os.utime(resource.path(store), (0, 0))
+        claims[resource.container].append(resource.text)
+    to.close()
+    return ContentArchive(fs, store, ArchiveOptions(share_max=share)), claims
+
+
+def test_each_disk_gives_up_what_is_too_much_on_it_alone(tmp_path: Path) -> None:
+    archive, claims = _on_two_disks(tmp_path, 0.9)
+    archived = {text: number for one in claims.values() for number, text in enumerate(one)}
+    # 99 % are used, and 88 are wanted: three files of five thousand bytes and their heads, all on the full disk.
+    assert archive.due(archived, 1 << 60) == claims["b"]
+    with pytest.raises(BackpressureError, match=f"{tmp_path}/disk: 99% of the disk is used"):
+        archive.require_room()
+
+
+def test_what_lies_on_a_disk_that_is_away_waits_for_it(tmp_path: Path) -> None:
+    archive, claims = _on_two_disks(tmp_path, 0.4)
+    (tmp_path / "disk").rename(tmp_path / "taken out")
+    archived = {text: 0 for one in claims.values() for text in one}
+    assert sorted(archive.due(archived, 1 << 60)) == sorted(claims["a"])
+    assert archive.held(claims["b"]) == set(claims["b"])
 
 
 def _is_there(repository: Repository, claim: Any) -> bool:
