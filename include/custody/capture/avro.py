@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from zlib_ng import zlib_ng
 
 from custody.capture.encodings import InputText
 from custody.capture.validate import PIECE_BYTES_MAX
@@ -290,7 +291,7 @@ def _snappy(data: bytes) -> bytes:
     if size > BLOCK_BYTES_MAX:
         raise ValueError(f"{size} bytes are too many")
     content: bytes = pa.Codec("snappy").decompress(data[:-4], size, asbytes=True)
-    if zlib.crc32(content) != int.from_bytes(data[-4:]):
+    if zlib_ng.crc32(content) != int.from_bytes(data[-4:]):
         raise ValueError("its checksum is another one")
     return content
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from zlib_ng import zlib_ng
 
 from custody.errors import (
     ClosedError,
@@ -402,7 +402,7 @@ class EventLog:
     def _fits(self, number: int) -> bool:
         """Whether the bytes of a block that are here are whole."""
         start, end = self._span(number)
-        return zlib.crc32(self.data[start:end]) == int(self.toc.blocks[number]["crc32"])
+        return zlib_ng.crc32(self.data[start:end]) == int(self.toc.blocks[number]["crc32"])
 
     def _problem(self, number: int) -> str | None:
         """Return what is wrong with the bytes of a block."""
@@ -410,7 +410,7 @@ class EventLog:
         start, length, crc32 = int(block["offset"]), int(block["length"]), int(block["crc32"])
         data = self.data[start : start + length]
         # Checked before the Parquet library sees a byte of it: damaged headers of pages could end the process.
-        if len(data) == length and zlib.crc32(data) == crc32:
+        if len(data) == length and zlib_ng.crc32(data) == crc32:
             return None
         # Bytes that were whole can be damaged later: the first look must not vouch for them any more.
         self._whole.discard(number)
@@ -444,7 +444,9 @@ class EventLog:
         parquet = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(self.data)),
             metadata=pq.read_metadata(pa.BufferReader(self.toc.footer(numbers))),
-            page_checksum_verification=True,
+            # The checksum of the block, which was right, covers its pages, their heads and their own checksums: to
+            # verify these as well takes a fifth of all decoding and finds nothing more.
+            page_checksum_verification=False,
         )
         # Columns that a newer custody added are not decoded.
         wanted = schema.names if columns is None and self.unknown_columns else columns

@@ -1,6 +1,6 @@
 """Writing an event log: Parquet whose row groups are the compression blocks, and its table of contents.
 
-Page checksums are written, and verified by custody's reader: without both, most flipped bits would pass unseen. The
+Page checksums are written for readers that know no table of contents; custody's own reader checks whole blocks. The
 key-value metadata holds what is needed to list the file again if the catalog were lost.
 
 Each column has the encoding that was smallest on sample events and is no slower (docs/design/011). Columns of few

@@ -16,7 +16,6 @@ Copies are never the only way to an event: what is damaged in them is read from 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import zstandard
+from zlib_ng import zlib_ng
 
 from custody.model import Event, to_events
 
@@ -32,8 +32,12 @@ COPIES_KEY = b"custody.rows"
 """In Parquet's metadata of a log that has copies; part of the format."""
 DIRECTORY_ENTRY = np.dtype([("first_event_id", "<u8"), ("length", "<u4"), ("crc32", "<u4")])
 """Of a frame; part of the format: add, never change."""
-FRAME_ROWS = 8
-"""Events of a frame, which its readers need not know: fewer take more bytes, more take longer to decode."""
+FRAME_ROWS = 4
+"""Events of a frame, which its readers need not know: fewer take more bytes, more take longer to decode.
+
+Of the sample's events, 1,241 bytes each as MessagePack: 8 take 116 bytes an event and 9.6 µs to read one, 4 take 135
+and 6.5, 2 take 160 and 5.
+"""
 _VERSION = 1
 _LEVEL = 3
 # Of the events of the first block: more of it makes frames hardly smaller, and is a cost of small logs.
@@ -82,7 +86,7 @@ class CopiesWriter:
             raw = [msgspec.Raw(row) for row in rows[start : start + FRAME_ROWS]]
             frame = compressor.compress(self._encoder.encode(raw))
             self._frames.append(frame)
-            self._entries.append((events[start].event_id, len(frame), zlib.crc32(frame)))
+            self._entries.append((events[start].event_id, len(frame), zlib_ng.crc32(frame)))
 
     def finish(self) -> tuple[list[bytes], bytes]:
         """Return the bytes of the copies in pieces, and their metadata as JSON."""
@@ -185,7 +189,7 @@ class RowCopies:
         ends, crcs, firsts = self._ends[asked].tolist(), self._crcs[asked].tolist(), self._firsts[asked].tolist()
         for place, (start, end, crc, first) in enumerate(zip(starts, ends, crcs, firsts, strict=True)):
             frame = self._frames[start:end]
-            yield frame if zlib.crc32(frame) == crc else None, first, ids[bounds[place] : bounds[place + 1]]
+            yield frame if zlib_ng.crc32(frame) == crc else None, first, ids[bounds[place] : bounds[place + 1]]
 
 
 _ROWS = msgspec.msgpack.Decoder(list[msgspec.Raw])

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError, FormatVersionError
 from custody.eventlog.hashing_file import HashingSink
@@ -255,7 +256,7 @@ def describe(footer: bytes, footer_offset: int, log: memoryview) -> TableOfConte
             group.num_rows,
             time.min_raw,
             time.max_raw,
-            zlib.crc32(log[offset:end]),
+            zlib_ng.crc32(log[offset:end]),
             len(packed[number]),
         )
     digest = hashlib.sha256(footer).digest()

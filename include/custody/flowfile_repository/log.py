@@ -13,9 +13,9 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from custody.errors import CorruptionError, FormatVersionError, LockedError, NotFoundError, StorageError
@@ -49,38 +49,38 @@ _MAPPED_BYTES_MAX = 64 << 20
 """So much of a log counts as memory of the process while it is read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogFolder:
-    """The names in the folder of a FlowFile repository."""
+    """The names in the folder of a FlowFile repository; each is put together once, as every commit asks for some."""
 
     home: Path
 
-    @property
+    @cached_property
     def lock(self) -> Path:
         """The lock of whoever reads on, appends, or writes a snapshot."""
         return self.home / "lock"
 
-    @property
+    @cached_property
     def snapshot(self) -> Path:
         """The last whole snapshot."""
         return self.home / "snapshot"
 
-    @property
+    @cached_property
     def partial(self) -> Path:
         """The snapshot that is being written."""
         return self.home / "snapshot.partial"
 
-    @property
+    @cached_property
     def logs(self) -> Path:
         """The folder of the logs."""
         return self.home / "log"
 
-    @property
+    @cached_property
     def swaps(self) -> Path:
         """The folder of the swap files."""
         return self.home / "swap"
 
-    @property
+    @cached_property
     def members(self) -> Path:
         """The folder of the locks that tell which processes live."""
         return self.home / "members"
@@ -465,13 +465,16 @@ def lock_folder(fs: FileSystem, folder: LogFolder, wait_seconds: float) -> Itera
         LockedError: another process held it for too long.
     """
     deadline = time.monotonic() + wait_seconds
-    with ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(fs.lock(folder.lock))
-            except LockedError:
-                if time.monotonic() >= deadline:
-                    raise
-            else:
-                break
+    while True:
+        lock = fs.lock(folder.lock)
+        try:
+            lock.__enter__()
+        except LockedError:
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            break
+    try:
         yield
+    finally:
+        lock.__exit__(None, None, None)

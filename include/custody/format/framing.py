@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
 import msgspec
+from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError, FormatVersionError
 
@@ -34,9 +34,9 @@ Document = TypeVar("Document", bound=msgspec.Struct)
 
 def _checksum(length: int, kind: int, *pieces: bytes | memoryview) -> int:
     # Length and kind are covered too: a damaged head must not make other bytes pass for a record.
-    checksum = zlib.crc32(struct.pack("<IB", length, kind))
+    checksum = zlib_ng.crc32(struct.pack("<IB", length, kind))
     for piece in pieces:
-        checksum = zlib.crc32(piece, checksum)
+        checksum = zlib_ng.crc32(piece, checksum)
     return checksum
 
 

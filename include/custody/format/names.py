@@ -6,11 +6,12 @@ Numbers in names are zero-padded so that names sort as their numbers do.
 from __future__ import annotations
 
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+from zlib_ng import zlib_ng
 
 from custody.errors import ConfigurationError
 
@@ -316,7 +317,7 @@ def shard_container(first_event_id: int, containers: int) -> int:
 
     Not by the id alone: the first ids of logs of one size have a factor in common, and would share one disk.
     """
-    return zlib.crc32(str(first_event_id).encode()) % containers
+    return zlib_ng.crc32(str(first_event_id).encode()) % containers
 
 
 def stripe_prefix(name: str) -> str:

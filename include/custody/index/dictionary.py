@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from whoosh.filedb.structfile import StructFile
+from zlib_ng import zlib_ng
 
 from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, raw, starts, take_rows, within
 from custody.index.inverted_field import InvertedField
@@ -271,7 +271,7 @@ class Dictionary:
         keys, hashes = term_set.hashed(number.to_bytes(FIELD_BYTES, "big"))
         if chosen is not None and len(chosen) < len(keys):
             keys, hashes = [keys[term] for term in chosen.tolist()], hashes[chosen]
-        return self._union(self._records.find_all(keys, hashes))
+        return self._union(*self._records.find_all(keys, hashes))
 
     def range_of(self, field: str) -> tuple[int, int]:
         """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
@@ -336,13 +336,12 @@ class Dictionary:
 
     def union(self, terms: Sequence[int] | Ints) -> Ints:
         """Return the documents that have any of the terms with these numbers, going up."""
-        return self._union(self._records.places(np.asarray(terms, np.int64)))
+        return self._union(*self._records.keys(self._records.places(np.asarray(terms, np.int64))))
 
-    def _union(self, records: Ints) -> Ints:
-        """Return the documents that have any of the terms whose records lie at some places."""
-        if not len(records):
+    def _union(self, keys: Ints, lengths: Ints) -> Ints:
+        """Return the documents that have any of the terms whose keys lie at some places and have some lengths."""
+        if not len(keys):
             return NONE
-        keys, lengths = self._records.keys(records)
         values = keys + lengths
         self._terms.require(values, ABOUT.itemsize)
         # One flag a document: a union of many lists needs no sorting, and its cost does not grow with overlaps.
@@ -455,16 +454,16 @@ class _Records:
         """Return where the record of a key lies, None when there is none."""
         return self._find_by_hash(key) if self._hash_type == HASH_CRC32 else self._find_by_order(key)
 
-    def find_all(self, keys: Sequence[bytes], hashes: Hashes) -> Ints:
-        """Return where the records of those of some keys lie that are there; `hashes` are the CRC-32 of each."""
+    def find_all(self, keys: Sequence[bytes], hashes: Hashes) -> tuple[Ints, Ints]:
+        """Return where those of some keys lie that are there, and their lengths; `hashes` are the CRC-32 of each."""
         if self._hash_type == HASH_CRC32 and len(keys) >= _MANY_KEYS:
             return self._find_all_by_hash(keys, hashes)
         records = map(self.find, keys)
-        return np.array([record for record in records if record is not None], np.int64)
+        return self.keys(np.array([record for record in records if record is not None], np.int64))
 
     def _find_by_hash(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by its hash."""
-        terms, key_hash = self._terms, zlib.crc32(key)
+        terms, key_hash = self._terms, zlib_ng.crc32(key)
         table = self._directory + (key_hash & (TABLES - 1)) * TABLE_STRUCT.size
         place, slots = TABLE_STRUCT.unpack(terms.span(table, table + TABLE_STRUCT.size))
         if slots <= 0:
@@ -483,8 +482,8 @@ class _Records:
             slot = slot + 1 if slot + 1 < slots else 0
         return None
 
-    def _find_all_by_hash(self, keys: Sequence[bytes], hashes: Hashes) -> Ints:
-        """Return where the records of those of some keys lie that are there."""
+    def _find_all_by_hash(self, keys: Sequence[bytes], hashes: Hashes) -> tuple[Ints, Ints]:
+        """Return where those of some keys lie that are there, and their lengths."""
         terms = self._terms
         terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
         tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[hashes & np.uint32(TABLES - 1)]
@@ -509,18 +508,21 @@ class _Records:
             records[number] = self._find_by_hash(keys[number]) or 0
         return self._verified(keys, records)
 
-    def _verified(self, keys: Sequence[bytes], records: Ints) -> Ints:
-        """Return the records, 0 for none, that are of the keys and not only of the same hash."""
+    def _verified(self, keys: Sequence[bytes], records: Ints) -> tuple[Ints, Ints]:
+        """Return where the keys of records lie, 0 for none, that are of the keys and not only of the same hash."""
         chosen = np.flatnonzero(records)
         checked = records[chosen]
         begin, lengths = self.keys(checked)
         data = self._terms.data
+        others = {}
         places = zip(chosen.tolist(), begin.tolist(), lengths.tolist(), strict=True)
         for number, (key, start, length) in enumerate(places):
             if data[start : start + length].tobytes() != keys[key]:
-                checked[number] = self._find_by_hash(keys[key]) or 0
-        verified: Ints = checked[checked != 0]
-        return verified
+                others[number] = self._find_by_hash(keys[key]) or 0
+        if not others:
+            return begin, lengths
+        checked[list(others)] = list(others.values())
+        return self.keys(checked[checked != 0])
 
     def _find_by_order(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by the order of keys: for tables by another hash."""
@@ -584,7 +586,7 @@ class _Records:
 
 def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> Hashes:
     """Return the CRC-32 of `before` followed by keys[place : place + length], for each key."""
-    start = zlib.crc32(before)
+    start = zlib_ng.crc32(before)
     hashes = np.full(len(lengths), start, np.uint32)
     order = np.argsort(lengths, kind="stable")
     bounds = np.flatnonzero(np.diff(lengths[order], prepend=-1))
@@ -595,7 +597,7 @@ def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> H
         if len(group) < _BULK:
             for index in group.tolist():
                 place = int(places[index])
-                hashes[index] = zlib.crc32(keys[place : place + width].data, start)
+                hashes[index] = zlib_ng.crc32(keys[place : place + width].data, start)
         else:
             hashes[group] = _columns(take_rows(keys, places[group], width), start)
     return hashes

@@ -7,7 +7,6 @@ the pages that it needs.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
 from custody.index.arrays import Bytes, Ints
@@ -46,7 +46,7 @@ def pages_of(size: int) -> int:
 def checksums_of(data: bytes | memoryview) -> list[int]:
     """Return the CRC-32 of each page of a file."""
     view = memoryview(data)
-    return [zlib.crc32(view[start : start + PAGE_BYTES]) for start in range(0, len(view), PAGE_BYTES)]
+    return [zlib_ng.crc32(view[start : start + PAGE_BYTES]) for start in range(0, len(view), PAGE_BYTES)]
 
 
 class PagedFileWriter:
@@ -68,14 +68,14 @@ class PagedFileWriter:
             self._open_page += bytes(view)
             return
         # The sum of the page that was begun goes on over the new bytes, so the two are never joined in memory.
-        self._sums.append(zlib.crc32(view[:missing], zlib.crc32(self._open_page)))
+        self._sums.append(zlib_ng.crc32(view[:missing], zlib_ng.crc32(self._open_page)))
         whole = (len(view) - missing) // PAGE_BYTES * PAGE_BYTES
         self._sums += checksums_of(view[missing : missing + whole])
         self._open_page = bytes(view[missing + whole :])
 
     def finish(self) -> tuple[ShardFile, list[int]]:
         """Make the file durable; return what the manifest says of it."""
-        sums = self._sums + ([zlib.crc32(self._open_page)] if self._open_page else [])
+        sums = self._sums + ([zlib_ng.crc32(self._open_page)] if self._open_page else [])
         size = self._file.tell()
         # Content only: the folder is synced once, when all its files are written.
         self._file.sync()
@@ -151,17 +151,23 @@ class CheckedFile:
         """Check the bytes from place to place + width for each place."""
         if not len(places):
             return
-        if int(places.min()) < 0 or int(places.max()) + width > self.size:
+        # As unsigned numbers, of which a negative place is the greatest: one look finds both. Calls of numpy are what
+        # a search of few terms pays for, so that each counts here.
+        if int(places.view(np.uint64).max()) + width > self.size:
             raise self.error(int(places.max()), f"{width} bytes within {self.size}", "a place outside of the file")
+        if self._is_whole:
+            return
         # First and last page of each piece: callers pass widths below a page, so no page lies in between.
-        ends = (places >> _PAGE_BITS, (places + width - 1) >> _PAGE_BITS)
-        if self._ranged is not None:
-            pages = np.unique(np.concatenate(ends))
-            self._bring(pages[self._are_checked[pages] == 0].tolist())
-        for pages in ends:
-            if not self._are_checked[pages].all():
-                for page in np.unique(pages[self._are_checked[pages] == 0]).tolist():
-                    self._check(page)
+        pages = places >> _PAGE_BITS
+        if width > 1:
+            pages = np.concatenate((pages, (places + (width - 1)) >> _PAGE_BITS))
+        is_unchecked = self._are_checked[pages] == 0
+        if not is_unchecked.any():
+            return
+        missing = np.unique(pages[is_unchecked]).tolist()
+        self._bring(missing)
+        for page in missing:
+            self._check(page)
 
     def require_all(self) -> None:
         """Check all bytes, once."""
@@ -189,7 +195,7 @@ class CheckedFile:
 
     def _fits(self, page: int) -> bool:
         start = page << _PAGE_BITS
-        return zlib.crc32(self._view[start : start + PAGE_BYTES]) == int(self._checksums[page])
+        return zlib_ng.crc32(self._view[start : start + PAGE_BYTES]) == int(self._checksums[page])
 
     def _check(self, page: int) -> None:
         start = page << _PAGE_BITS

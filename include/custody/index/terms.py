@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import threading
-import zlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from whoosh import query
 from whoosh.analysis import SimpleAnalyzer
+from zlib_ng import zlib_ng
 
 from custody.index.arrays import flags, integers, number_scalar, one, text_array, text_scalar, to_arrow, within
 
@@ -301,7 +301,7 @@ class TermSet:
         hashed = self._hashed.get(prefix)
         if hashed is None:
             keys = [prefix + term for term in self.terms]
-            hashed = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+            hashed = keys, np.fromiter(map(zlib_ng.crc32, keys), np.uint32, len(keys))
             # Without a lock: two threads compute the same value. Shards number their fields alike, so there are few
             # prefixes.
             self._hashed[prefix] = hashed

@@ -12,7 +12,9 @@ import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock, RLock
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +28,19 @@ from custody.journal import JournalFile
 from custody.model import EVENT_SCHEMA, Event
 from custody.read.cache import require_expired
 from custody.workspace import Moment, Workspace, read_at_one_moment
+from custody.workspace.snapshot import look_undisturbed
 
 Column = npt.NDArray[np.int64]
 
 Key = tuple[str, int]
 _COLUMNS = ["event_id", "source_node", "source_ordinal"]
 _NO_KEYS = EVENT_SCHEMA.empty_table().select(_COLUMNS)
-# Counted in logs: of each, only three columns are held.
-_LOGS_CACHED = 16
+_LOG_KEYS_BYTES_MAX = 256 << 20
+"""Of the keys of logs that are held at once."""
+_PIECE_BYTES = 4 << 20
+"""A journal is read in pieces of so many bytes: its events take several times as much, its keys a tenth."""
+_RUN_LENGTH_MAX = 1 << 20
+"""A run that is as long is merged no more: that would take three times its memory for a moment."""
 NO_WRITER = ""
 """Whose events are those of a preview, which are stored nowhere."""
 
@@ -51,9 +58,10 @@ class _View:
 
     workspace: Workspace
     logs: tuple[AddFile, ...]
-    sealed: dict[Path, pa.Table]
+    sealed: dict[Path, SortedKeys]
     """By sealed journal: such a file never changes, so it is read once."""
-    tail: pa.Table
+    tail: tuple[SortedKeys, ...]
+    """Of all journals."""
 
 
 def key_of(event: Event) -> Key | None:
@@ -63,20 +71,84 @@ def key_of(event: Event) -> Key | None:
     return event.source_node, event.source_ordinal
 
 
+class WriterKeys:
+    """The keys of the events of a writer that this process holds: those that were there, and those that were added.
+
+    All ingests of the writer share it, as each of them adds what it stores and none reads what the others did. Threads
+    have `lock` while they use it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.view: _View | None = None
+        """What was there at the first look; None before that."""
+        self.added: dict[str, SortedRuns] = {}
+        """By source, the ids of the events that were appended since."""
+
+    def add(self, node: str, ordinals: Sequence[int] | Column, event_ids: Sequence[int] | Column) -> None:
+        """Note events of one source that were just appended."""
+        with self.lock:
+            self.added.setdefault(node, SortedRuns()).add(ordinals, event_ids)
+
+    def find(self, node: str, ordinals: Sequence[int] | Column) -> dict[int, int]:
+        """Return the ids of those ordinals of a source that were added."""
+        return self.added[node].find(ordinals) if node in self.added else {}
+
+    def forget(self) -> None:
+        """Drop everything; it has to be read anew."""
+        with self.lock:
+            self.view, self.added = None, {}
+
+    def drop_live(self) -> None:
+        """Drop what is live by now, and is found in the logs; no journal is read.
+
+        Raises:
+            StorageError: a container is missing, which may hold events that are not live.
+        """
+        with self.lock:
+            if self.view is None:
+                return
+            workspace = self.view.workspace
+            # Undisturbed: a group that was opened behind the listing must not lie below the bound.
+            moment = look_undisturbed(workspace)
+            workspace.require_containers()
+            first_waiting = min((group.first_event_id for group in moment.waiting), default=moment.state.next_event_id)
+            waiting = (keys.at_or_above(first_waiting) for keys in self.view.tail)
+            tail = tuple(keys for keys in waiting if keys)
+            self.view = _View(workspace, tuple(moment.state.files.values()), {}, tail)
+            for runs in self.added.values():
+                runs.drop_below(first_waiting)
+            self.added = {node: runs for node, runs in self.added.items() if runs}
+
+
+# As long as somebody holds the writer.
+_OF_WRITERS: WeakKeyDictionary[object, WriterKeys] = WeakKeyDictionary()
+_LOCK = Lock()
+
+
+def keys_of_writer(writer: object) -> WriterKeys:
+    """Return the keys of a writer that this process holds, the same for all who ask."""
+    with _LOCK:
+        return _OF_WRITERS.setdefault(writer, WriterKeys())
+
+
 class StoredKeys:
     """Finds stored events by their keys.
 
     Args:
         workspaces: returns the writers of the repository, looked up anew each time.
         writer: the one whose events are added here; other writers' journals are made durable before they are trusted.
+        own: the keys of that writer, where others add to them as well.
     """
 
-    def __init__(self, workspaces: Callable[[], Sequence[Workspace]], writer: str) -> None:
+    def __init__(
+        self, workspaces: Callable[[], Sequence[Workspace]], writer: str, own: WriterKeys | None = None
+    ) -> None:
         self._workspaces = workspaces
         self._writer = writer
-        self._views: list[_View] = []
-        self._log_keys: BoundedCache[tuple[str, str], pa.Table] = BoundedCache(_LOGS_CACHED)
-        self._added: dict[str, SortedRuns] = {}
+        self._own = own or WriterKeys()
+        self._others: list[_View] = []
+        self._log_keys: BoundedCache[tuple[str, str], SortedKeys] = BoundedCache(_LOG_KEYS_BYTES_MAX)
 
     def refresh(self) -> None:
         """Read what the writers have stored until now; of the own one only what was there before the first `add`.
@@ -87,26 +159,46 @@ class StoredKeys:
             CorruptionError: a journal or a catalog is damaged.
             StorageError: a container of a writer is missing, which may hold events of any source.
         """
-        former = {view.workspace.writer: view for view in self._views}
-        views = []
-        for workspace in self._workspaces():
-            view = former.get(workspace.writer)
-            # The own writer's events since the first look were added one by one; only others' have to be read again.
-            if view is None or workspace.writer != self._writer:
-                view = self._read_view(workspace if view is None else view.workspace, view)
-            views.append(view)
+        former = {view.workspace.writer: view for view in self._others}
+        # The own writer's events since the first look were added one by one; only others' have to be read again.
+        views = [
+            self._read_view(workspace if view is None else view.workspace, view)
+            for workspace, view in ((one, former.get(one.writer)) for one in self._workspaces())
+            if workspace.writer != self._writer
+        ]
         # A missing container may hold events of any source, so nothing may be stored without it.
-        for view in views:
+        for view in (*views, *self._own_view()):
             view.workspace.require_containers()  # after the reading: what went away meanwhile was not read
-        self._views = views
+        self._others = views
 
     def forget(self) -> None:
         """Drop everything; it has to be read anew."""
-        self._views, self._added = [], {}
+        self._own.forget()
+        self._others = []
+
+    def drop_live(self) -> None:
+        """Drop what is known of the own writer's events that are live by now, so that memory does not grow for ever.
+
+        Raises:
+            StorageError: a container of the writer is missing.
+        """
+        self._own.drop_live()
 
     def workspace(self, writer: str) -> Workspace:
         """Return the files of a writer that `find` named."""
-        return next(view.workspace for view in self._views if view.workspace.writer == writer)
+        return next(view.workspace for view in self._views() if view.workspace.writer == writer)
+
+    def _views(self) -> list[_View]:
+        return [*self._others, *self._own_view()]
+
+    def _own_view(self) -> list[_View]:
+        """Return the own writer's view, if there is such a writer; it is read where nobody did yet, or one failed."""
+        with self._own.lock:
+            if self._own.view is None and self._writer:
+                for workspace in self._workspaces():
+                    if workspace.writer == self._writer:
+                        self._own.view = self._read_view(workspace, None)
+            return [] if self._own.view is None else [self._own.view]
 
     def add(self, events: Sequence[Event], event_ids: range) -> None:
         """Note events that were just appended."""
@@ -118,7 +210,7 @@ class StoredKeys:
                 ordinals.append(key[1])
                 ids.append(event_id)
         for node, (ordinals, ids) in by_node.items():
-            self._added.setdefault(node, SortedRuns()).add(ordinals, ids)
+            self._own.add(node, ordinals, ids)
 
     def find(self, events: Iterable[Event]) -> dict[Key, StoredAt]:
         """Return where the events with these keys are stored."""
@@ -127,17 +219,16 @@ class StoredKeys:
         if not by_node:
             return places
         wanted = {node: set(ordinals) for node, ordinals in by_node.items()}
-        for writer, matches in self._matches(by_node):
-            columns = (matches.column(name).to_pylist() for name in _COLUMNS)
-            for event_id, node, ordinal in zip(*columns, strict=True):
-                if ordinal in wanted[node]:
-                    places[node, ordinal] = StoredAt(writer, event_id)
-        for node, ordinals in by_node.items():
-            if node in self._added:
-                added = self._added[node].find(ordinals)
-                places.update(
-                    ((node, ordinal), StoredAt(self._writer, event_id)) for ordinal, event_id in added.items()
-                )
+        # What leaves the added ones is in the logs of the view from then on: both are looked at as of one moment.
+        with self._own.lock:
+            for writer, matches in self._matches(by_node):
+                columns = (matches.column(name).to_pylist() for name in _COLUMNS)
+                for event_id, node, ordinal in zip(*columns, strict=True):
+                    if ordinal in wanted[node]:
+                        places[node, ordinal] = StoredAt(writer, event_id)
+            for node, ordinals in by_node.items():
+                added = self._own.find(node, ordinals).items()
+                places.update(((node, ordinal), StoredAt(self._writer, event_id)) for ordinal, event_id in added)
         return places
 
     def known_rows(self, keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -150,14 +241,15 @@ class StoredKeys:
         known = repeated_rows(keys)
         by_node = {node: ordinals[codes == code] for code, node in enumerate(nodes)}
         stored: dict[str, list[Column]] = {node: [] for node in nodes}
-        for _, matches in self._matches({node: values.tolist() for node, values in by_node.items()}):
-            for node in matches.column("source_node").unique().to_pylist():
-                of_node = matches.filter(pc.equal(matches.column("source_node"), node))
-                stored[node].append(of_node.column("source_ordinal").to_numpy())
+        with self._own.lock:
+            for _, matches in self._matches({node: values.tolist() for node, values in by_node.items()}):
+                for node in matches.column("source_node").unique().to_pylist():
+                    of_node = matches.filter(pc.equal(matches.column("source_node"), node))
+                    stored[node].append(of_node.column("source_ordinal").to_numpy())
+            for node, values in by_node.items():
+                stored[node].append(np.array(list(self._own.find(node, values)), np.int64))
         for code, (node, values) in enumerate(by_node.items()):
             former = [*stored[node], np.array(self._gone(node, values.tolist()), np.int64)]
-            if node in self._added:
-                former.append(np.array(list(self._added[node].find(values)), np.int64))
             known |= (codes == code) & np.isin(ordinals, np.concatenate(former))
         return known
 
@@ -165,7 +257,7 @@ class StoredKeys:
         """Return which keys belong to events that were forgotten and erased: only tombstones know them."""
         by_node = _ordinals_by_node(events)
         keys: set[Key] = set()
-        for view in self._views:
+        for view in self._views():
             # Newer than the view, so that what its logs do not hold any more is found here.
             stones = view.workspace.catalog.load().tombstones.values()
             for node, ordinals in by_node.items():
@@ -177,13 +269,13 @@ class StoredKeys:
         nodes, codes, ordinals = _columns_of(keys)
         ids = np.arange(event_ids.start, event_ids.stop)
         for code, node in enumerate(nodes):
-            self._added.setdefault(node, SortedRuns()).add(ordinals[codes == code], ids[codes == code])
+            self._own.add(node, ordinals[codes == code], ids[codes == code])
 
     def _gone(self, node: str, ordinals: list[int]) -> list[int]:
         """Return which ordinals of a source belong to events that were forgotten and erased."""
         return [
             ordinal
-            for view in self._views
+            for view in self._views()
             for ordinal in erased_among(view.workspace.catalog.load().tombstones.values(), node, ordinals)
         ]
 
@@ -196,7 +288,7 @@ class StoredKeys:
             # Open journals grow, so they are read again each time. Those of groups that became live meanwhile drop out.
             sealed = {path: former_sealed.get(path) or _keys_of(workspace, path) for path in paths}
             growing = [_keys_of(workspace, path) for group in moment.waiting for path in group.open]
-            tail = pa.concat_tables([_NO_KEYS, *sealed.values(), *growing])
+            tail = tuple(keys for keys in (*sealed.values(), *growing) if keys)
             return _View(workspace, tuple(moment.state.files.values()), sealed, tail)
 
         return read_at_one_moment(workspace, read)[1]
@@ -209,41 +301,35 @@ class StoredKeys:
     def _matches(self, by_node: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, pa.Table]]:
         """Yield (writer, keys) of stored events whose source and ordinal are both asked for, if not always together."""
         nodes = pa.array(by_node, pa.string())
-        searched = pa.array(set().union(*by_node.values()), pa.int64())
+        ordinals = np.array(sorted(set().union(*by_node.values())), np.int64)
         spans = {node: (min(ordinals), max(ordinals)) for node, ordinals in by_node.items()}
-        # One pass over a table for all sources: there may be hundreds in what is stored at once.
-        for writer, table in self._tables(spans):
-            yield (
-                writer,
-                table.filter(
-                    pc.and_(
-                        pc.is_in(table["source_ordinal"], value_set=searched),
-                        pc.is_in(table["source_node"], value_set=nodes),
-                    )
-                ),
-            )
+        # One look into a table for all sources: there may be hundreds in what is stored at once.
+        for writer, keys in self._tables(spans):
+            yield writer, keys.among(nodes, ordinals)
 
-    def _tables(self, spans: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, pa.Table]]:
-        for view in self._views:
+    def _tables(self, spans: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, SortedKeys]]:
+        for view in self._views():
             writer = view.workspace.writer
             # The catalog has the bounds of each source's ordinals in each log, so most logs stay unread.
             for file in view.logs:
                 asked = ((spans.get(s.node), s) for s in file.sources)
                 if any(span and s.first_ordinal <= span[1] and span[0] <= s.last_ordinal for span, s in asked):
                     yield writer, self._keys(view, file)
-            yield writer, view.tail
+            yield from ((writer, keys) for keys in view.tail)
 
-    def _keys(self, view: _View, file: AddFile) -> pa.Table:
+    def _keys(self, view: _View, file: AddFile) -> SortedKeys:
         name = view.workspace.writer, file.path
-        table = self._log_keys.get(name)
-        if table is None:
+        keys = self._log_keys.get(name)
+        if keys is None:
             try:
-                table = EventLog(view.workspace.fs, view.workspace.log_path(file.path)).read(_COLUMNS)
+                log = EventLog(view.workspace.fs, view.workspace.log_path(file.path))
+                keys = SortedKeys.of(log.read(_COLUMNS))
             except NotFoundError:
                 require_expired(view.workspace, file)
-                table = _NO_KEYS  # expired meanwhile: nothing of it is stored any more
-            self._log_keys.put(name, table, 1)
-        return table
+                keys = SortedKeys.of(_NO_KEYS)  # expired meanwhile: nothing of it is stored any more
+            # Each costs something, also without a key: the cache is bounded by costs alone.
+            self._log_keys.put(name, keys, keys.nbytes + 500)
+        return keys
 
 
 class PreviewedKeys(StoredKeys):
@@ -264,23 +350,70 @@ class PreviewedKeys(StoredKeys):
         events = list(events)
         keys = super().erased(events)
         for node, ordinals in _ordinals_by_node(events).items():
-            if node in self._added:
-                keys.update((node, ordinal) for ordinal in self._added[node].find(ordinals))
+            keys.update((node, ordinal) for ordinal in self._own.find(node, ordinals))
         return keys
 
     def _trust(self, workspace: Workspace) -> None:
         """A preview changes no file's durability."""
 
 
+@dataclass(frozen=True, slots=True)
+class SortedKeys:
+    """The keys of some stored events, sorted by ordinal: 20 bytes an event. What is asked for is found by bisection."""
+
+    nodes: pa.StringArray
+    """The sources."""
+    ordinals: Column
+    codes: npt.NDArray[np.int32]
+    """Of each key, the place of its source among them."""
+    event_ids: Column
+
+    @classmethod
+    def of(cls, table: pa.Table) -> SortedKeys:
+        """Return the keys of a table with the columns of keys; events without a key are left out."""
+        table = table.filter(pc.and_(pc.is_valid(table["source_node"]), pc.is_valid(table["source_ordinal"])))
+        [batch] = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        nodes, codes, ordinals = _columns_of(batch)
+        order = np.argsort(ordinals, kind="stable")
+        return cls(pa.array(nodes, pa.string()), ordinals[order], codes[order], np.asarray(batch["event_id"])[order])
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        return int(self.nodes.nbytes) + self.ordinals.nbytes + self.codes.nbytes + self.event_ids.nbytes
+
+    def among(self, nodes: pa.StringArray, ordinals: Column) -> pa.Table:
+        """Return the keys with one of some sources and one of some ordinals, which are sorted and differ."""
+        first, last = (np.searchsorted(self.ordinals, ordinals, side) for side in ("left", "right"))
+        counts = last - first
+        # The places first…last of each ordinal, one behind the other.
+        places = np.repeat(last - np.cumsum(counts), counts) + np.arange(counts.sum())
+        wanted = np.flatnonzero(pc.is_in(self.nodes, value_set=nodes).to_numpy(zero_copy_only=False))
+        places = places[np.isin(self.codes[places], wanted)]
+        columns = [self.event_ids[places], self.nodes.take(pa.array(self.codes[places])), self.ordinals[places]]
+        return pa.table(dict(zip(_COLUMNS, columns, strict=True)))
+
+    def at_or_above(self, event_id: int) -> SortedKeys:
+        """Return the keys of events with this id or a greater one."""
+        rows = self.event_ids >= event_id
+        return SortedKeys(self.nodes, self.ordinals[rows], self.codes[rows], self.event_ids[rows])
+
+
 class SortedRuns:
     """Maps numbers to numbers in sorted columns: 16 bytes an entry, added a batch at a time.
 
-    There are only a few runs, each at least twice as long as the next. Of a number that was added again, the newer
-    value holds.
+    There are only a few runs, each at least twice as long as the next, but for those that are as long as a run may be.
+    Of a number that was added again, the newer value holds.
     """
 
     def __init__(self) -> None:
         self._runs: list[tuple[Column, Column]] = []
+
+    def __len__(self) -> int:
+        return sum(len(keys) for keys, _ in self._runs)
 
     def add(self, numbers: Sequence[int] | Column, values: Sequence[int] | Column) -> None:
         """Add a batch, and merge it with runs that are not much longer."""
@@ -290,13 +423,18 @@ class SortedRuns:
         length = len(numbers)
         # As in a log-structured merge tree: few runs to search, and each entry is merged a logarithmic number of
         # times.
-        while self._runs and len(self._runs[-1][0]) < 2 * length:
+        while self._runs and len(self._runs[-1][0]) < min(2 * length, _RUN_LENGTH_MAX):
             parts.insert(0, self._runs.pop())
             length += len(parts[0][0])
         keys = np.concatenate([part[0] for part in parts])
         # Stable, with older runs in front: of equal numbers the newest is the last, which `find` takes.
         order = np.argsort(keys, kind="stable")
         self._runs.append((keys[order], np.concatenate([part[1] for part in parts])[order]))
+
+    def drop_below(self, least: int) -> None:
+        """Drop the entries whose values are less than `least`."""
+        kept = ((keys[values >= least], values[values >= least]) for keys, values in self._runs)
+        self._runs = [run for run in kept if len(run[0])]
 
     def find(self, numbers: Sequence[int] | Column) -> dict[int, int]:
         """Return the values of those numbers that were added."""
@@ -334,10 +472,17 @@ def _ordinals_by_node(events: Iterable[Event]) -> dict[str, list[int]]:
     return by_node
 
 
-def _keys_of(workspace: Workspace, path: Path) -> pa.Table:
-    """Return the keys in a journal; filtering copies them, so that the rest of the file can go."""
-    table = JournalFile.read(workspace.fs, path).table().select(_COLUMNS)
-    return table.filter(pc.and_(pc.is_valid(table["source_node"]), pc.is_valid(table["source_ordinal"])))
+def _keys_of(workspace: Workspace, path: Path) -> SortedKeys:
+    """Return the keys in a journal, which is read in pieces, so that the rest of each can go."""
+    journal = JournalFile.read(workspace.fs, path)
+    pieces = [_copied(piece.select(_COLUMNS)) for piece in journal.tables(_PIECE_BYTES)]
+    journal.release_memory()
+    return SortedKeys.of(pa.concat_tables([_NO_KEYS, *pieces]))
+
+
+def _copied(keys: pa.Table) -> pa.Table:
+    """Return keys that share no memory with what they were read with."""
+    return keys.take(pa.array(np.arange(keys.num_rows)))
 
 
 def _make_durable(workspace: Workspace) -> None:

@@ -47,7 +47,16 @@ from custody.errors import (
     StorageError,
 )
 from custody.format.names import name_as_text
-from custody.ingest.dedup import NO_WRITER, Key, PreviewedKeys, StoredAt, StoredKeys, key_of, repeated_rows
+from custody.ingest.dedup import (
+    NO_WRITER,
+    Key,
+    PreviewedKeys,
+    StoredAt,
+    StoredKeys,
+    key_of,
+    keys_of_writer,
+    repeated_rows,
+)
 from custody.ingest.source_locks import SourceLocks
 from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid, to_events
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
@@ -240,7 +249,7 @@ class Ingest:
         self._writer = writer
         self._quarantine = quarantine
         settings = workspace.settings
-        self._stored_keys: StoredKeys = StoredKeys(workspaces, writer.name)
+        self._stored_keys: StoredKeys = StoredKeys(workspaces, writer.name, keys_of_writer(writer))
         self._source_locks = SourceLocks(workspace.fs, settings.turns, settings.capture.source_wait_seconds)
 
     def file(
@@ -331,7 +340,18 @@ class Ingest:
         return self._take(self._batched(outcomes), FileTally(origin, format, None))
 
     def renew(self) -> None:
-        """Forget which events are stored: the next turn reads it anew, so that memory does not grow for ever."""
+        """Forget what memory does not have to hold, so that it does not grow for ever: events that are live by now.
+
+        What other writers stored is looked up anew in the next turn.
+
+        Raises:
+            StorageError: a container of the writer is missing, which may hold events that are not live.
+        """
+        self._source_locks.forget()
+        self._stored_keys.drop_live()
+
+    def _distrust(self) -> None:
+        """Forget which events are stored: the next turn reads it anew."""
         self._source_locks.forget()
         self._stored_keys.forget()
 
@@ -447,7 +467,7 @@ class Ingest:
             yield
         except BaseException:
             # An append may have failed: what is stored has to be read again.
-            self.renew()
+            self._distrust()
             raise
         finally:
             # The turn ends with the file, so that ingests that wait for its sources can go on.

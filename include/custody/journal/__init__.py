@@ -3,7 +3,7 @@
 from custody.journal.container_health import ROOM_BYTES_MIN
 from custody.journal.groups import Group, groups, writers
 from custody.journal.incarnations import ARCHIVE, RETIRED, Claim, Incarnations, holds_group, purpose_of
-from custody.journal.journal_file import JournalDamage, JournalFile, read_header
+from custody.journal.journal_file import JournalDamage, JournalFile, begun_ms, read_header
 from custody.journal.journal_writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.merge import MergeReader
 from custody.journal.open_group import SyncPolicy
@@ -46,6 +46,7 @@ __all__ = [
     "SealedJournal",
     "SyncPolicy",
     "WriterContainers",
+    "begun_ms",
     "check_containers",
     "count_pending",
     "decode_state",

@@ -44,7 +44,7 @@ class ContainerHealth:
 
     def __init__(self, fs: FileSystem, roots: Sequence[Path], pause_seconds: float = RETRY_SECONDS) -> None:
         self._fs = fs
-        self._roots = tuple(roots)
+        self.roots = tuple(roots)
         self._first_pause = pause_seconds
         self._failed: dict[Path, FailedContainer] = {}
         self._last_return: dict[Path, tuple[float, float]] = {}
@@ -55,7 +55,7 @@ class ContainerHealth:
     @property
     def working(self) -> tuple[Path, ...]:
         """The containers that are not out."""
-        return tuple(root for root in self._roots if root not in self._failed)
+        return tuple(root for root in self.roots if root not in self._failed)
 
     @property
     def can_recover(self) -> bool:

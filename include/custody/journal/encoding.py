@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -27,19 +28,20 @@ from custody.model import (
     EVENT_SCHEMA,
     AttributeMask,
     Event,
+    exact_batch,
     require_types,
     text_problems,
     to_batch,
-    to_events,
     to_present,
 )
-from custody.model.columns import read_batch
+from custody.model.columns import read_batch, read_column
 
 # Kinds of records are part of the format: add, never change.
 KIND_BATCH = 3
 KIND_ROWS = 4
 # A balance of what writing and reading cost (docs/design/008); readers take either kind, so it may change.
 ROWS_MAX = 32  # at most so many events are written as rows
+COLUMN_ROWS_MAX = 4  # of events that come as columns; to make objects of them takes longer
 RECORD_BYTES = 32 << 20  # larger appends become several records, so that a reader's memory is bounded
 JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
 """The columns of a batch: all but the event ids, which the head of the record gives."""
@@ -67,15 +69,15 @@ class PreparedEvents:
 
     def __init__(self, events: Sequence[Event], mask: AttributeMask = _NO_MASK) -> None:
         self.count = len(events)
-        for number, event in enumerate(events):
-            try:
-                require_types(event)
-            except InvalidInputError as error:
-                raise InvalidInputError(f"event {number} of the batch: {error}") from error
-        self._bodies: list[tuple[int, int, bytes | memoryview]]
+        self._bodies: Sequence[tuple[int, int, bytes | memoryview]]
         try:
+            batch = exact_batch(events) if len(events) > ROWS_MAX else None
+            if batch is not None:
+                self._bodies = _batch_records(mask.rows(batch))
+                return
+            _require_types(events)
             events = mask.events(events)
-            self._bodies = list(_rows(events) if len(events) <= ROWS_MAX else _batches(events))
+            self._bodies = _rows(events) if len(events) <= ROWS_MAX else _batches(events)
         except UnicodeEncodeError as error:
             raise InvalidInputError(_first_text_problem(events) or str(error)) from error
 
@@ -85,10 +87,21 @@ class PreparedEvents:
         prepared = cls(())
         batch = mask.rows(batch)
         prepared.count = batch.num_rows
-        # A few are rows on disk, however they came: a batch of Arrow's has a kilobyte of its own.
-        is_few = batch.num_rows <= ROWS_MAX
-        prepared._bodies = list(_rows(to_events(batch)) if is_few else _batch_records(batch))
+        prepared._bodies = _batch_records(batch)
         return prepared
+
+    @classmethod
+    def of_few(cls, events: Sequence[Event], mask: AttributeMask = _NO_MASK) -> PreparedEvents:
+        """Return events that were columns and became objects, which are rows on disk."""
+        prepared = cls(())
+        prepared.count = len(events)
+        prepared._bodies = _rows(mask.events(events))
+        return prepared
+
+    @property
+    def size(self) -> int:
+        """Length of the encoded events in bytes."""
+        return sum(len(body) for _, _, body in self._bodies)
 
     def records(self, first_event_id: int) -> list[bytes]:
         """Return the events as records, numbered one-up."""
@@ -104,39 +117,43 @@ def batch_record(batch: pa.RecordBatch, first_event_id: int) -> bytes:
     return frame(KIND_BATCH, _IDS.pack(first_event_id, batch.num_rows), memoryview(batch.serialize()))
 
 
+def _require_types(events: Sequence[Event]) -> None:
+    for number, event in enumerate(events):
+        try:
+            require_types(event)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"event {number} of the batch: {error}") from error
+
+
 def _first_text_problem(events: Sequence[Event]) -> str | None:
     problems = ((number, problem) for number, event in enumerate(events) for problem in text_problems(event))
     return next((f"event {number} of the batch: {problem}. Nothing was stored." for number, problem in problems), None)
 
 
-def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (kind, events, body) of records of rows."""
+def _rows(events: Sequence[Event]) -> list[tuple[int, int, bytes]]:
+    """Return (kind, events, body) of records of rows."""
     body = _ENCODER.encode(events)
     if len(body) <= RECORD_BYTES or len(events) == 1:
         _check_fits(len(body))
-        yield KIND_ROWS, len(events), body
-    else:
-        for half in _halves(events):
-            yield from _rows(half)
+        return [(KIND_ROWS, len(events), body)]
+    return [record for half in _halves(events) for record in _rows(half)]
 
 
-def _batches(events: Sequence[Event]) -> Iterator[tuple[int, int, memoryview]]:
-    """Yield (kind, events, body) of records of one batch each."""
+def _batches(events: Sequence[Event]) -> list[tuple[int, int, memoryview]]:
+    """Return (kind, events, body) of records of one batch each."""
     # Without ids: these are taken later, under the writer's lock, and the head of the record gives them.
     batch = to_batch(events, 0).remove_column(0)
-    yield from _batch_records(pa.RecordBatch.from_arrays(batch.columns, schema=JOURNAL_SCHEMA))
+    return _batch_records(pa.RecordBatch.from_arrays(batch.columns, schema=JOURNAL_SCHEMA))
 
 
-def _batch_records(batch: pa.RecordBatch) -> Iterator[tuple[int, int, memoryview]]:
+def _batch_records(batch: pa.RecordBatch) -> list[tuple[int, int, memoryview]]:
     if batch.nbytes > RECORD_BYTES and batch.num_rows > 1:
         # Slices share the memory of the batch, and each is serialized with only the rows that it shows.
         middle = batch.num_rows // 2
-        yield from _batch_records(batch.slice(0, middle))
-        yield from _batch_records(batch.slice(middle))
-        return
+        return _batch_records(batch.slice(0, middle)) + _batch_records(batch.slice(middle))
     body = memoryview(batch.serialize())  # not copied: large appends are bound by the memory's speed
     _check_fits(len(body))
-    yield KIND_BATCH, batch.num_rows, body
+    return [(KIND_BATCH, batch.num_rows, body)]
 
 
 def _halves(events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
@@ -190,13 +207,68 @@ def decode(records: Sequence[EventRecord]) -> pa.Table:
     batches = [record for record in records if record.kind == KIND_BATCH]
     tables = [EVENT_SCHEMA.empty_table()]
     tables += [_with_ids(part, _decode_rows) for part in _parts(rows)]
-    # Records of one file share one schema object: its identity is enough, no columns are compared.
-    for _, same in groupby(batches, key=lambda record: id(record.schema)):
+    numbers = _numbered_schemas(batches)
+    for _, same in groupby(batches, key=lambda record: numbers[id(record.schema)]):
         tables.append(_with_ids(list(same), _decode_batches))
     table = pa.concat_tables(tables)
     firsts = [record.first_event_id for record in (*rows, *batches)]
     # Rows were put before batches, so ids may be out of order; a sort copies everything and is rarely needed.
     return table if firsts == sorted(firsts) else table.sort_by("event_id")
+
+
+def _numbered_schemas(records: Sequence[EventRecord]) -> dict[int, int]:
+    """Return the number of each schema object by its identity; equal schemas have one number.
+
+    Records of one file share one schema object, and nearly always all files have equal ones: the records of several
+    files, which alternate, are decoded together.
+    """
+    numbers: dict[int, int] = {}
+    schemas: list[pa.Schema] = []
+    for record in records:
+        if id(record.schema) not in numbers:
+            same = (number for number, schema in enumerate(schemas) if schema.equals(record.schema))
+            numbers[id(record.schema)] = next(same, len(schemas))
+            schemas.append(record.schema)
+    return numbers
+
+
+def check(records: Sequence[EventRecord]) -> None:
+    """Check that records hold what their heads say; nothing of them is kept, and of batches only the heads are read.
+
+    Raises:
+        CorruptionError: one does not.
+    """
+    for record in records:
+        place = f"{record.path} @{record.offset}"
+        with _named(place):
+            is_batch = record.kind == KIND_BATCH
+            message = pa.py_buffer(record.body)
+            held = (
+                pa.ipc.read_record_batch(message, record.schema).num_rows
+                if is_batch
+                else len(_DECODER.decode(record.body))
+            )
+        if held != record.count:
+            raise CorruptionError(f"{place}: expected {record.count} events in a record, got {held}.")
+
+
+def decode_column(records: Sequence[EventRecord], name: str) -> pa.ChunkedArray:
+    """Return a column of the events of batches of one file, in the order of the records, as EVENT_SCHEMA has it.
+
+    Raises:
+        CorruptionError: a record is whole but does not hold what its head says.
+    """
+    if name == "event_id":
+        return pa.chunked_array([event_ids(records)])
+    schema = records[0].schema
+    # Of a column that an older schema version lacks there is nothing but its number of values, which any one has.
+    read = name if name in schema.names else schema.names[0]
+
+    def columns(same: Sequence[EventRecord]) -> pa.Table:
+        arrays = [read_column(record.body, schema, read) for record in same]
+        return pa.Table.from_arrays([pa.chunked_array(arrays)], schema=pa.schema([schema.field(read)]))
+
+    return to_present(_checked(records, columns), [name]).column(name)
 
 
 def _parts(records: Sequence[EventRecord]) -> Iterator[list[EventRecord]]:
@@ -215,16 +287,35 @@ def _parts(records: Sequence[EventRecord]) -> Iterator[list[EventRecord]]:
 
 def _with_ids(records: Sequence[EventRecord], read: Callable[[Sequence[EventRecord]], pa.Table]) -> pa.Table:
     """Return the events of records of one kind; both ways of reading leave the ids to this."""
-    place = f"{records[0].path} @{records[0].offset}"
-    ids = _event_ids(records)
     try:
+        columns = _checked(records, read)
+    except CorruptionError:
+        # Records that are read together may be of several files: one by one they tell which it is.
+        for record in records if len(records) > 1 else ():
+            _checked([record], read)
+        raise
+    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(event_ids(records))))
+
+
+def _checked(records: Sequence[EventRecord], read: Callable[[Sequence[EventRecord]], pa.Table]) -> pa.Table:
+    """Return what a way of reading makes of records: as many rows as their heads say."""
+    place = f"{records[0].path} @{records[0].offset}"
+    count = sum(record.count for record in records)
+    with _named(place):
         columns = read(records)
+    if count != columns.num_rows:
+        raise CorruptionError(f"{place}: expected {count} events in {len(records)} records, got {columns.num_rows}.")
+    return columns
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Say where records lie that cannot be decoded."""
+    try:
+        yield
     # Decoders fail in many ways; behind a right checksum all of them mean the same.
     except (msgspec.MsgspecError, pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise CorruptionError(f"{place}: expected records of events, got {error}.") from error
-    if len(ids) != columns.num_rows:
-        raise CorruptionError(f"{place}: expected {len(ids)} events in {len(records)} records, got {columns.num_rows}.")
-    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(ids)))
 
 
 def _decode_rows(records: Sequence[EventRecord]) -> pa.Table:
@@ -235,10 +326,18 @@ def _decode_rows(records: Sequence[EventRecord]) -> pa.Table:
 def _decode_batches(records: Sequence[EventRecord]) -> pa.Table:
     schema = records[0].schema
     batches = [read_batch(record.body, schema) for record in records]
+    # Not only in sum: each must give its own events its own ids. Of one record, the caller says what is wrong.
+    if len(records) > 1 and any(map(_differs, batches, records)):
+        raise ValueError("other numbers of events")
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def _event_ids(records: Sequence[EventRecord]) -> npt.NDArray[np.int64]:
+def _differs(batch: pa.RecordBatch, record: EventRecord) -> bool:
+    differs: bool = batch.num_rows != record.count
+    return differs
+
+
+def event_ids(records: Sequence[EventRecord]) -> npt.NDArray[np.int64]:
     """Return the ids of all events of records, shape (events,)."""
     firsts = np.fromiter((record.first_event_id for record in records), np.int64, len(records))
     counts = np.fromiter((record.count for record in records), np.int64, len(records))

@@ -217,6 +217,11 @@ class Incarnations:
                 return claim
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
+    @property
+    def answers_late(self) -> bool:
+        """Whether the store is beyond a network, so that its answer may take minutes."""
+        return self._store.is_remote
+
     def still_holds(self, incarnation: str) -> bool:
         """Whether a name that was claimed is still its own."""
         # Unreadable claims stop no live writer: `verify` reports them, and the next start refuses.

@@ -9,6 +9,8 @@ Damage costs the damaged record: the records before and behind it are read, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from custody.errors import CorruptionError, FormatVersionError
+from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames, judge_tail
 from custody.format.names import JournalName
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, EventRecord, decode
@@ -58,10 +60,13 @@ class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_events(self, first_event_id: int, count: int) -> JournalEnd:
         """Return the count with the events of one more append."""
-        last = first_event_id + count - 1
+        return self.with_ids(count, first_event_id, first_event_id + count - 1)
+
+    def with_ids(self, count: int, first: int, last: int) -> JournalEnd:
+        """Return the count with more events, of which these are the smallest and the greatest id."""
         return JournalEnd(
             events=self.events + count,
-            first_event_id=first_event_id if self.first_event_id is None else min(self.first_event_id, first_event_id),
+            first_event_id=first if self.first_event_id is None else min(self.first_event_id, first),
             last_event_id=last if self.last_event_id is None else max(self.last_event_id, last),
         )
 
@@ -127,6 +132,17 @@ def read_header(fs: FileSystem, path: Path) -> JournalHeader | None:
         return msgspec.json.decode(first.payload, type=JournalHeader)
     except msgspec.MsgspecError:
         return None
+
+
+def begun_ms(fs: FileSystem, paths: Iterable[Path]) -> int | None:
+    """Return when the oldest of some journals was begun, in ms; None where all of them are gone or damaged."""
+    oldest: int | None = None
+    for path in paths:
+        with suppress(CustodyError):  # sealed or swept in this moment
+            header = read_header(fs, path)
+            if header is not None and (oldest is None or header.created_ms < oldest):
+                oldest = header.created_ms
+    return oldest
 
 
 def end_record(end: JournalEnd) -> bytes:
@@ -196,6 +212,20 @@ class JournalFile:
     def table(self) -> pa.Table:
         """Return all intact events of the file, in the order of ids, with EVENT_SCHEMA."""
         return decode(self.records)
+
+    def tables(self, piece_bytes: int) -> Iterator[pa.Table]:
+        """Yield the intact events as `table` has them, some at a time, in append order.
+
+        Each piece is decoded from about so many bytes of the file, from one record at least.
+        """
+        first = size = 0
+        for place, record in enumerate(self.records):
+            if place > first and size + record.bytes > piece_bytes:
+                yield decode(self.records[first:place])
+                first, size = place, 0
+            size += record.bytes
+        if self.records:
+            yield decode(self.records[first:])
 
     def release_memory(self) -> None:
         """Release the memory that reading took, where the file is mapped; it may be read again."""

@@ -31,18 +31,20 @@ from custody.config import Settings
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.container_health import RETRY_SECONDS, ContainerHealth
-from custody.journal.encoding import PreparedEvents
+from custody.journal.encoding import COLUMN_ROWS_MAX, ROWS_MAX, PreparedEvents
 from custody.journal.groups import Group, groups
 from custody.journal.incarnations import ContainerEvidence, Incarnations
 from custody.journal.journal_file import JournalHeader, read_header
 from custody.journal.open_group import GroupCommitFile, JournalAppend, OpenGroup, SyncPolicy
 from custody.journal.sealing import KeepCut, SealedJournal, discard_cut, read_end, seal_abandoned
 from custody.journal.writer_state import WriterContainers, check_containers
-from custody.model import AttributeMask, Event, require_valid_columns
+from custody.model import AttributeMask, Event, require_valid_columns, valid_events
 from custody.vfs import FileSystem
 
 _TICK_SECONDS = 0.25
 _BACKPRESSURE_POLL_SECONDS = 0.25
+_NAME_ANSWER_SECONDS = 1.0
+"""How long a new group waits for a store's word on whose the name is: a link that is cut answers after minutes."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -123,8 +125,12 @@ class JournalWriter:
         # Reentrant: `_take_out` is called with the lock, when ids are reserved, and without it.
         self._lock = RLock()
         self._sealing = Lock()
+        self._encoding = Lock()
+        """Held while events become columns: Arrow lets the interpreter go some two hundred times meanwhile, and each
+        time all other threads that encode would fight for it, for longer than the encoding takes."""
         self._group: OpenGroup | None = None
         self._groups_opened = 0
+        self._name_question: Thread | None = None
         self._next_event_id = 0
         self._broken: str | None = None
         """Why nothing more is written; completes the sentence "the writer …"."""
@@ -195,7 +201,11 @@ class JournalWriter:
             BackpressureError: too much waits to be rolled over.
             StorageError: the disk refused, or all disks are full or read-only; try again later.
         """
-        return self._append(PreparedEvents(events, self._mask))
+        if len(events) <= ROWS_MAX:
+            return self._append(PreparedEvents(events, self._mask))
+        with self._encoding:
+            prepared = PreparedEvents(events, self._mask)
+        return self._append(prepared)
 
     def append_columns(self, events: pa.Table | pa.RecordBatch) -> range:
         """Append events that are columns, as `append` does; no event becomes a Python object.
@@ -206,7 +216,12 @@ class JournalWriter:
         Raises:
             InvalidInputError: a column or a value does not fit; nothing was stored.
         """
-        return self._append(PreparedEvents.of_columns(require_valid_columns(events), self._mask))
+        with self._encoding:
+            if events.num_rows <= COLUMN_ROWS_MAX:
+                prepared = PreparedEvents.of_few(valid_events(events), self._mask)
+            else:
+                prepared = PreparedEvents.of_columns(require_valid_columns(events), self._mask)
+        return self._append(prepared)
 
     def seal(self) -> list[Path]:
         """Close the open group to further events; return its journals, none when nothing was appended.
@@ -268,12 +283,13 @@ class JournalWriter:
     def _append(self, prepared: PreparedEvents) -> range:
         if not prepared.count:
             return range(self._next_event_id, self._next_event_id)
-        # Without the lock: this may sleep for seconds.
-        self._wait_for_rollover()
+        if self._pending_bytes > self._options.waiting_bytes_max:
+            self._wait_for_rollover()  # without the lock: this may sleep for seconds
         with self._lock:
             self._refuse_if_broken()
             # Before ids are taken: an append that is refused here uses none.
-            self._refuse_without_container()
+            if self._health.reasons:
+                self._refuse_without_container()
             group = self._group or self._open_group()
             ids = range(self._next_event_id, self._next_event_id + prepared.count)
             # Reserved before they are used: whatever becomes of the journals, ids below `reserved` are not given out
@@ -282,7 +298,7 @@ class JournalWriter:
                 self._members.reserve(ids.stop, self._health.working, self._take_out)
             self._next_event_id = ids.stop
             # Under the lock, like the choice of the group: a seal waits for all appends that entered, and no other.
-            file = group.enter()
+            file = group.enter(prepared.size)
         try:
             # Framed here, outside of the lock, which so covers no work that grows with the events.
             file.append(JournalAppend(prepared.records(ids.start), ids.start, len(ids)))
@@ -312,7 +328,12 @@ class JournalWriter:
         shift = self._groups_opened  # so that one thread alone uses all disks in turn, a group each
         self._groups_opened += 1
         self._group = OpenGroup(
-            header, files_max, lambda number: self._journal(header, number, shift), header.created_ms
+            header,
+            files_max,
+            # Without a reference to this writer: a forgotten one ends at once, and with it its thread.
+            partial(_journal, self._fs, self._health, self._writer, self._options.sync, header, shift),
+            header.created_ms,
+            disks=max(len(self._health.working), 1),
         )
         if self._background is None:
             # The thread holds no reference: a writer that was forgotten without being closed ends it.
@@ -321,14 +342,6 @@ class JournalWriter:
             self._background = Thread(target=tick_in_background, args=arguments, name=name, daemon=True)
             self._background.start()
         return self._group
-
-    def _journal(self, header: JournalHeader, number: int, shift: int) -> GroupCommitFile:
-        """Return journal `number` of a group, the containers in turn."""
-        working = self._health.working or self._containers
-        root = working[(number + shift) % len(working)]
-        name = JournalName(header.first_event_id, number, sealed=False)
-        path = ContainerPaths(root, self._writer).journals / str(name)
-        return GroupCommitFile(self._fs, path, header, self._options.sync)
 
     def _seal(self, group: OpenGroup) -> list[Path]:
         """Seal a group; threads that append meanwhile open the next one."""
@@ -470,21 +483,35 @@ class JournalWriter:
             time.sleep(_BACKPRESSURE_POLL_SECONDS)
 
     def _refuse_if_superseded(self) -> None:
-        """Check that the name is still this writer's, before each group but the first, for which the start did it."""
+        """Check that the name is still this writer's, before each group but the first, for which the start did it.
+
+        A store over a network that does not answer soon holds no append up. What it answers later holds from the next
+        append on.
+        """
         if self._incarnations is None or not self._groups_opened:
             return
+        if not self._incarnations.answers_late:
+            self._ask_whose_name(self._incarnations)
+        elif self._name_question is None or not self._name_question.is_alive():
+            self._name_question = Thread(
+                target=self._ask_whose_name, args=(self._incarnations,), name="custody-whose-name", daemon=True
+            )
+            self._name_question.start()
+            self._name_question.join(_NAME_ANSWER_SECONDS)
+        self._refuse_if_broken()
+
+    def _ask_whose_name(self, incarnations: Incarnations) -> None:
         try:
-            holds_group = self._incarnations.still_holds(self._members.incarnation)
+            holds_name = incarnations.still_holds(self._members.incarnation)
         except StorageError as error:
             # A store that is away stops nobody: the journals are on this machine's own disks.
             _LOGGER.warning("writer %s: whether its name is still its own is not known: %s", self._writer, error)
             return
-        if not holds_group:
+        if not holds_name and self._broken is None:
             self._broken = (
                 "lost its name: other containers claimed it (custody containers claim), or it was retired "
                 "(custody writers list). What was acknowledged stays in its journals: custody recover --adopt"
             )
-            self._refuse_if_broken()
 
     def _refuse_without_container(self) -> None:
         error = self._health.error
@@ -499,6 +526,23 @@ class JournalWriter:
     def _refuse_if_broken(self) -> None:
         if self._broken is not None:
             raise ClosedError(f"writer {self._writer!r} {self._broken}. Open the repository again.")
+
+
+def _journal(
+    fs: FileSystem,
+    health: ContainerHealth,
+    writer: str,
+    sync: SyncPolicy,
+    header: JournalHeader,
+    shift: int,
+    number: int,
+) -> GroupCommitFile:
+    """Return journal `number` of a group, the containers in turn."""
+    working = health.working or health.roots
+    root = working[(number + shift) % len(working)]
+    name = JournalName(header.first_event_id, number, sealed=False)
+    path = ContainerPaths(root, writer).journals / str(name)
+    return GroupCommitFile(fs, path, header, sync)
 
 
 def lock_path(containers: Sequence[Path], writer: str) -> Path:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Lock
+
+import msgspec
 
 from custody.format.framing import join_records
 from custody.format.names import SEALED_SUFFIX
@@ -23,6 +24,8 @@ from custody.vfs.group_commit import GroupCommitQueue
 
 # What one write and one sync cover at most: so much can a torn write, and its copy in the quarantine, hold.
 _UNIT_BYTES_MAX = 256 << 20
+SMALL_BYTES_MAX = 64 << 10
+"""An append of up to so many bytes takes longer to sync than to write."""
 SLOW_SECONDS = 5.0
 """A write that takes longer is told to the log."""
 _LOGGER = logging.getLogger(__name__)
@@ -39,8 +42,7 @@ class SyncPolicy(StrEnum):
     """The events survive the end of the process; the operating system decides about power loss."""
 
 
-@dataclass(frozen=True, slots=True)
-class JournalAppend:
+class JournalAppend(msgspec.Struct, gc=False):
     """The events of one append, framed, and the ids that they got."""
 
     records: list[bytes]
@@ -73,6 +75,11 @@ class GroupCommitFile:
         self.bytes = 0
         self.is_retired = False
         """Whether its container was taken out; what it holds is sealed if that can still be done."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it takes appends."""
+        return self._queue.failure is None and not self.is_retired
 
     @property
     def error(self) -> BaseException | None:
@@ -140,12 +147,16 @@ class GroupCommitFile:
 
     def _commit(self, batch: list[JournalAppend]) -> None:
         """Write and sync what several threads appended; the queue keeps all others off the file meanwhile."""
-        for unit in _units([record for appended in batch for record in appended.records]):
-            self._write(unit)
+        if len(batch) == 1 and len(batch[0].records) == 1:
+            self._write(batch[0].records[0])
+        else:
+            for unit in _units([record for appended in batch for record in appended.records]):
+                self._write(unit)
         # Counted only when all of it is written: what a failed batch left on the disk is unknown, and `salvage` cuts
         # it.
-        for appended in batch:
-            self._end = self._end.with_events(appended.first_event_id, appended.count)
+        count = sum(appended.count for appended in batch)
+        first = min(appended.first_event_id for appended in batch)
+        self._end = self._end.with_ids(count, first, max(one.first_event_id + one.count - 1 for one in batch))
         self._acknowledged_bytes = self._acknowledged_bytes if self._file is None else self._file.tell()
 
     def _write(self, data: bytes) -> None:
@@ -212,7 +223,8 @@ def _units(records: list[bytes]) -> Iterator[bytes]:
 class OpenGroup:
     """Journals with a common first event id, as long as events may be appended.
 
-    `create_file(number)` gives file `number`. Only as many files are used as appends run at once: one thread fills one
+    `create_file(number)` gives file `number`, on the disks in turn. Small appends share one file a disk: what they cost
+    is the sync, and one sync serves all that wait. Large ones use as many files as run at once: one thread fills one
     journal, sixteen threads fill sixteen, however many may be open.
     """
 
@@ -222,21 +234,27 @@ class OpenGroup:
         files_max: int,
         create_file: Callable[[int], GroupCommitFile],
         opened_ms: int,
+        disks: int = 1,
     ) -> None:
         self.header = header
         self.opened_ms = opened_ms
         self._files_max = files_max
+        self._disks = disks
         self._create_file = create_file
         self._files: list[GroupCommitFile] = []
         self._running = 0
-        self._changed = Condition()
+        self._is_closing = False
+        self._changed = Condition(Lock())
 
-    def enter(self) -> GroupCommitFile:
+    def enter(self, append_bytes: int) -> GroupCommitFile:
         """Return the file for one append, which has to call `leave`: one in use, a new one, or the next in turn."""
         with self._changed:
+            number = self._running if append_bytes > SMALL_BYTES_MAX else self._running % self._disks
             self._running += 1
-            working = [file for file in self._files if file.error is None and not file.is_retired]
-            number = self._running - 1
+            # The usual case first: of up to sixteen files not each has to be looked at.
+            if number < len(self._files) and self._files[number].is_working:
+                return self._files[number]
+            working = [file for file in self._files if file.is_working]
             if number < len(working):
                 return working[number]
             if len(self._files) < self._files_max:
@@ -249,7 +267,8 @@ class OpenGroup:
         """Say that an append ended, well or not."""
         with self._changed:
             self._running -= 1
-            self._changed.notify_all()
+            if self._is_closing:
+                self._changed.notify_all()
 
     def take_out(self, root: Path) -> None:
         """Append nothing more to the files of a container."""
@@ -286,6 +305,7 @@ class OpenGroup:
     def close(self) -> tuple[list[Path], list[tuple[GroupCommitFile, OSError]]]:
         """Wait for the appends that run, then seal every file; return the sealed journals and the files that failed."""
         with self._changed:
+            self._is_closing = True
             # No append enters any more: the writer has taken the group away under its own lock.
             while self._running:
                 self._changed.wait()

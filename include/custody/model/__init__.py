@@ -6,19 +6,20 @@ from custody.model.columns import (
     SCHEMA_VERSION,
     check_columns,
     column_of,
+    exact_batch,
     is_newer,
     lacking,
     newer_notice,
     require_keeping,
     schema_of,
     to_batch,
-    to_events,
     to_present,
     unknown_columns,
 )
 from custody.model.cut_event import CutEvent, shortened
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
-from custody.model.event_tables import require_valid_columns, warned_rows, without_bad_rows
+from custody.model.event_objects import to_events
+from custody.model.event_tables import require_valid_columns, valid_events, warned_rows, without_bad_rows
 from custody.model.masking import MASK, AttributeMask, blinded
 from custody.model.validation import (
     INT64_MAX,
@@ -51,6 +52,7 @@ __all__ = [
     "check_columns",
     "check_event",
     "column_of",
+    "exact_batch",
     "is_newer",
     "lacking",
     "newer_notice",
@@ -67,6 +69,7 @@ __all__ = [
     "to_events",
     "to_present",
     "unknown_columns",
+    "valid_events",
     "warned_rows",
     "without_bad_rows",
 ]

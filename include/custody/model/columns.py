@@ -10,20 +10,23 @@ known ones is read if it says that readers of a known version can (`reader_versi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate, chain
+from collections.abc import Iterable, Sequence, Sized
+from itertools import chain
+from types import NoneType
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.model.event import Event
+from custody.model.event import ContentClaim, Event
 
 SCHEMA_VERSION = 1
 READER_VERSION = 1
 """The least schema version whose readers may read what is written now: they pass over columns that were added since."""
 
+_TEXT = pa.string()
 _TIME = pa.timestamp("ms", tz="UTC")
 # Names of inner fields are stored in files too, and encodings are chosen by them: part of the schema.
 _UUIDS = pa.list_(pa.field("element", pa.string(), nullable=False))
@@ -81,9 +84,8 @@ EVENT_SCHEMA = pa.schema(
     ]
 )
 
+_SCHEMA_WITHOUT_ID = EVENT_SCHEMA.remove(0)
 _MAPS = {"previous_attributes", "updated_attributes"}
-_NAMES = frozenset(EVENT_SCHEMA.names)
-_TIMES = {field.name for field in EVENT_SCHEMA if field.type == _TIME}
 
 
 def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
@@ -92,49 +94,130 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
     Raises:
         OverflowError, pa.ArrowInvalid: a number does not fit its column (validation rejects such events before).
     """
+    # Events carry no ids before they are appended.
+    ids = pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())
+    columns = [column_of(field, values) for field, values in _values_of_columns(events)[1:]]
+    return pa.RecordBatch.from_arrays([ids, *columns], schema=EVENT_SCHEMA)
+
+
+def exact_batch(events: Sequence[Event]) -> pa.RecordBatch | None:
+    """Return events as `to_batch` does, without `event_id`, if each value has the type that its field says.
+
+    The checks are those of `require_types`, asked of whole columns. None where a value may be another one: to ask each
+    event finds out which.
+
+    Raises:
+        UnicodeEncodeError: a text is no valid Unicode.
+    """
+    if set(map(type, events)) - {Event}:
+        return None
+    columns = []
+    try:
+        for field, values in _values_of_columns(events):
+            column = _exact_column(field, values)
+            if column is None or (column.null_count and not field.nullable):
+                return None
+            columns.append(column)
+    except (OverflowError, pa.ArrowException, TypeError, AttributeError):
+        return None
+    return pa.RecordBatch.from_arrays(columns[1:], schema=_SCHEMA_WITHOUT_ID)
+
+
+def _values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[Any]]]:
     # Field by field: Event declares its fields in the order of the schema, a test holds the two together.
     rows = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * len(EVENT_SCHEMA)
-    columns = [column_of(field, values) for field, values in zip(EVENT_SCHEMA, rows, strict=True)]
-    # Events carry no ids before they are appended.
-    columns[0] = pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())
-    return pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)
+    return list(zip(EVENT_SCHEMA, rows, strict=True))
+
+
+def _exact_column(field: pa.Field, values: Sequence[Any]) -> pa.Array | None:
+    """Return a column, or None where a value may have another type than the field of an event."""
+    if field.type == _TEXT:
+        return _texts(values)
+    if field.nullable and _are_none(values):
+        return pa.nulls(len(values), field.type)
+    kinds = _kinds(values)
+    # A subclass may be as good, and is left to the slower check.
+    if not kinds <= _EXACT_KINDS[field.name]:
+        return None
+    if field.name in _MAPS:
+        names = _texts(list(chain.from_iterable(values)))
+        items = _texts(list(chain.from_iterable(map(dict.values, values))))
+        is_exact = names is not None and items is not None and not names.null_count
+        return pa.MapArray.from_arrays(_offsets(values), names, items) if is_exact else None
+    if field.type == _UUIDS:
+        elements = _texts(list(chain.from_iterable(values)))
+        is_exact = elements is not None and not elements.null_count
+        return pa.ListArray.from_arrays(_offsets(values), elements, type=field.type) if is_exact else None
+    if field.type == _CLAIM:
+        claims = (msgspec.structs.astuple(claim) for claim in values if claim is not None)
+        parts = zip(_CLAIM, zip(*claims, strict=True), strict=True)
+        is_exact = all(_kinds(part) <= {_python_type(one.type), NoneType} for one, part in parts)
+        return column_of(field, values) if is_exact else None
+    return column_of(field, values)
+
+
+def _texts(values: Sequence[Any]) -> pa.Array | None:
+    """Return a column of texts and nulls; None where one of the values is something else."""
+    # Arrow finds out what the values are. Asked for texts it would take bytes, too.
+    column = pa.array(values)
+    if column.type == _TEXT:
+        return column
+    return column.cast(_TEXT) if pa.types.is_null(column.type) else None
+
+
+def _are_none(values: Sequence[Any]) -> bool:
+    return not values or (values[0] is None and values.count(None) == len(values))
+
+
+def _kinds(values: Iterable[object]) -> set[type]:
+    return set(map(type, values))
+
+
+def _python_type(kind: pa.DataType) -> type:
+    return str if kind == _TEXT else int
+
+
+def _exact_kinds(field: pa.Field) -> set[type]:
+    if field.type == _UUIDS:
+        return {tuple, list}
+    if field.name in _MAPS:
+        return {dict}
+    kind = ContentClaim if field.type == _CLAIM else _python_type(field.type)
+    return {kind, NoneType} if field.nullable else {kind}
+
+
+_EXACT_KINDS = {field.name: _exact_kinds(field) for field in EVENT_SCHEMA}
 
 
 def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
-    """Return one column; lists and maps are built from flat arrays, which is twice as fast as value by value."""
+    """Return one column; what is nested is built from flat arrays, which is twice as fast as value by value."""
     if pa.types.is_map(field.type):
-        offsets = pa.array([0, *accumulate(map(len, values))], pa.int32())
         names = pa.array(list(chain.from_iterable(values)), pa.string())
         items = pa.array(list(chain.from_iterable(attributes.values() for attributes in values)), pa.string())
-        return pa.MapArray.from_arrays(offsets, names, items)
+        return pa.MapArray.from_arrays(_offsets(values), names, items)
     if pa.types.is_list(field.type):
-        offsets = pa.array([0, *accumulate(map(len, values))], pa.int32())
         elements = pa.array(list(chain.from_iterable(values)), pa.string())
-        return pa.ListArray.from_arrays(offsets, elements, type=field.type)
+        return pa.ListArray.from_arrays(_offsets(values), elements, type=field.type)
+    # Most columns of most producers say nothing.
+    if field.nullable and _are_none(values):
+        return pa.nulls(len(values), field.type)
     if pa.types.is_struct(field.type):
-        return pa.array([None if claim is None else msgspec.structs.asdict(claim) for claim in values], field.type)
+        absent = [None] * len(field.type)
+        rows = zip(*(absent if claim is None else msgspec.structs.astuple(claim) for claim in values), strict=True)
+        parts = [pa.array(part, one.type) for one, part in zip(field.type, rows, strict=True)]
+        is_absent = pa.array([claim is None for claim in values])
+        return pa.StructArray.from_arrays(parts, fields=list(field.type), mask=is_absent)
+    if pa.types.is_timestamp(field.type):
+        return pa.array(values, pa.int64()).view(field.type)  # of the same bits, and quicker by far
     return pa.array(values, field.type)
 
 
-def to_events(data: pa.Table | pa.RecordBatch) -> list[Event]:
-    """Return the rows of a table or batch as events, in their order; columns it lacks are absent values."""
-    columns = {
-        name: _values(name, column)
-        for name, column in zip(data.schema.names, data.columns, strict=True)
-        # A column of nothing but nulls says nothing: in many blocks a third of all columns.
-        if name in _NAMES and column.null_count < data.num_rows
-    }
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return msgspec.convert(rows, list[Event])
-
-
-def _values(name: str, column: pa.Array | pa.ChunkedArray) -> list[object]:
-    if name in _TIMES:
-        column = column.cast(pa.int64())
-    values: list[object] = column.to_pylist()
-    if name in _MAPS:
-        return [dict(pairs) for pairs in values]  # type: ignore[call-overload]
-    return values
+def _offsets(values: Sequence[Sized]) -> pa.Array:
+    offsets = np.zeros(len(values) + 1, np.int64)
+    if not any(values):
+        return pa.array(offsets.astype(np.int32))
+    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
+    return pa.array(offsets).cast(pa.int32())  # refuses what no column of texts holds
 
 
 _ALIGNED = 8
@@ -154,6 +237,13 @@ def read_batch(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
     if data.address % _ALIGNED:
         data = pa.py_buffer(bytes(message))
     return pa.ipc.read_record_batch(data, schema)
+
+
+def read_column(message: memoryview, schema: pa.Schema, name: str) -> pa.Array:
+    """Return one column of the batch of a message, a copy of it alone; raises as `read_batch`."""
+    column = pa.ipc.read_record_batch(pa.py_buffer(message), schema).column(name)
+    # Joined with nothing: of one array alone no copy is made, and it would stay where it lies, at any address.
+    return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 SCHEMAS: dict[int, pa.Schema] = {SCHEMA_VERSION: EVENT_SCHEMA}

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
-from custody.model.columns import EVENT_SCHEMA, to_events, to_present
+from custody.model.columns import EVENT_SCHEMA, to_present
 from custody.model.event import Event, EventType
+from custody.model.event_objects import to_events
 from custody.model.validation import (
     INT64_MAX,
     KNOWN_TYPES,
@@ -27,9 +28,18 @@ from custody.model.validation import (
 _NEEDED = [field.name for field in msgspec.structs.fields(Event) if field.required]
 _SCHEMA = EVENT_SCHEMA.remove(0)
 _NOTHING = "Nothing was stored."
-_FEW = 16
-"""Up to so many events are checked one by one, which is quicker then."""
 _RELATIVES = ("parent_uuids", "child_uuids")
+_CLAIMS = ("content_claim", "previous_content_claim")
+_CLAIM_NUMBERS = ("offset", "size")
+_SIZES = ("file_size", "previous_file_size", "source_ordinal")
+_TIMES = ("event_time", "flowfile_entry_date", "lineage_start_date")
+_NOT_NULL = [field.name for field in _SCHEMA if not field.nullable]
+_BOUNDS = {
+    **dict.fromkeys(_SIZES, (0, INT64_MAX)),
+    **dict.fromkeys(_TIMES, (0, TIME_MS_MAX)),
+    "event_duration": (-1, INT64_MAX),
+}
+"""The least and the greatest value of a column."""
 
 
 def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
@@ -42,7 +52,7 @@ def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
             must not have; the message names the column and the first row.
     """
     whole = _converted(events)
-    if whole.num_rows <= _FEW and _are_valid(whole):
+    if _is_right(whole):
         return whole
     for name, expected, wrong in _wrong(whole):
         row = pc.index(wrong, pa.scalar(value=True)).as_py()
@@ -51,14 +61,21 @@ def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     return whole
 
 
-def _are_valid(batch: pa.RecordBatch) -> bool:
-    """Whether none of a few events has an error; a rule that is asked of a column costs more than one event's rules."""
+def valid_events(events: pa.Table | pa.RecordBatch) -> list[Event]:
+    """Return the events of columns as objects: for a few, of which a look at each is quicker than one at each column.
+
+    Raises:
+        InvalidInputError: as `require_valid_columns`.
+    """
+    whole = _converted(events)
     try:
-        events = to_events(batch)
+        few = to_events(whole)
+        problems = (problem for event in few for problem in check_event(event))
+        if not any(problem.severity is Severity.ERROR for problem in problems):
+            return few
     except msgspec.ValidationError:
-        return False
-    problems = (problem for event in events for problem in check_event(event))
-    return not any(problem.severity is Severity.ERROR for problem in problems)
+        pass  # a null where there must be none: the columns tell which
+    return to_events(require_valid_columns(whole))
 
 
 def without_bad_rows(events: pa.Table) -> tuple[pa.RecordBatch, dict[int, str]]:
@@ -69,6 +86,8 @@ def without_bad_rows(events: pa.Table) -> tuple[pa.RecordBatch, dict[int, str]]:
     """
     whole = _converted(events)
     bad: dict[int, str] = {}
+    if _is_right(whole):
+        return whole, bad
     for name, expected, wrong in _wrong(whole):
         for row in pc.indices_nonzero(pc.fill_null(wrong, fill_value=False)).to_pylist():
             bad.setdefault(row, f"column {name}: expected {expected}")
@@ -105,6 +124,8 @@ def _is_empty(texts: pa.Array) -> pa.Array:
 
 def _converted(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     """Return events in the columns of the schema; what their values are is not looked at."""
+    if isinstance(events, pa.RecordBatch) and events.schema.equals(_SCHEMA):
+        return _validated(events)
     table = pa.Table.from_batches([events]) if isinstance(events, pa.RecordBatch) else events
     names = table.schema.names
     unknown = [name for name in names if name not in _SCHEMA.names]
@@ -121,13 +142,23 @@ def _converted(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
             kind = table.column(name).type
             raise InvalidInputError(f"column {name}: expected {_SCHEMA.field(name).type}, got {kind}. {_NOTHING}")
     try:
-        whole = events if isinstance(events, pa.RecordBatch) and events.schema == _SCHEMA else _in_schema(table)
-        # Foreign columns may hold texts that are no UTF-8 and offsets that lead astray; later steps read the buffers as
-        # they are.
-        whole.validate(full=True)
+        return _validated(_in_schema(table))
     except (pa.ArrowException, ValueError) as error:
-        raise InvalidInputError(f"columns: expected values of the event schema, got {error}. {_NOTHING}") from error
-    return whole
+        raise _no_values(error) from error
+
+
+def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    # Foreign columns may hold texts that are no UTF-8 and offsets that lead astray; later steps read the buffers as
+    # they are.
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        raise _no_values(error) from error
+    return batch
+
+
+def _no_values(error: Exception) -> InvalidInputError:
+    return InvalidInputError(f"columns: expected values of the event schema, got {error}. {_NOTHING}")
 
 
 def _in_schema(table: pa.Table) -> pa.RecordBatch:
@@ -159,6 +190,43 @@ def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(pa.types.is_struct(wanted) and pa.types.is_struct(given))
 
 
+def _is_right(batch: pa.RecordBatch) -> bool:
+    """Whether no value breaks a rule, from counts and extremes alone; `_wrong` finds out which one does."""
+    if not batch.num_rows:
+        return True
+    columns = dict(zip(_SCHEMA.names, batch.columns, strict=True))
+    for name in _NOT_NULL:
+        # Of a list's values all are looked at, those too that a slice does not show: `_wrong` knows better.
+        if columns[name].null_count or (name in _RELATIVES and columns[name].values.null_count):
+            return False
+    if any(not _shortest(columns[name]) for name in TEXTS_NEEDED):
+        return False
+    if not all(_is_within(columns[name], *bounds) for name, bounds in _BOUNDS.items()):
+        return False
+    claims = [claim for claim in map(columns.__getitem__, _CLAIMS) if claim.null_count < len(claim)]
+    numbers = [pc.struct_field(claim, part) for claim in claims for part in _CLAIM_NUMBERS]
+    return all(_is_within(column, 0, INT64_MAX) for column in numbers)
+
+
+def _shortest(texts: pa.StringArray) -> int:
+    """Return the length in bytes of the shortest of some texts, at least one, none of them null."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return int(np.diff(offsets).min())
+
+
+def _is_within(numbers: pa.Array, least: int, most: int) -> bool:
+    """Whether all numbers, or times, lie between two bounds; nulls do."""
+    if numbers.null_count == len(numbers):
+        return True
+    if numbers.null_count:
+        extremes = pc.min_max(numbers.view(pa.int64()))
+        low, high = extremes["min"].as_py(), extremes["max"].as_py()
+    else:
+        values = np.frombuffer(numbers.buffers()[1], np.int64)[numbers.offset : numbers.offset + len(numbers)]
+        low, high = int(values.min()), int(values.max())
+    return bool(least <= low and high <= most)
+
+
 def _wrong(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.Array]]:
     """Yield (column, what was expected, which rows break that), each array of shape (events,)."""
     for field in _SCHEMA:
@@ -172,14 +240,14 @@ def _wrong(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.Array]]:
             yield field.name, "no null in a list", pc.is_in(pa.array(range(len(column))), parents.cast(pa.int64()))
     for name in TEXTS_NEEDED:
         yield name, "text, got an empty string", pc.equal(pc.binary_length(batch.column(name)), 0)
-    for name in ("file_size", "previous_file_size", "source_ordinal"):
+    for name in _SIZES:
         yield name, "0 to 2^63-1", pc.less(batch.column(name), 0)
     yield "event_duration", "-1 (unset) or more", pc.less(batch.column("event_duration"), -1)
-    for name in ("event_time", "flowfile_entry_date", "lineage_start_date"):
+    for name in _TIMES:
         value = batch.column(name).cast(pa.int64())
         wrong = pc.or_(pc.less(value, 0), pc.greater(value, TIME_MS_MAX))
         yield name, "ms since the epoch before the year 10000", wrong
-    for name in ("content_claim", "previous_content_claim"):
+    for name in _CLAIMS:
         claim = batch.column(name)
-        for part in ("offset", "size"):
+        for part in _CLAIM_NUMBERS:
             yield name, f"an {part} from 0 to {INT64_MAX}", pc.less(pc.struct_field(claim, part), 0)

@@ -59,6 +59,13 @@ class AttributeMask:
         hidden = [name for name, value in attributes.items() if value is not None and self.hides(name)]
         return {**attributes, **dict.fromkeys(hidden, MASK)}
 
+    def conditions(self, text: str, conditions: Iterable[tuple[str, str]]) -> str:
+        """Return a text that names conditions as `attribute:NAME=VALUE`, as rules of retention do, with masks."""
+        for name, value in conditions:
+            if self.hides(name):
+                text = text.replace(f"attribute:{name}={value}", f"attribute:{name}={MASK}")
+        return text
+
     def event(self, event: Event) -> Event:
         """Return an event with masked values."""
         changes: dict[str, object] = {}

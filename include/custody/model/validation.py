@@ -130,6 +130,9 @@ TEXTS_NEEDED = ("event_type", "flowfile_uuid", "component_id", "component_type")
 KNOWN_TYPES = frozenset(EventType)
 NEED_TRANSIT_URI = {EventType.RECEIVE, EventType.FETCH, EventType.SEND, EventType.UPLOAD}
 NEED_RELATIVES = {EventType.FORK, EventType.JOIN, EventType.CLONE}
+# Of these a rule of the type may be broken; of others none can be.
+_DEMANDING = {*NEED_TRANSIT_URI, *NEED_RELATIVES, EventType.ADDINFO, EventType.ROUTE}
+_NO_CLAIMS = (None, None)
 
 
 class Severity(StrEnum):
@@ -153,7 +156,37 @@ def check_event(event: Event, *, relationship_exported: bool = True) -> list[Eve
 
     `relationship_exported` is False for formats that never carry the relationship of a ROUTE.
     """
+    if _is_usual(event):
+        is_demanding = event.event_type in _DEMANDING or event.event_type not in KNOWN_TYPES
+        return list(_type_problems(event, relationship_exported)) if is_demanding else []
     return [*_text_problems(event), *_value_problems(event), *_type_problems(event, relationship_exported)]
+
+
+def _is_usual(event: Event) -> bool:
+    """Whether no text or value breaks a rule, as far as a look at each tells; most events need no more than that."""
+    claims = (event.content_claim, event.previous_content_claim)
+    try:
+        _ENCODER.encode(event)
+        return bool(
+            event.event_type
+            and event.flowfile_uuid
+            and event.component_id
+            and event.component_type
+            and 0 <= event.file_size <= INT64_MAX
+            and 0 <= (event.previous_file_size or 0) <= INT64_MAX
+            and 0 <= (event.source_ordinal or 0) <= INT64_MAX
+            and 0 <= event.event_time <= TIME_MS_MAX
+            and 0 <= (event.flowfile_entry_date or 0) <= TIME_MS_MAX
+            and 0 <= (event.lineage_start_date or 0) <= TIME_MS_MAX
+            and -1 <= event.event_duration <= INT64_MAX
+            and (claims == _NO_CLAIMS or all(map(_is_good_claim, claims)))
+        )
+    except (UnicodeEncodeError, OverflowError, TypeError):
+        return False
+
+
+def _is_good_claim(claim: ContentClaim | None) -> bool:
+    return claim is None or all(0 <= (value or 0) <= INT64_MAX for value in (claim.offset, claim.size))
 
 
 def require_valid(events: Iterable[Event]) -> None:
@@ -195,7 +228,7 @@ def _value_problems(event: Event) -> Iterator[EventProblem]:
             )
     for name in ("content_claim", "previous_content_claim"):
         claim = getattr(event, name)
-        if claim is not None and not all(0 <= (value or 0) <= INT64_MAX for value in (claim.offset, claim.size)):
+        if not _is_good_claim(claim):
             yield _error("number-range", f"{name}: expected offset and size from 0 to 2^63-1, got {claim}")
     if not -1 <= event.event_duration <= INT64_MAX:
         yield _error(

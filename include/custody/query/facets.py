@@ -14,7 +14,7 @@ from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
 from custody.index import DAY, DAY_MS, STANDARD_FIELDS, OpenShard, day_name, identifier_fields
 from custody.query.cut_values import CutShards, LongConditions, has_cut_names
-from custody.query.scan import Scan
+from custody.query.scan import Columns, Scan
 from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of, time_bounds
 
 # A facet has one code a document, so of several terms it would count one only.
@@ -118,7 +118,9 @@ class _IndexFacets:
         return None if cut else counts
 
 
-def facets_of_table(counts: Facets, table: pa.Table, question: query.Query, attributes: Sequence[str]) -> None:
+def facets_of_table(
+    counts: Facets, table: pa.Table | Columns, question: query.Query, attributes: Sequence[str]
+) -> None:
     """Add the counts of a table of events that no index holds."""
     scan = Scan(table, attributes)
     matching = scan.match(question)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +32,26 @@ from custody.index import (
 Mask = npt.NDArray[np.bool_]
 
 
-class Scan(QueryEvaluator[Mask]):
-    """A table of events that can be asked; the terms of a field are taken once, when it is first asked for."""
+class Columns(Protocol):
+    """Columns of events by name, of which only those exist that are asked for."""
 
-    def __init__(self, table: pa.Table, attributes: Iterable[str] = ()) -> None:
+    num_rows: int
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column."""
+
+
+class Scan(QueryEvaluator[Mask]):
+    """Events that can be asked; the terms or numbers of a field are taken once, when it is first asked for.
+
+    `table` is a table of them, or anything else that has a `column` by name and `num_rows`.
+    """
+
+    def __init__(self, table: pa.Table | Columns, attributes: Iterable[str] = ()) -> None:
         self._table = table
         self._fields = {field.name: field for field in whole_fields(attributes)}
         self._values: dict[str, TermValues] = {}
+        self._numbers: dict[str, tuple[npt.NDArray[np.int64], Mask]] = {}
 
     def match(self, question: query.Query) -> Mask:
         """Return which rows match, shape (rows,).
@@ -49,8 +63,14 @@ class Scan(QueryEvaluator[Mask]):
 
     def numbers(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
         """Return a number or time column and which rows have a value; absent ones read as 0."""
-        column = self._table.column(name).cast(pa.int64())
-        return integers(column.fill_null(number_scalar(0)), np.int64), flags(column.is_valid())
+        if name not in self._numbers:
+            column = self._table.column(name).cast(pa.int64())
+            # Copied: a scan that is kept must not keep a mapped file's pages, which are released behind it.
+            numbers = integers(column.fill_null(number_scalar(0)), np.int64).copy()
+            self._numbers[name] = numbers, flags(column.is_valid())
+        numbers, present = self._numbers[name]
+        # A caller narrows the mask in place.
+        return numbers, present.copy()
 
     def values(self, name: str) -> TermValues | None:
         """Return the terms of a field, None for a field that no event has."""

@@ -24,9 +24,11 @@ from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.eventlog import BoundedCache, Damage, EventLog, OnDamage
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
+from custody.journal.encoding import check
 from custody.journal.journal_file import TornTail
 from custody.model import EVENT_SCHEMA, Event
 from custody.read.results import NewerColumns
+from custody.read.tail import PART_BYTES, Tail, TailPart, parts_of
 from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from custody.workspace import Workspace
@@ -110,10 +112,42 @@ class TailCache:
         Raises:
             StorageError: a journal is gone: it was sealed or swept in this moment.
         """
+        return self._tail(fs, groups, on_damage, is_writer_live, frozenset()).decoded
+
+    def read_in_parts(
+        self,
+        fs: FileSystem,
+        groups: Sequence[Group],
+        on_damage: OnDamage,
+        is_writer_live: Callable[[], bool],
+    ) -> Tail:
+        """Return the same events, those of sealed groups in parts if they do not fit into the cache; raises as `read`.
+
+        A group that is cached already is used as it is.
+        """
+        unread = [group for group in groups if group.is_sealed and self._cache.get(group.sealed) is None]
+        sizes = sum(fs.size(path) for group in unread for path in group.sealed)
+        # Less than a part is decoded in one go anyway.
+        is_fitting = sizes <= max(self._cache.cost_max, PART_BYTES)
+        in_parts = frozenset() if is_fitting else frozenset(group.sealed for group in unread)
+        return self._tail(fs, groups, on_damage, is_writer_live, in_parts)
+
+    def _tail(
+        self,
+        fs: FileSystem,
+        groups: Sequence[Group],
+        on_damage: OnDamage,
+        is_writer_live: Callable[[], bool],
+        in_parts: frozenset[tuple[Path, ...]],
+    ) -> Tail:
         # So that no group gives an empty table: pyarrow cannot join none.
-        tables = [EVENT_SCHEMA.empty_table()]
+        tables, parts = [EVENT_SCHEMA.empty_table()], list[TailPart]()
         for group in groups:
-            decoded = self._sealed_group(fs, group) if group.is_sealed else self._open_group(fs, group)
+            if group.sealed in in_parts:
+                decoded, journals = _checked(fs, group.sealed)
+                parts += parts_of(journals)
+            else:
+                decoded = self._sealed_group(fs, group) if group.is_sealed else self._open_group(fs, group)
             for damage in decoded.damage:
                 on_damage(damage)
             for version, columns in decoded.newer:
@@ -122,7 +156,7 @@ class TailCache:
             for damage in decoded.torn if decoded.torn and not is_writer_live() else ():
                 on_damage(damage)
             tables.append(decoded.table)
-        return pa.concat_tables(tables)
+        return Tail(pa.concat_tables(tables), tuple(parts))
 
     def _sealed_group(self, fs: FileSystem, group: Group) -> DecodedJournal:
         # By the group's journals: once all are sealed, nothing is added to it any more.
@@ -324,6 +358,43 @@ def read_tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage
     return caches_of(workspace).tail.read(workspace.fs, groups, on_damage, workspace.is_held)
 
 
+def read_tail_in_parts(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) -> Tail:
+    """Return the same events, in parts if they do not fit into the cache; raises as `TailCache.read`."""
+    return caches_of(workspace).tail.read_in_parts(workspace.fs, groups, on_damage, workspace.is_held)
+
+
+def _checked(fs: FileSystem, paths: Sequence[Path]) -> tuple[DecodedJournal, list[JournalFile]]:
+    """Return the sealed journals of a group whose events can be read, and, without events, what is said of them all."""
+    said: list[DecodedJournal] = []
+    journals: list[JournalFile] = []
+    for path in paths:
+        try:
+            journal = JournalFile.read(fs, path)
+            check(journal.records)
+        except CorruptionError as error:
+            said.append(_unread(path, error))
+            continue
+        said.append(_said_of(journal, EVENT_SCHEMA.empty_table()))
+        journals.append(journal)
+        # The check touched every page of the file; without this, memory would grow with the number of journals.
+        journal.release_memory()
+    return _merged(said), journals
+
+
+def _unread(path: Path, error: CorruptionError) -> DecodedJournal:
+    return DecodedJournal(EVENT_SCHEMA.empty_table(), (Damage(path, None, None, None, str(error)),))
+
+
+def _said_of(journal: JournalFile, table: pa.Table, omitted_bytes: int = 0) -> DecodedJournal:
+    """Return the events of a journal with what is damaged in it, or newer."""
+    path = journal.path
+    problems = tuple(Damage(path, None, None, None, str(item)) for item in journal.damage)
+    unknown = journal.unknown_columns
+    newer = ((journal.header.schema_version, unknown),) if journal.header is not None and unknown else ()
+    torn = (_torn_end(path, journal.torn, omitted_bytes),) if journal.torn is not None else ()
+    return DecodedJournal(table, problems, newer, torn)
+
+
 def _decode(fs: FileSystem, path: Path, omitted_bytes: int = 0) -> tuple[DecodedJournal, int]:
     """Return the events of a journal, and how many of its bytes are whole.
 
@@ -333,12 +404,8 @@ def _decode(fs: FileSystem, path: Path, omitted_bytes: int = 0) -> tuple[Decoded
         journal = JournalFile.read(fs, path)
         table = journal.table()
     except CorruptionError as error:
-        return DecodedJournal(EVENT_SCHEMA.empty_table(), (Damage(path, None, None, None, str(error)),)), 0
-    problems = tuple(Damage(path, None, None, None, str(item)) for item in journal.damage)
-    unknown = journal.unknown_columns
-    newer = ((journal.header.schema_version, unknown),) if journal.header is not None and unknown else ()
-    torn = (_torn_end(path, journal.torn, omitted_bytes),) if journal.torn is not None else ()
-    return DecodedJournal(table, problems, newer, torn), journal.intact_bytes
+        return _unread(path, error), 0
+    return _said_of(journal, table, omitted_bytes), journal.intact_bytes
 
 
 def _torn_end(path: Path, torn: TornTail, omitted_bytes: int) -> Damage:

@@ -26,7 +26,7 @@ from custody.read.cache import caches_of
 from custody.read.reader import snapshot
 from custody.read.sql import SQL_SCHEMA
 from custody.read.time_travel import AsOf, snapshot_at
-from custody.read.tombstone_filter import hidden_ids, visible_events
+from custody.read.tombstone_filter import hidden_ids
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -133,7 +133,8 @@ def plan_scan(workspaces: Sequence[Workspace], asked: EventFilter = ALL, as_of: 
         if view is None:
             continue  # nothing was committed until then
         plan.parts += parts_of_logs(workspace, view.state, asked, plan.reads)
-        plan.parts += _parts_of_tail(workspace.writer, asked.matching(visible_events(workspace, view.state, view.tail)))
+        for table in view.visible_tail(workspace).tables():
+            plan.parts += _parts_of_tail(workspace.writer, asked.matching(table))
     return plan
 
 

@@ -8,7 +8,8 @@ callback, `on_damage`; without one, damage raises CorruptionError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,9 @@ from custody.catalog import AddFile, CatalogState
 from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
 from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event, to_events
-from custody.read.cache import EventIds, caches_of, open_log, read_tail
+from custody.read.cache import EventIds, caches_of, hiding, open_log, read_tail, read_tail_in_parts
 from custody.read.results import report_absent
+from custody.read.tail import Tail
 from custody.read.tombstone_filter import seen_events, visible_copies, visible_events
 from custody.workspace import Workspace, attempts, read_at_one_moment
 
@@ -31,17 +33,19 @@ class Snapshot:
     """One writer's events at one moment: the catalog's state, and the acknowledged events that are not live."""
 
     state: CatalogState
-    tail: pa.Table
+    tail: Tail = field(default_factory=Tail)
 
     @property
     def next_event_id(self) -> int:
         """One more than the greatest id that was given out."""
-        last = pc.max(self.tail.column("event_id")).as_py()
+        last = self.tail.last_event_id
         return max(self.state.next_event_id, 0 if last is None else last + 1)
 
-    def visible_tail(self, workspace: Workspace) -> pa.Table:
+    def visible_tail(self, workspace: Workspace) -> Tail:
         """Return the events of the tail without those that must not be given out."""
-        return visible_events(workspace, self.state, self.tail)
+        if not hiding(workspace, self.state):
+            return self.tail
+        return self.tail.choosing(partial(visible_events, workspace, self.state))
 
 
 def snapshot(
@@ -55,9 +59,12 @@ def snapshot(
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
             given out on a guess.
     """
-    state, tail = read_at_one_moment(workspace, lambda moment: read_tail(workspace, choose(moment.waiting), on_damage))
+    state, tail = read_at_one_moment(
+        workspace, lambda moment: read_tail_in_parts(workspace, choose(moment.waiting), on_damage)
+    )
     report_absent(workspace, state, on_damage)
-    return Snapshot(state, seen_events(workspace, tail))
+    is_all_seen = workspace.visibility is None or not workspace.visibility.hides_events
+    return Snapshot(state, tail if is_all_seen else tail.choosing(partial(seen_events, workspace)))
 
 
 def next_event_id(workspace: Workspace) -> int:
@@ -95,8 +102,7 @@ def get_many(
     for number in np.unique(holders[holders >= 0]).tolist():
         events += _events_of_log(workspace, state, live.files[number], ids[holders == number], on_damage, keep=keep)
     if view is not None and (holders < 0).any():
-        waiting = pc.is_in(view.tail.column("event_id"), pa.array(ids[holders < 0], pa.int64()))
-        events += _to_events(visible_events(workspace, state, view.tail.filter(waiting)))
+        events += _to_events(visible_events(workspace, state, view.tail.of_ids(ids[holders < 0])))
     # A group may have become live before an older one.
     return sorted(events, key=lambda event: event.event_id)
 
@@ -167,21 +173,33 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
 
     A log that is open can be read although its name is gone.
     """
-    # Folders are listed once each: asking for every log by its name would cost a call of the system for each.
     opened = set(caches_of(workspace).logs)
-    listed: dict[Path, set[str]] = {}
     files = workspace.catalog.objects.files
-    for file in state.files.values():
-        path = workspace.log_place(file.path)
-        if file.first_event_time_ms > bounds[1] or file.last_event_time_ms < bounds[0]:
-            continue
-        if path.parent not in listed:
-            listed[path.parent] = (
-                set(workspace.fs.list(path.parent)) if files.copies is None else files.names_beside(file.path)
-            )
-        if path.name not in listed[path.parent] and (path, file.sha256) not in opened:
+    within = [
+        file
+        for file in state.files.values()
+        if file.first_event_time_ms <= bounds[1]
+        and file.last_event_time_ms >= bounds[0]
+        and (workspace.log_place(file.path), file.sha256) not in opened
+    ]
+    gone = _gone_from_disk(workspace, within) if files.copies is None else files.absent(file.path for file in within)
+    for file in within:
+        if file.path in gone:
             # Whole: of a log that is read by ranges, nobody would look whether it is there.
             open_log(workspace, file, on_damage, whole=True)
+
+
+def _gone_from_disk(workspace: Workspace, files: Sequence[AddFile]) -> set[str]:
+    # Folders are listed once each: asking for every log by its name would cost a call of the system for each.
+    listed: dict[Path, set[str]] = {}
+    gone = set()
+    for file in files:
+        path = workspace.log_place(file.path)
+        if path.parent not in listed:
+            listed[path.parent] = set(workspace.fs.list(path.parent))
+        if path.name not in listed[path.parent]:
+            gone.add(file.path)
+    return gone
 
 
 def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:

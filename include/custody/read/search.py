@@ -52,6 +52,7 @@ from custody.workspace import Workspace
 LOST_NAMED_MAX = 1000
 HISTOGRAM_MAX = 1000
 """Spans of one histogram: each is a search of its own."""
+_NONE = np.empty(0, np.int64)
 TIME_MAX = 1 << 62
 """Times beyond are none that a query can name."""
 
@@ -114,8 +115,10 @@ class SearchSource:
         self.writer = workspace.writer
         self.view = view
         self.tail = view.visible_tail(workspace)
-        self.tail_scan = Scan(self.tail, attributes)
-        """Of `tail`: several searches of one moment take its terms once."""
+        self._attributes = attributes
+        self._keeps_terms = False
+        self._scans: list[tuple[EventIds, Scan]] = []
+        """Of the tail, once terms of it are kept: its ids, and the terms that were asked for."""
         self.hidden = hidden_ids(workspace, view.state, notices)
         """The ids of live events that must not be given out; a shard knows them all the same."""
         self._workspace = workspace
@@ -159,6 +162,29 @@ class SearchSource:
     def remember(self) -> None:
         """Keep what is read from now on, for searches that meet the same events again, now or later."""
         self._remembered = {}
+        self.keep_terms()
+
+    def keep_terms(self) -> None:
+        """Keep the terms that are taken from the tail from now on, for more searches of this moment."""
+        self._keeps_terms = True
+
+    def waiting(self, question: query.Query) -> EventIds:
+        """Return the ids of the events of the tail that match."""
+        return np.concatenate([_NONE, *(ids[scan.match(question)] for ids, scan in self._tail_scans())])
+
+    def _tail_scans(self) -> Iterator[tuple[EventIds, Scan]]:
+        """Yield parts of the tail, as ids and what is asked."""
+        if self._scans:
+            yield from self._scans
+            self.tail.release_memory()
+            return
+        scans = []
+        for look in self.tail.looks():
+            one = integers(look.column("event_id"), np.int64), Scan(look, self._attributes)
+            yield one
+            scans += [one] if self._keeps_terms else []
+        # Only now: a question that failed half-way must not leave a part of the events for the next one.
+        self._scans = scans
 
     def readable(self, event_ids: EventIds) -> npt.NDArray[np.bool_]:
         """Return which of some events can be read, found without decoding them."""
@@ -248,7 +274,8 @@ def count_facets(
     for source in sources:
         live = source.shards(shards)
         of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
-        facets_of_table(of_writer, source.tail, question, attributes)
+        for look in source.tail.looks():
+            facets_of_table(of_writer, look, question, attributes)
         notices += said
         for name, values in of_writer.items():
             counts[name].update(values)
@@ -280,6 +307,8 @@ def count_buckets(
     first, last = bounds
     length = max(-(-(last - first + 1) // count), 1)
     buckets, notices = [], dict[str, None]()
+    for source in sources:
+        source.keep_terms()
     for start in range(first, last + 1, length):
         end = min(start + length - 1, last)
         within = query.And([question, query.NumericRange("event_time", start, end)])
@@ -328,7 +357,7 @@ class WriterMatches:
         self._window = expected
         self._at_a_time = at_a_time
         self._fetched: list[EventIds] = []
-        self._waiting = np.sort(_matching(source.tail, source.tail_scan, request.question))[::-1]
+        self._waiting = np.sort(source.waiting(request.question))[::-1]
         self._ids: EventIds = np.empty(0, np.int64)
         """Ids that were found behind those of the chunk."""
         # True until a window of ids comes back that is not full.
@@ -479,13 +508,8 @@ class _Cursor(msgspec.Struct, frozen=True):
 
 def _scan_tables(tables: Iterable[pa.Table], question: query.Query, attributes: Sequence[str]) -> EventIds:
     """Return the ids of the events of some tables that match, found without an index."""
-    parts = [_matching(table, Scan(table, attributes), question) for table in tables]
-    return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _matching(table: pa.Table, scan: Scan, question: query.Query) -> EventIds:
-    """Return the ids of the events of a table that match; `scan` is of that table."""
-    return integers(table.column("event_id"), np.int64)[scan.match(question)]
+    parts = [integers(table.column("event_id"), np.int64)[Scan(table, attributes).match(question)] for table in tables]
+    return np.concatenate([_NONE, *parts])
 
 
 def _places(sources: Iterable[SearchSource], page: Page) -> list[tuple[SearchSource, int]]:

@@ -31,6 +31,7 @@ from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.read.cache import caches_of, open_log, require_expired
 from custody.read.results import Notices
+from custody.read.tail import Tail
 from custody.read.time_travel import AsOf
 from custody.read.tombstone_filter import hidden_ids
 from custody.read.views import open_views
@@ -263,7 +264,8 @@ class SqlSources:
         self._files: list[tuple[Workspace, AddFile]] = []
         self.masks: tuple[str, ...] = ()
         """Patterns of names of attributes whose values must not be given out."""
-        tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
+        self._tails: list[tuple[str, Tail]] = []
+        rows, hidden = [], [_HIDDEN.empty_table()]
         for workspace, view in open_views(workspaces, self.notices, as_of):
             # Rows of logs and transactions count all events: who may not see all of them gets none of these.
             seen = workspace.visibility
@@ -275,14 +277,22 @@ class SqlSources:
             for file in caches_of(workspace).live(workspace, view.state).files:
                 rows += [_log_row(workspace, file)] if is_whole else []
                 self.parts += self._part(workspace, file)
-            tails.append(_with_writer(view.visible_tail(workspace), workspace.writer))
+            self._tails.append((workspace.writer, view.visible_tail(workspace)))
             ids = hidden_ids(workspace, view.state, self.notices)
             hidden.append(pa.table([pa.repeat(workspace.writer, len(ids)), ids], schema=_HIDDEN))
-        self.tail = pa.concat_tables(tails)
-        """The acknowledged events that are in no log yet, without those that must not be given out."""
         self.hidden = pa.concat_tables(hidden)
         """Writer and id of the events of logs that tombstones hide."""
         self.logs = pa.Table.from_pylist(rows, schema=_LOGS)
+
+    @property
+    def tail(self) -> pa.RecordBatchReader:
+        """The acknowledged events that are in no log yet, without those that must not be given out."""
+        return pa.RecordBatchReader.from_batches(SQL_SCHEMA, self._tail_batches())
+
+    def _tail_batches(self) -> Iterator[pa.RecordBatch]:
+        for writer, tail in self._tails:
+            for table in tail.tables():
+                yield from _with_writer(table, writer).to_batches()
 
     def transactions(self) -> pa.Table:
         """Return what the catalogs' transactions did.

@@ -15,7 +15,6 @@ from custody.catalog.persistent_map import REMOVED, PersistentMap
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, OnDamage
-from custody.model import EVENT_SCHEMA
 from custody.query.times import time_span
 from custody.read.reader import Snapshot
 from custody.workspace import Workspace
@@ -58,7 +57,7 @@ def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snaps
     # The tombstones of today, also for the events of then: what was forgotten is never given out again.
     tombstones = {**state.tombstones, **_later_tombstones(workspace, revision, newest.revision)}
     state = replace(state, tombstones=PersistentMap(tombstones))
-    return Snapshot(_without_lost_logs(workspace, state, on_damage), EVENT_SCHEMA.empty_table())
+    return Snapshot(_without_lost_logs(workspace, state, on_damage))
 
 
 def tombstones_since(workspace: Workspace, state: CatalogState) -> dict[str, AddTombstone]:

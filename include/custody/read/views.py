@@ -17,6 +17,7 @@ from custody.eventlog import Damage
 from custody.read.reader import Snapshot, snapshot
 from custody.read.results import Notices
 from custody.read.time_travel import AsOf, snapshot_at, tombstones_since
+from custody.store import carried
 from custody.workspace import Workspace
 
 
@@ -40,7 +41,7 @@ def open_views(
     forgotten = {} if as_of is None else _forgotten_in_the_archive(database, listed)
     for workspace, view in views:
         if workspace.writer in absorbed:
-            if view.tail.num_rows:
+            if not view.tail.is_empty:
                 yield workspace, replace(view, state=_without_files(view.state))
         elif workspace.writer in forgotten:
             stones = {**view.state.tombstones, **forgotten[workspace.writer]}
@@ -61,7 +62,7 @@ def _views(workspaces: list[Workspace], notices: Notices, as_of: AsOf | None) ->
         # On a local disk nothing waits, and threads would only take turns.
         is_many = len(workspaces) >= _PARALLEL and workspaces[0].catalog.objects.store.is_remote
         for workspace, (view, damages) in zip(
-            workspaces, threads.map(view_of, workspaces) if is_many else map(view_of, workspaces), strict=True
+            workspaces, threads.map(carried(view_of), workspaces) if is_many else map(view_of, workspaces), strict=True
         ):
             # In the order of the writers, whichever was ready first.
             for damage in damages:

@@ -38,6 +38,17 @@ def _acquire(descriptor: int, patience_seconds: float) -> bool:
             return True
 
 
+def _name_holder(descriptor: int) -> None:
+    """Write this process's number to the file of a lock that it holds."""
+    holder = f"{os.getpid()}\n".encode("ascii")
+    # A lock that one process takes again and again has its number already. To cut the file each time is dear: some file
+    # systems write a file that was cut to the disk when it is closed.
+    if os.pread(descriptor, len(holder) + 1, 0) != holder:
+        os.ftruncate(descriptor, 0)
+        # Not synced: the number serves messages only, the lock is the kernel's.
+        os.pwrite(descriptor, holder, 0)
+
+
 class PosixFile:
     """An append-only file on a real disk."""
 
@@ -55,15 +66,16 @@ class PosixFile:
     def write(self, data: bytes) -> int:
         """Append all of `data`, even if the system takes it in parts."""
         # As bytes, whatever the items of a buffer that pyarrow hands in.
-        view = memoryview(data).cast("B")
+        view = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        length = len(view)
         with reported("write", self._path):
-            done = 0
-            while done < len(view):
-                done += os.write(self._descriptor, view[done:])
+            done = os.write(self._descriptor, view)
+            while done < length:
+                done += os.write(self._descriptor, memoryview(view)[done:])
         # Counted only when all of it is written: after a failure the file may be longer than `tell` says, and must not
         # be used any more.
-        self._length += len(view)
-        return len(view)
+        self._length += length
+        return length
 
     def flush(self) -> None:
         """Do nothing: writes are not buffered here."""
@@ -298,9 +310,7 @@ class PosixFileSystem(DurableOperations):
                 )
             # The file stays behind: if it were removed, a second process could lock a new file of that name while the
             # first still holds the old one.
-            os.ftruncate(descriptor, 0)
-            # Not synced: the number serves messages only, the lock is the kernel's.
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            _name_holder(descriptor)
             yield
         finally:
             os.close(descriptor)

@@ -49,6 +49,19 @@ def test_batches_are_read_back_and_described(tmp_path: Path) -> None:
     assert len(log.sources) == len({item.source_node for item in EVENTS})
 
 
+def test_batches_of_any_size_and_of_texts_that_no_codec_makes_smaller_are_read_back(tmp_path: Path) -> None:
+    random, sizes = np.random.default_rng(5), (3, 900_000, 20, 1_500_000, 0)
+    texts = ["".join(map(chr, random.integers(128, 0xD000, size).tolist())) for size in sizes]
+    tables = [
+        pa.Table.from_batches([to_batch([event(details=text)] * count, number * 10)])
+        for number, (text, count) in enumerate(zip(texts, (4, 2, 10, 1, 3), strict=True))
+    ]
+    log = write(tmp_path / "0.arrow", *tables)
+    assert [table.to_pylist() for table in read_staged(FS, tmp_path / "0.arrow", log)] == [
+        table.to_pylist() for table in tables
+    ]
+
+
 def test_some_columns_are_read_alone(tmp_path: Path) -> None:
     log = write(tmp_path / "0.arrow", TABLE)
     [table] = read_staged(FS, tmp_path / "0.arrow", log, ["event_id"])

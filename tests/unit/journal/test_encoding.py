@@ -26,7 +26,16 @@ from custody.journal.encoding import (
     PreparedEvents,
     decode,
 )
-from custody.model import EVENT_SCHEMA, ContentClaim, Event, EventType, to_batch, to_events
+from custody.model import (
+    EVENT_SCHEMA,
+    ContentClaim,
+    Event,
+    EventType,
+    exact_batch,
+    to_batch,
+    to_events,
+    valid_events,
+)
 from custody.vfs import PosixFileSystem
 from tests.support import EVENTS, TEXTS, event, numbered, sample
 from tests.unit.journal.watched_disk import stored
@@ -157,6 +166,19 @@ def test_a_record_that_does_not_hold_what_its_head_says_is_damage() -> None:
             decode([replace(record, body=record.body[:-5])])
 
 
+def test_of_records_of_several_files_the_one_that_is_wrong_is_named() -> None:
+    [first] = records_of([event(number) for number in range(ROWS_MAX + 1)], 0)
+    behind = replace(first, first_event_id=ROWS_MAX + 1)
+    [other] = records_of([event()] * (ROWS_MAX + 2), 2 * ROWS_MAX + 2)
+    damaged = replace(other, path=Path("other.journal"), body=other.body[:-5])
+    with pytest.raises(CorruptionError, match=r"other\.journal @0: expected records of events, got"):
+        decode([first, behind, damaged])
+    # Counts that are right only in sum would give events the ids of others.
+    shifted = [replace(first, count=first.count + 1), replace(behind, count=behind.count - 1)]
+    with pytest.raises(CorruptionError, match=f"expected {ROWS_MAX + 2} events in 1 records, got {ROWS_MAX + 1}"):
+        decode(shifted)
+
+
 @pytest.mark.parametrize("number", [INT64_MIN, INT64_MIN + 1, -1, 0, (1 << 53) + 1, INT64_MAX])
 def test_every_number_column_holds_its_extremes(number: int) -> None:
     expect_same([event(**dict.fromkeys(NUMBERS, number), content_claim=ContentClaim(offset=number, size=number))])
@@ -230,6 +252,42 @@ def test_what_no_column_holds_is_refused_before_an_id_is_used(
         assert not list((tmp_path / "main" / "journals").iterdir())
         assert writer.append([event(1)]) == range(1)
     assert stored([tmp_path]) == numbered([event(1)])
+
+
+@pytest.mark.parametrize("values", REFUSED.values(), ids=REFUSED)
+def test_whole_columns_take_nothing_that_single_events_refuse(values: dict[str, Any]) -> None:
+    """An exact batch means that each event was asked; wherever it may not be one, each event is."""
+    try:
+        batch = exact_batch([*sample(20), event(**values), *sample(20)])
+    except UnicodeEncodeError:
+        batch = None
+    assert batch is None
+
+
+@given(st.lists(EVENTS, max_size=5))
+def test_whole_columns_hold_what_single_events_become(events: list[Event]) -> None:
+    batch = exact_batch([*events, *sample(3), *events])
+    assert batch is not None
+    batch.validate(full=True)
+    assert batch.equals(to_batch([*events, *sample(3), *events], 0).remove_column(0))
+
+
+def test_few_columns_become_rows_and_more_stay_columns() -> None:
+    events = [event(number, details="x" * number) for number in range(10)]
+    for count in (1, 3, 10):
+        columns = to_batch(events[:count], 0).remove_column(0)
+        assert valid_events(columns) == events[:count]
+        few = PreparedEvents.of_few(valid_events(columns)).records(5)
+        many = PreparedEvents.of_columns(columns).records(5)
+        kinds, found = [], []
+        for [data] in (few, many):
+            [item] = frames(data)
+            assert isinstance(item, Frame)
+            record = EventRecord.of(item, Path("journal"), 0, JOURNAL_SCHEMA)
+            kinds.append(record.kind)
+            found.append(to_events(decode([record])))
+        assert kinds == [KIND_ROWS, KIND_BATCH]
+        assert found[0] == found[1] == numbered(events[:count], 5)
 
 
 @pytest.mark.parametrize("padding", range(8))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -188,3 +190,18 @@ def test_a_writer_that_failed_at_any_operation_is_poisoned_and_loses_nothing(tmp
             writer.append([event(99)])
         assert unnumbered(stored([folder]))[-1] == event(99)
     assert failures > 8
+
+
+def test_a_writer_that_is_forgotten_is_gone_at_once_and_its_thread_with_it(tmp_path: Path) -> None:
+    writer = JournalWriter(PosixFileSystem(), [tmp_path], "main", "provenance", ManualClock())
+    writer.append([event(1)])
+    living, thread = weakref.ref(writer), writer._background
+    gc.disable()
+    try:
+        del writer
+        assert living() is None
+    finally:
+        gc.enable()
+    assert thread is not None
+    thread.join(10)
+    assert not thread.is_alive()

@@ -11,7 +11,7 @@ import pytest
 
 from custody.clock import ManualClock
 from custody.errors import BackpressureError, ClosedError
-from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups
+from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups, open_group
 from custody.journal.open_group import GroupCommitFile, OpenGroup
 from custody.model import Event
 from custody.vfs import PosixFileSystem
@@ -104,8 +104,20 @@ def test_one_thread_fills_one_journal(tmp_path: Path) -> None:
         assert len(writer.seal()) == 1
 
 
+def test_small_appends_of_all_threads_share_one_journal_and_its_syncs(tmp_path: Path) -> None:
+    told = Acknowledged()
+    fs = WatchedFileSystem(sync_seconds=0.002)
+    with open_writer(tmp_path, fs) as writer:
+        in_threads(16, appending(writer, told, 10))
+        assert len(writer.seal()) == 1
+    told.expect_stored(tmp_path)
+
+
 @pytest.mark.parametrize("journals", [1, 3, 16])
-def test_sixteen_threads_fill_at_most_the_journals_of_the_settings(tmp_path: Path, journals: int) -> None:
+def test_sixteen_threads_fill_at_most_the_journals_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journals: int
+) -> None:
+    monkeypatch.setattr(open_group, "SMALL_BYTES_MAX", 0)
     told = Acknowledged()
     fs = WatchedFileSystem(sync_seconds=0.002)
     with open_writer(tmp_path, fs, journals=journals) as writer:
@@ -196,9 +208,9 @@ def test_no_append_enters_a_group_that_is_being_sealed(tmp_path: Path, monkeypat
     """However long it takes between choosing the group and using it; the seal would not wait for such an append."""
     enter = OpenGroup.enter
 
-    def slowly(group: OpenGroup) -> GroupCommitFile:
+    def slowly(group: OpenGroup, append_bytes: int) -> GroupCommitFile:
         time.sleep(0.005)
-        return enter(group)
+        return enter(group, append_bytes)
 
     monkeypatch.setattr(OpenGroup, "enter", slowly)
     told = Acknowledged()

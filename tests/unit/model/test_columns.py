@@ -85,3 +85,29 @@ def test_attributes_are_the_previous_ones_overlaid_with_the_updates() -> None:
 
 def test_the_schema_has_the_fields_of_an_event_in_their_order() -> None:
     assert [field.name for field in msgspec.structs.fields(Event)] == EVENT_SCHEMA.names
+
+
+def test_any_slice_of_a_table_gives_the_events_of_its_rows() -> None:
+    events = sample(150)
+    table = pa.Table.from_batches([to_batch(events[:90], 0), to_batch(events[90:], 90)])
+    for start, count in ((0, 1), (89, 2), (17, 120), (149, 1), (150, 0)):
+        assert to_events(table.slice(start, count)) == numbered(events)[start : start + count]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ("event_time", pa.array([1, None], EVENT_SCHEMA.field("event_time").type)),
+        ("event_type", pa.array([None, None], pa.string())),
+        ("event_duration", pa.array([None, 3], pa.int64())),
+        ("child_uuids", pa.array([["u"], ["v", None]], pa.list_(pa.string()))),
+        ("parent_uuids", pa.array([None, ["v"]], pa.list_(pa.string()))),
+        ("updated_attributes", pa.array([None, [("k", "v")]], pa.map_(pa.string(), pa.string()))),
+    ],
+    ids=lambda column: column[0],
+)
+def test_columns_without_a_value_that_every_event_has_become_no_events(column: tuple[str, pa.Array]) -> None:
+    name, values = column
+    table = pa.Table.from_batches([to_batch([event(), event()], 0)])
+    with pytest.raises(msgspec.ValidationError):
+        to_events(table.set_column(table.schema.get_field_index(name), name, values))

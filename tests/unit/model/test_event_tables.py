@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.errors import InvalidInputError
-from custody.model import EVENT_SCHEMA, Event, Severity, check_event, require_valid_columns, to_batch, to_events
+from custody.model import (
+    EVENT_SCHEMA,
+    ContentClaim,
+    Event,
+    Severity,
+    check_event,
+    require_valid_columns,
+    to_batch,
+    to_events,
+    valid_events,
+)
 from custody.repository import Repository
 from tests.support import event, sample
 
@@ -121,10 +131,29 @@ def test_columns_are_refused_exactly_when_the_event_is(values: dict[str, object]
     is_bad = any(problem.severity is Severity.ERROR for problem in check_event(item))
     batch = columns([event(5), item])
     if is_bad:
-        with pytest.raises(InvalidInputError, match="row 1"):
-            require_valid_columns(batch)
+        for check in (require_valid_columns, valid_events):
+            with pytest.raises(InvalidInputError, match="row 1"):
+                check(batch)
     else:
         valid = require_valid_columns(batch)
+        assert valid_events(batch) == to_events(valid)
         ids = pa.array([0, 1])
         both = pa.RecordBatch.from_arrays([ids, *valid.columns], schema=EVENT_SCHEMA)
         assert to_events(both)[1] == msgspec.structs.replace(item, event_id=1)
+
+
+def test_of_a_slice_only_the_rows_that_it_shows_are_asked() -> None:
+    items = [
+        event(0),
+        event(1, file_size=-1),
+        event(2, source_ordinal=5),
+        event(3, content_claim=ContentClaim(size=-1)),
+    ]
+    whole = columns(items)
+    for start, length, is_good in ((0, 1, True), (2, 1, True), (1, 1, False), (3, 1, False), (0, 4, False)):
+        part = whole.slice(start, length)
+        if is_good:
+            assert to_events(require_valid_columns(part)) == items[start : start + length]
+        else:
+            with pytest.raises(InvalidInputError, match="row"):
+                require_valid_columns(part)

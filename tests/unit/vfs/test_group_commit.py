@@ -12,6 +12,7 @@ from threading import Thread, current_thread
 import pytest
 
 from custody.errors import ClosedError, StorageError
+from custody.vfs import group_commit
 from custody.vfs.group_commit import GroupCommitQueue
 
 PATIENCE_SECONDS = 20.0
@@ -227,11 +228,19 @@ def test_an_interrupted_caller_takes_its_item_along(monkeypatch: pytest.MonkeyPa
     callers = Callers(queue)
     callers.put(0)
 
-    def interrupted() -> None:
-        raise KeyboardInterrupt
+    class Interrupted:
+        """A lock on which whoever sleeps is interrupted."""
+
+        def __init__(self) -> None:
+            self.is_locked = False
+
+        def acquire(self) -> None:
+            if self.is_locked:
+                raise KeyboardInterrupt
+            self.is_locked = True
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue._changed, "wait", interrupted)
+        patch.setattr(group_commit, "Lock", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             queue.put(1)
     disk.gate.set()
@@ -365,3 +374,54 @@ def test_a_leader_interrupted_while_it_waits_leaves_the_queue_to_others(monkeypa
     queue.put(4)
     queue.close("closed")
     assert disk.batches == [[0], [1, 2], [4]], "the item of the interrupted caller was not queued any more"
+
+
+def test_callers_that_come_back_at_once_do_not_keep_exclusive_work_off() -> None:
+    stored: list[int] = []
+    queue: GroupCommitQueue[int] = GroupCommitQueue("a file", stored.extend)
+    is_over = Signal()
+
+    def work(number: int) -> None:
+        while not is_over.is_set():
+            queue.put(number)
+
+    threads = [Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    lengths = [queue.run_exclusively(lambda: len(stored)) for _ in range(50)]
+    is_over.set()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()
+    assert lengths == sorted(lengths)
+
+
+def test_interrupted_exclusive_work_leaves_its_turn_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    queue = GroupCommitQueue("a file", disk.commit)
+    callers = Callers(queue)
+    callers.put(0)
+
+    def interrupted() -> None:
+        callers.put(1)
+        disk.gate.set()
+        raise KeyboardInterrupt
+
+    def wait() -> None:
+        queue._changed.release()
+        _retaken(queue, interrupted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "_wait", wait)
+        with pytest.raises(KeyboardInterrupt):
+            queue.run_exclusively(lambda: None)
+    callers.join()
+    assert disk.batches == [[0], [1]]
+
+
+def _retaken(queue: GroupCommitQueue[int], work: Callable[[], None]) -> None:
+    """Do something without the lock of a queue, as its sleepers do."""
+    try:
+        work()
+    finally:
+        queue._changed.acquire()

@@ -5,6 +5,7 @@ What it has in common with the other file systems is in test_file_systems.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def test_a_lock_is_held_against_another_process_and_names_it(fs: PosixFileSystem
     assert not fs.is_locked(path)
     with fs.lock(path):
         assert fs.is_locked(path)
+
+
+def test_a_lock_that_is_taken_again_is_not_written_again(fs: PosixFileSystem, tmp_path: Path) -> None:
+    """Some file systems write a file that was cut to the disk when it is closed: each commit would wait for that."""
+    path = tmp_path / "LOCK"
+    path.write_text("123456789123\n")
+    with fs.lock(path):
+        assert path.read_text() == f"{os.getpid()}\n", "the number of another process is cut"
+    os.utime(path, (0, 0))
+    for _ in range(2):
+        with fs.lock(path):
+            assert path.stat().st_mtime == 0
 
 
 def test_a_lock_ends_with_a_killed_process(fs: PosixFileSystem, tmp_path: Path) -> None:

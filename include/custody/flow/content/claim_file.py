@@ -15,12 +15,12 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from zlib_ng import zlib_ng
 
 from custody.config import ContentStore
 from custody.errors import CorruptionError
@@ -185,7 +185,7 @@ class ContentRecord:
             # Of a file that was cut this is shorter, and its checksum wrong.
             chunk = data[at:stop]
             expected = self.checksums[(at - self.offset) // self.chunk_bytes]
-            found = zlib.crc32(chunk)
+            found = zlib_ng.crc32(chunk)
             if found != expected:
                 raise CorruptionError(
                     f"{path} @{at}: expected {stop - at} bytes of content with the CRC-32 {expected:08x}, "
@@ -212,7 +212,7 @@ class Digest:
         self.length += len(view)
         while view:
             taken = view[: CHUNK_BYTES - self._open_bytes]
-            self._open = zlib.crc32(taken, self._open)
+            self._open = zlib_ng.crc32(taken, self._open)
             self._open_bytes += len(taken)
             view = view[len(taken) :]
             if self._open_bytes == CHUNK_BYTES:
