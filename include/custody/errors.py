@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """The exit codes of programs; an error of custody that ends one gives the code of its class (10 to 23) instead.
+    """The exit codes of programs; an error of custody that ends one gives the code of its class (10 to 24) instead.
 
     Part of the interface of the command line and of Spark jobs: add, never change.
     """
@@ -91,6 +91,14 @@ class StorageError(CustodyError, OSError):
     kind = "storage"
     exit_code = 17
     hint = "Look at the disk: space, rights, mount."
+
+
+class LastingDiskError(CustodyError):
+    """The work needs a disk that is there tomorrow, and was tried on a machine whose disk goes with its process."""
+
+    kind = "lasting-disk"
+    exit_code = 24
+    hint = "The driver of the step does it, or a pass without Spark: custody run all."
 
 
 class BackpressureError(CustodyError):

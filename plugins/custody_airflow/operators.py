@@ -49,9 +49,9 @@ class SparkStepOperator(SparkSubmitOperator):
         # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.
         from custody.config import load_settings
         from custody.spark.environment import jobs_folder, submit_environment
+        from custody.spark.packaging import submit_options
         from custody.spark.submit import spark_conf
-        from custody.vfs import PosixFileSystem
-        from custody.workspace import read_report
+        from custody.workspace import read_report, report_place
 
         if self.selected == "False":
             raise AirflowSkipException(f"{self.step}: not selected by the parameters of this run")
@@ -61,10 +61,11 @@ class SparkStepOperator(SparkSubmitOperator):
         self.application = str(jobs_folder() / file)
         identity = ["--run-id", run_id, "--attempt", attempt_name(context)]
         self.application_args = [*first, "--repository", str(folder), *identity, *filter(None, self.arguments)]
-        self.conf = {**spark_conf(self._master(), job=self.step), **(self.conf or {})}
+        own = {**spark_conf(self._master(), job=self.step), **submit_options(load_settings(folder).spark_library)}
+        self.conf = {**own, **(self.conf or {})}
         self.env_vars = {**submit_environment(), **(self.env_vars or {})}
         super().execute(context)
-        report = read_report(PosixFileSystem(), load_settings(folder).runs, run_id, self.step)
+        report = read_report(*report_place(load_settings(folder)), run_id, self.step)
         self.log.info("report: %s", report.line())
         wrote(*report.files)
         return as_dict(report)

@@ -68,6 +68,7 @@ class ReconcileRunsOperator(BaseOperator):
         from custody.landing import parse_instant
         from custody.repository import Repository
         from custody.repository.spool_sender import sender_into
+        from custody.workspace import report_place
 
         spool, api = _spool(), _api()
         since_ms = int(parse_instant(self.since).timestamp() * 1000) if self.since else None
@@ -78,7 +79,7 @@ class ReconcileRunsOperator(BaseOperator):
                 sender,
                 spool,
                 deployment=run_deployment(),
-                reports=repository.settings.runs,
+                reports=report_place(repository.settings),
                 settle_ms=int(self.settle_seconds) * 1000,
             ).run(since_ms)
         api.close()

@@ -16,9 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-Fault = Literal["500", "503", "lost", "slow"]
+Fault = Literal["500", "503", "lost", "slow", "expired"]
 """An error of the server before it did anything, a server that asks to slow down, an answer that is lost after the
-request was done, or one that comes late."""
+request was done, one that comes late, or a refusal of credentials that were good a moment ago."""
+_EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 _SLOW_SECONDS = 1.0
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "trailer", "upgrade", "proxy-connection"}
 
@@ -36,6 +37,8 @@ class StoreProxy:
         self.latency_seconds = latency_seconds
         self.fault: Callable[[int, str], Fault | None] = lambda number, method: None
         """What goes wrong with a request, by its number and its method."""
+        self.watch: Callable[[str, str], None] = lambda method, path: None
+        """Is told of each request before it is done: its method and its path."""
         self.seen: Counter[str] = Counter()
         """Requests by method; of those with a range, RANGE."""
         self.url = ""
@@ -89,8 +92,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.proxy.watch(self.command, self.path)
         fault = self.proxy.next_fault(self.command, self.headers)
         time.sleep(self.proxy.latency_seconds + (_SLOW_SECONDS if fault == "slow" else 0.0))
+        if fault == "expired":
+            head = {"Content-Type": "application/xml", "Content-Length": str(len(_EXPIRED))}
+            self._answer(403, "Forbidden", head, b"" if self.command == "HEAD" else _EXPIRED)
+            return
         if fault in ("500", "503"):
             self._answer(int(fault), "Bad Day", {"Content-Length": "0"}, b"")
             return

@@ -65,7 +65,9 @@ def test_the_commands_of_the_catalog_work_on_a_bucket(
         == len(run(root, "search", "", "--json").stdout.split('"event_id":')) - 1
         > 0
     )
-    for command in (["scrub"], ["repair", "--dry-run"]):
+    scrubbed = run(root, "scrub", "--all")
+    assert scrubbed.exit_code == 0, scrubbed.output
+    for command in (["verify", "--orphans"], ["repair", "--dry-run"]):
         refused = run(root, *command)
         assert refused.exit_code == 11
         assert "needs a store that is a folder" in refused.stderr

@@ -11,8 +11,11 @@ from uuid import uuid4
 import pytest
 
 from custody.catalog.local_copies import LocalCopies
+from custody.config import Settings
 from custody.errors import CorruptionError, NotFoundError, StorageError
+from custody.recovery import STEPS
 from custody.repository import Repository
+from custody.repository.local_pass import run_locally
 from custody.store.remote import RemoteStore
 from tests.support import append, numbered, run_steps, sample
 
@@ -66,16 +69,16 @@ def check(repository: Repository) -> None:
     assert fresh.search("", limit=0).total == len(EVENTS)
 
 
-def every_failure(folder: Path) -> None:
+def every_failure(folder: Path, run: Callable[[Settings], object] = run_steps) -> None:
     modes = [(failure, arrived) for failure in (_CutError, StorageError) for arrived in (False, True)]
     number = count = 0
     while number <= count:
         for failure, arrived in modes:
             repository = prepared(folder / f"{number}-{failure.__name__}-{arrived}")
             with failing(number, failure, arrived=arrived) as keys, suppress(failure):
-                run_steps(repository.settings)
+                run(repository.settings)
             count = len(keys)
-            run_steps(repository.settings)
+            run(repository.settings)
             check(repository)
         number += 1
     assert number > 4, "log, table of contents, transaction and checkpoint are put"
@@ -84,6 +87,17 @@ def every_failure(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_pass_that_fails_at_any_put_is_made_whole_by_the_next(tmp_path: Path) -> None:
     every_failure(tmp_path)
+
+
+def under_leases(settings: Settings) -> None:
+    # The attempt before seems to live: it was of this process.
+    run_locally(list(STEPS), settings, take_over=True, run_id="nightly")
+
+
+@pytest.mark.slow
+def test_a_pass_under_leases_that_fails_at_any_put_is_made_whole_by_the_next(tmp_path: Path) -> None:
+    """The puts of epochs, of how they ended, and of the fence in the catalog are among them."""
+    every_failure(tmp_path, under_leases)
 
 
 def _listed_before_it_is_there(copies: LocalCopies, key: str, digest: bytes) -> None:

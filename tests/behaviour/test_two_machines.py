@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event as Signal
 from unittest.mock import patch
 
 import msgspec
@@ -196,6 +198,36 @@ def test_a_name_that_was_taken_over_is_lost_to_who_had_it(machines: tuple[Reposi
     one.recover(adopt=True)
     run_steps(one.settings)
     assert numbers(one) == numbers(other) == [0, 1, 2, 10, 11]
+
+
+def test_a_store_that_answers_late_holds_no_append_up_and_its_answer_counts(
+    machines: tuple[Repository, Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = machines
+    asked, answer = Signal(), Signal()
+    still_holds = Incarnations.still_holds
+
+    def late(self: Incarnations, incarnation: str) -> bool:
+        asked.set()
+        assert answer.wait(60)
+        return still_holds(self, incarnation)
+
+    monkeypatch.setattr(Incarnations, "answers_late", True)
+    monkeypatch.setattr(Incarnations, "still_holds", late)
+    with one.writer() as writer:
+        writer.append(events(0))
+        assert not asked.is_set(), "the start has asked"
+        for number in (1, 2):
+            writer.seal()
+            writer.append(events(number))
+        assert asked.is_set()
+        claim_writer_name(other.settings, "main")
+        answer.set()
+        with pytest.raises(ClosedError, match="lost its name"):
+            for _ in range(600):
+                writer.append(events(3))
+                time.sleep(0.1)
+    assert one.status().writers[0].journals_of_others
 
 
 def test_a_commit_of_the_machine_that_lost_the_name_does_not_come_behind(

@@ -126,7 +126,7 @@ def test_a_put_whose_answer_was_lost_is_recognised(lost_at: int, monkeypatch: py
     def on_lossy(self: Any, disk: Any, _: Any, home: str, copies: Any) -> None:
         right(self, disk, LostAnswers(disk, HANDED.store), home, copies)
 
-    monkeypatch.setattr("custody.catalog.catalog._pause", lambda _: None)
+    monkeypatch.setattr("custody.store.conditional_put.pause_between_tries", lambda _: None)
     monkeypatch.setattr(Handoff, "__init__", on_lossy)
     LostAnswers.puts, LostAnswers.lost_at = 0, lost_at
     assert len(at(fs).hand_over()) == 2

@@ -47,6 +47,7 @@ FIELD_NUMBERS = {
         "epoch": 14,
         "live_paths": 15,
         "live_files": 16,
+        "waiting_since_ms": 17,
     },
     "Action": {
         "add_file": 1,
@@ -121,6 +122,7 @@ FIELD_NUMBERS = {
         "event_types": 12,
         "unless": 13,
         "by_retention": 14,
+        "who": 15,
     },
     "Condition": {
         "event_ids": 2,

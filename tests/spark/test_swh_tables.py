@@ -153,6 +153,9 @@ def test_the_job_of_a_step_takes_the_memory_from_the_settings(tmp_path: Path) ->
     report = json.loads(done.stdout.splitlines()[-1])
     # With the default memory a graph of this size is walked in arrays that are made at once.
     assert {unit["note"].partition(", ")[2] for unit in report["details"]} == {"walks in arrays made by ranges"}
+    # What it wrote, for whoever asks later which run that was.
+    named = {name for unit in report["details"] for name in unit["files"]}
+    assert named == {path.as_uri() for path in root.rglob("tables/*/*") if path.is_file()} != set()
 
 
 def little_memory(graph: SmallGraph) -> int:

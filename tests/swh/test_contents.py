@@ -16,12 +16,14 @@ from custody.config import ContentStore
 from custody.errors import CorruptionError, NotFoundError
 from custody.flow.content import content_of
 from custody.repository import Repository
+from custody.serving.application import Access
 from custody.swh import Swhid, content_swhid
 from custody.vfs import PosixFileSystem
 from tests.support import event
 from tests.swh.database import publish_reference
 from tests.swh.reference import Reference, SmallGraph
 from tests.swh.serving import serving
+from tests.unit.serving.test_api_changes import client_of
 
 HELD = b"int main(void) { return 0; }\n" * 20_000
 """Larger than what is checked at once."""
@@ -91,6 +93,26 @@ def test_it_is_asked_for_over_http(repository: Repository) -> None:
         assert (told["event_id"], told["swhid"], told["is_complete"]) == (0, f"swh:1:cnt:{git_hash(HELD)}", False)
         assert [one["path"] for one in told["occurrences"]] == ["main.c"]
         assert httpx.get(f"{at.rest}/events/2/occurrences", timeout=60).status_code == 404
+
+
+def test_the_api_says_where_a_content_is_or_that_nobody_knows(repository: Repository, tmp_path: Path) -> None:
+    with client_of(repository, Access()) as client:
+        told = client.get("events/main/0/software?limit=1").json()
+        assert (told["swhid"], told["is_known"], told["is_complete"]) == (f"swh:1:cnt:{git_hash(HELD)}", True, False)
+        assert [(one["path"], one["origin"]) for one in told["items"]] == [("main.c", "https://example.org/50")]
+        nobodys = client.get("events/main/1/software").json()
+        assert (nobodys["is_published"], nobodys["is_known"], nobodys["items"]) == (True, False, [])
+        assert client.get("events/main/2/software").status_code == 404
+        assert client.get("events/main/0/software?previous=true").status_code == 404
+    without = Repository.create(tmp_path / "repository")
+    without.append_with_content([event(1)], HELD)
+    with client_of(without, Access()) as client:
+        told = client.get("events/main/0/software").json()
+        assert (told["swhid"], told["is_published"], told["is_complete"]) == (
+            f"swh:1:cnt:{git_hash(HELD)}",
+            False,
+            False,
+        )
 
 
 def test_a_damaged_content_has_no_identifier(tmp_path: Path) -> None:

@@ -10,14 +10,12 @@ Layout: docs/formats/catalog.md. Keys: `custody.catalog.keys`. Checks along the 
 from __future__ import annotations
 
 import errno
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from random import SystemRandom
 from typing import TypeVar
 from uuid import UUID
 
@@ -62,7 +60,15 @@ from custody.errors import (
     StorageError,
 )
 from custody.format.names import log_of_toc, parse_event_log
-from custody.store import ObjectInfo, ObjectStore, open_store, require_bucket, require_conditional_puts
+from custody.store import (
+    ObjectInfo,
+    ObjectStore,
+    open_store,
+    pause_between_tries,
+    put_object,
+    require_bucket,
+    require_conditional_puts,
+)
 from custody.vfs import FileSystem
 
 # Each lost race means that another writer committed, so the log moves on; the bound only ends a hopeless try.
@@ -70,12 +76,6 @@ _COMMIT_ATTEMPTS = 100
 # Keeps the log that opening has to follow small beside the checkpoint; one below 1 MiB is not worth a checkpoint.
 _LOG_FRACTION = 0.5
 _LOG_BYTES_MIN = 1 << 20
-# Answers of a remote store can be lost; one that still gives none after these pauses is down, and the caller decides.
-_READ_BACK_ATTEMPTS = 5
-# Bounds of the random wait between tries, which doubles from the lower one on.
-_PAUSE_SECONDS = 0.0005
-_PAUSE_SECONDS_MAX = 0.5
-_random = SystemRandom()
 _Entry = TypeVar("_Entry")
 
 
@@ -217,9 +217,11 @@ class Catalog:
         next_event_id: int = 0,
         attempt: UUID | None = None,
         check: Callable[[CatalogState], None] = lambda _: None,
+        waiting_since_ms: int = 0,
     ) -> CatalogState:
         """Append one transaction and return the state after it; `attempt` is its id where it was chosen before.
 
+        `waiting_since_ms` says when the oldest journal of what becomes live was begun, 0 where nobody knows.
         `check` is given each state that the transaction would follow, and raises what forbids it.
 
         Actions that still apply after another writer's commit are tried again on top of it.
@@ -243,6 +245,7 @@ class Catalog:
             try:
                 check(state)
                 transaction = self._successor(state, actions, next_event_id, attempt_id)
+                transaction.waiting_since_ms = waiting_since_ms
                 # The name follows from the predecessor. Whoever commits next aims at the same key, and one of them
                 # gets it.
                 key = self.objects.key(transaction.revision, transaction.uuid)
@@ -276,7 +279,7 @@ class Catalog:
             # The loser has synced the winner's object too, so it is as ready for the next revision as the winner.
             self._settled_revision = transaction.revision
             if number:
-                _pause(number)
+                pause_between_tries(number)
         raise CommitConflictError(
             f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", self._state.revision, None
         )
@@ -622,31 +625,6 @@ def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) 
     return catalog
 
 
-def put_object(store: ObjectStore, key: str, data: bytes) -> bool:
-    """Write an object if its key is free; whatever the store reports, the bytes that are read back decide."""
-    failure: StorageError | None = None
-    for number in range(_READ_BACK_ATTEMPTS):
-        try:
-            if failure is None and store.put_if_absent(key, data):
-                return True
-            if store.get(key) == data:
-                store.settle(key)
-                return True
-            return False
-        except NotFoundError:
-            # Either the store reported a conflict between two puts, which S3 does before either is visible, or the
-            # put did not arrive. The same bytes are put again: should both arrive, the second finds the first.
-            failure = None
-        except StorageError as error:
-            if not store.is_remote:
-                raise  # after a failed sync the pages may be dropped: a second sync that succeeds proves nothing
-            failure = error
-        _pause(number)
-    if failure is not None:
-        raise failure
-    return False
-
-
 def _apart(old: Mapping[str, _Entry], new: Mapping[str, _Entry]) -> tuple[Mapping[str, _Entry], Mapping[str, _Entry]]:
     """Return what only the new entries have, and what only the old ones have."""
     added = {name: new[name] for name in new if name not in old}
@@ -657,8 +635,3 @@ def _check_actions(actions: Sequence[Action]) -> None:
     """Raise InvalidInputError for an action that makes no sense, such as a path that is no safe key."""
     for action in actions:
         check_action(action)
-
-
-def _pause(number: int) -> None:
-    """Wait a random time that grows with the attempts, so that contenders get out of step."""
-    time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))

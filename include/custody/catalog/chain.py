@@ -6,7 +6,8 @@ when it carries the digest of its predecessor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotAppl
 from custody.catalog.transaction_pb2 import Transaction
 from custody.catalog.wellformed import check_delta, check_full, check_hint
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StorageError
+from custody.store import carried
 
 # Bounds how many objects one turn holds in memory.
 _WIDTH_MAX = 64
@@ -85,15 +87,19 @@ class Chain:
                 return Checkpointed(loaded.state, loaded.size_bytes, tuple(passed_over))
         return Checkpointed(EMPTY, 0, tuple(passed_over))
 
-    def checkpoint(self, item: CatalogObject, passed_over: list[str]) -> Checkpointed | None:
+    def checkpoint(
+        self, item: CatalogObject, passed_over: list[str], fetched: Sequence[bytes] = ()
+    ) -> Checkpointed | None:
         """Return what a checkpoint says; None, with a notice, when it cannot be read.
+
+        `fetched` is the checkpoint and the transaction beside it, as far as they were read a moment ago.
 
         Raises:
             ForkError: it stands beside another transaction than its own.
         """
         where = self._store.locate(item.key)
         try:
-            data = self._store.get(item.key)
+            data = fetched[0] if fetched else self._store.get(item.key)
             message = decode(data, where)
             check_full(message, where)
             # A whole checkpoint under another's name, such as a file copied by hand, is as useless as a damaged one.
@@ -110,7 +116,7 @@ class Chain:
             passed_over.append(f"{where}: {error}")
             return None
         # A checkpoint that is whole may still belong to a fork: compare it with the transaction beside it.
-        self._check_own(state)
+        self._check_own(state, fetched[1] if len(fetched) > 1 else None)
         return Checkpointed(state, len(data), tuple(passed_over))
 
     def hinted(self) -> Transaction | None:
@@ -134,14 +140,16 @@ class Chain:
         except NotFoundError:
             return False
 
-    def follow(self, state: CatalogState, until: int | None = None) -> tuple[CatalogState, int]:
+    def follow(self, state: CatalogState, until: int | None = None, width: int = 1) -> tuple[CatalogState, int]:
         """Return the state after all later transactions, or at `until`, and how many bytes they have.
+
+        `width` is how many are asked for at first.
 
         Raises:
             CorruptionError: a transaction is damaged or does not follow from its predecessor.
             ForkError: two of them claim one revision, in a catalog with random names.
         """
-        draft, size, width = Draft(state), 0, 1
+        draft, size, width = Draft(state), 0, min(width, _WIDTH_MAX)
         while until is None or draft.revision < until:
             keys = self._next_keys(draft, width if until is None else min(width, until - draft.revision))
             objects = self._store.get_many(keys)
@@ -162,13 +170,21 @@ class Chain:
             CorruptionError: a later revision exists although the next one does not.
         """
         following = state.revision + 1
-        hinted = self.hinted()
+        # Whichever is read first: both only tell of revisions that there were.
+        with ThreadPoolExecutor(1) as thread:
+            reading = thread.submit(carried(self.hinted)) if self._store.is_remote else None
+            listed = list(self.objects.list(after=state.revision)) if reading is not None else None
+            hinted = self.hinted() if reading is None else reading.result()
         if hinted is not None and state.revision >= 0 and hinted.catalog_id != state.catalog_id.bytes:
             hinted = None  # of another catalog: it says nothing about this one
         # A folder with a transaction's name is none.
         # Only what could follow is listed. A foreign object with a later number counts too: it may be the trace of a
         # lost tail.
-        later = (item for item in self.objects.list(after=state.revision) if self._store.head(item.key) is not None)
+        later = (
+            item
+            for item in (self.objects.list(after=state.revision) if listed is None else listed)
+            if self._store.head(item.key) is not None
+        )
         last = next((item.revision for item in later), -1)
         last = max(last, -1 if hinted is None else hinted.revision)
         if last <= state.revision:
@@ -256,18 +272,32 @@ class Chain:
             return None
         key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
         try:
-            checkpoint = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
+            own = self.objects.key(hinted.revision, hinted.uuid)
+            fetched, later = self._ahead([key, own], hinted.revision) if self._store.is_remote else ((), 0)
+            item = CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key)
+            checkpoint = self.checkpoint(item, [], fetched)
             # The hint may be of another catalog: revision 0 has one key for all catalogs of a writer and database.
             if checkpoint is None or checkpoint.state.catalog_id.bytes != hinted.catalog_id:
                 return None
-            return self._followed(checkpoint)
+            # One more than there are: that it is absent is the end.
+            return self._followed(checkpoint, later + 1)
         except (CorruptionError, FormatVersionError):
             return None
 
-    def _followed(self, start: Checkpointed) -> OpenedChain:
+    def _ahead(self, keys: list[str], revision: int) -> tuple[list[bytes], int]:
+        """Return what can be read of some objects, and meanwhile count the transactions behind a revision."""
+
+        def count() -> int:
+            return sum(not item.is_checkpoint for item in self.objects.list(after=revision))
+
+        with ThreadPoolExecutor(1) as thread:
+            later = thread.submit(carried(count))
+            return self._store.get_many(keys), later.result()
+
+    def _followed(self, start: Checkpointed, width: int = 1) -> OpenedChain:
         state, size = start.state, 0
         while True:
-            state, more = self.follow(state)
+            state, more = self.follow(state, width=width)
             size += more
             # Others may commit between the last fetch and the check; then the loop follows them and checks again.
             if self.check_end(state):
@@ -345,11 +375,11 @@ class Chain:
             )
         return [item.key for item in transactions]
 
-    def _check_own(self, state: CatalogState) -> None:
+    def _check_own(self, state: CatalogState, fetched: bytes | None) -> None:
         """Raise ForkError when another transaction than a checkpoint's own lies beside it."""
         own = self.objects.key(state.revision, state.uuid)
         try:
-            data = self._store.get(own)
+            data = self._store.get(own) if fetched is None else fetched
         except NotFoundError:
             transactions = [item for item in self.objects.at(state.revision) if not item.is_checkpoint]
             uuids = [str(item.uuid) for item in transactions if self._store.head(item.key) is not None]

@@ -11,8 +11,11 @@ and checks it again before it believes that a file is gone.
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from builtins import list as list_of
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 from custody.catalog.stripes import Stripe, Stripes
 from custody.errors import NotFoundError, StorageError, StripeMissingError
 from custody.format.names import split_stripe, stripe_prefix, toc_path
-from custody.store import ObjectInfo, ObjectStore
+from custody.store import ObjectInfo, ObjectStore, carried
 
 if TYPE_CHECKING:
     from custody.catalog.local_copies import LocalCopies
@@ -46,6 +49,10 @@ class Place:
 
 # More are forgotten: a server runs for years.
 _PATHS_MAX = 1 << 16
+_SEEN_SECONDS = 60.0
+_NEVER: tuple[float, frozenset[str]] = (-math.inf, frozenset())
+# Each thread waits for the store most of the time.
+_PARALLEL = 16
 
 
 class DataFiles:
@@ -59,6 +66,8 @@ class DataFiles:
         self._store = store
         self._home = home
         self._paths: dict[str, Path] = {}
+        self._seen: dict[str, tuple[float, frozenset[str]]] = {}
+        """The names in folders of an object store, and when they were listed, by the monotonic clock."""
         self.stripes = stripes
         """None for a catalog whose files all lie in the store."""
         self.copies: LocalCopies | None = None
@@ -247,11 +256,31 @@ class DataFiles:
         place = self._checked(folder)
         place.store.drop_folder(place.key)
 
-    def names_beside(self, path: str) -> set[str]:
-        """Return the names in a file's folder; of an object store that is one request."""
-        folder = path.rpartition("/")[0]
+    def absent(self, paths: Iterable[str]) -> set[str]:
+        """Return which of some files an object store does not have; a folder is one request, several go side by side.
+
+        A file that was there within the last minute counts as there: each question asks, and what is listed goes by
+        accident only.
+        """
+        wanted = [path.rsplit("/", 1) for path in paths]
+        now = time.monotonic()
+        # A copy: other threads ask as well.
+        seen = {folder: self._seen.get(folder, _NEVER) for folder, _ in wanted}
+        stale = {
+            folder for folder, name in wanted if now - seen[folder][0] > _SEEN_SECONDS or name not in seen[folder][1]
+        }
+        with ThreadPoolExecutor(max(1, min(_PARALLEL, len(stale)))) as threads:
+            seen.update(
+                zip(stale, ((now, names) for names in threads.map(carried(self._names_in), stale)), strict=True)
+            )
+        if len(self._seen) > _PATHS_MAX:
+            self._seen.clear()
+        self._seen.update(seen)
+        return {f"{folder}/{name}" for folder, name in wanted if name not in seen[folder][1]}
+
+    def _names_in(self, folder: str) -> frozenset[str]:
         place = self._checked(f"{folder}/")
-        return {key.rpartition("/")[2] for key in place.store.keys(place.key)}
+        return frozenset(key.rpartition("/")[2] for key in place.store.keys(place.key))
 
     def _checked(self, path: str) -> Place:
         place = self.place(path)

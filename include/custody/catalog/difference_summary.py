@@ -9,6 +9,7 @@ import msgspec
 from custody.catalog.catalog import Difference
 from custody.catalog.tombstones import is_remnant
 from custody.catalog.transaction_pb2 import AddFile, AddHold, AddLoss, AddShard, AddTombstone
+from custody.model.masking import AttributeMask
 
 
 class LogOverview(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,20 +62,26 @@ class DifferenceSummary(msgspec.Struct, frozen=True, kw_only=True):
     losses_removed: tuple[ReasonOverview, ...]
 
 
-def difference_summary(difference: Difference) -> DifferenceSummary:
-    """Return what is shown of a difference, each part by name."""
+def difference_summary(difference: Difference, mask: AttributeMask | None = None) -> DifferenceSummary:
+    """Return what is shown of a difference, each part by name; `mask` is of whoever it is shown to."""
+    mask = mask or AttributeMask()
     return DifferenceSummary(
         added=_logs(difference.added),
         removed=_logs(difference.removed),
         shards_added=_shards(difference.shards_added),
         shards_removed=_shards(difference.shards_removed),
-        tombstones_added=_tombstones(difference.tombstones_added),
-        tombstones_removed=_tombstones(difference.tombstones_removed),
+        tombstones_added=_tombstones(difference.tombstones_added, mask),
+        tombstones_removed=_tombstones(difference.tombstones_removed, mask),
         holds_added=_holds(difference.holds_added),
         holds_removed=_holds(difference.holds_removed),
         losses_added=_losses(difference.losses_added),
         losses_removed=_losses(difference.losses_removed),
     )
+
+
+def masked_reason(stone: AddTombstone, mask: AttributeMask) -> str:
+    """Return why a tombstone hides events; a rule of retention is told there by its conditions, which are masked."""
+    return mask.conditions(stone.reason, [(one.name, one.value) for one in stone.attributes])
 
 
 def listed_log(file: AddFile) -> LogOverview:
@@ -110,12 +117,12 @@ def _shards(shards: Mapping[str, AddShard]) -> tuple[ShardOverview, ...]:
     return tuple(listed_shard(shard) for _, shard in sorted(shards.items()))
 
 
-def _tombstones(stones: Mapping[str, AddTombstone]) -> tuple[ReasonOverview, ...]:
+def _tombstones(stones: Mapping[str, AddTombstone], mask: AttributeMask) -> tuple[ReasonOverview, ...]:
     return tuple(
         ReasonOverview(
             name=name,
-            reason=stone.reason,
-            who=None,
+            reason=masked_reason(stone, mask),
+            who=stone.who or None,
             created_ms=stone.created_ms,
             events=len(stone.event_ids) or None,
         )

@@ -72,6 +72,17 @@ class ShardObjects:
             "again when no other process builds this shard."
         )
 
+    def forget(self, name: str) -> None:
+        """Remove the pieces of a shard that are on this machine; the store keeps it, and a folder has none."""
+        self._files.forget(stored_shard(name))
+
+    def require(self, name: str) -> None:
+        """Raise NotFoundError unless the store has a shard; one request."""
+        if self._files.head(stored_shard(name)) is None:
+            raise NotFoundError(
+                f"{self._files.locate(stored_shard(name))}: is missing. Run the step index before the commit."
+            )
+
     def remove(self, name: str) -> None:
         """Delete a shard that is live no more; an absent one is fine."""
         if self._files.copies is not None:

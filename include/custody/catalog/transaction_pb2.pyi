@@ -15,7 +15,7 @@ REASON_UNSPECIFIED: Reason
 EXPIRED: Reason
 
 class Transaction(_message.Message):
-    __slots__ = ("revision", "uuid", "previous_uuid", "previous_digest", "commit_time_ms", "encoding", "catalog_id", "attempt_id", "reader_features", "writer_features", "actions", "next_event_id", "naming", "epoch", "live_paths", "live_files")
+    __slots__ = ("revision", "uuid", "previous_uuid", "previous_digest", "commit_time_ms", "encoding", "catalog_id", "attempt_id", "reader_features", "writer_features", "actions", "next_event_id", "naming", "epoch", "live_paths", "live_files", "waiting_since_ms")
     class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ENCODING_UNSPECIFIED: _ClassVar[Transaction.Encoding]
@@ -46,6 +46,7 @@ class Transaction(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LIVE_PATHS_FIELD_NUMBER: _ClassVar[int]
     LIVE_FILES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     revision: int
     uuid: bytes
     previous_uuid: bytes
@@ -62,7 +63,8 @@ class Transaction(_message.Message):
     epoch: int
     live_paths: _containers.RepeatedScalarFieldContainer[str]
     live_files: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    waiting_since_ms: int
+    def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ..., waiting_since_ms: _Optional[int] = ...) -> None: ...
 
 class Action(_message.Message):
     __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note", "add_hold", "remove_hold", "add_mark", "remove_mark", "respect_holds", "add_loss")
@@ -229,7 +231,7 @@ class RemoveShard(_message.Message):
     def __init__(self, name: _Optional[str] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
 
 class AddTombstone(_message.Message):
-    __slots__ = ("id", "event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "reason", "created_ms", "erased", "erased_groups", "event_types", "unless", "by_retention")
+    __slots__ = ("id", "event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "reason", "created_ms", "erased", "erased_groups", "event_types", "unless", "by_retention", "who")
     ID_FIELD_NUMBER: _ClassVar[int]
     EVENT_IDS_FIELD_NUMBER: _ClassVar[int]
     FLOWFILE_UUIDS_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +246,7 @@ class AddTombstone(_message.Message):
     EVENT_TYPES_FIELD_NUMBER: _ClassVar[int]
     UNLESS_FIELD_NUMBER: _ClassVar[int]
     BY_RETENTION_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     event_ids: _containers.RepeatedScalarFieldContainer[int]
     flowfile_uuids: _containers.RepeatedScalarFieldContainer[str]
@@ -258,7 +261,8 @@ class AddTombstone(_message.Message):
     event_types: _containers.RepeatedScalarFieldContainer[str]
     unless: _containers.RepeatedCompositeFieldContainer[Condition]
     by_retention: bool
-    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[SourceKeys, _Mapping]]] = ..., erased_groups: _Optional[_Iterable[int]] = ..., event_types: _Optional[_Iterable[str]] = ..., unless: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., by_retention: _Optional[bool] = ...) -> None: ...
+    who: str
+    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[SourceKeys, _Mapping]]] = ..., erased_groups: _Optional[_Iterable[int]] = ..., event_types: _Optional[_Iterable[str]] = ..., unless: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., by_retention: _Optional[bool] = ..., who: _Optional[str] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "event_types")

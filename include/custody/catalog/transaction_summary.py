@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
 import msgspec
 
-from custody.catalog.transaction_pb2 import Transaction
+from custody.catalog.tombstones import is_remnant
+from custody.catalog.transaction_pb2 import EXPIRED, Action, Transaction
 
 _COUNTED = ("add_file", "add_shard", "remove_file", "remove_shard")
+
+
+class StatedReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something is not given out any more, is kept, or is lost, as a transaction says it."""
+
+    kind: str
+    """`forgotten`, `expired`, `held`, `released`, `lost`, or `erased`: what was forgotten is off the disk, too."""
+    name: str
+    """Of a hold its name, of a log its path, else an id."""
+    reason: str | None = None
+    who: str | None = None
+    events: int | None = None
+    """How many are named; None where a condition means them."""
 
 
 class TransactionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +40,12 @@ class TransactionSummary(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
     other: tuple[str, ...]
     """The kinds of its other actions."""
+    bytes_added: int
+    """Of event logs and index shards."""
+    waited_ms: int | None = None
+    """For how long the oldest of the events that became live had waited, at most; None where nothing says it."""
+    reasons: tuple[StatedReason, ...] = ()
+    """What it forgot, held, released, lost and let go, and why."""
 
 
 def summary_of(transaction: Transaction) -> TransactionSummary:
@@ -40,4 +61,42 @@ def summary_of(transaction: Transaction) -> TransactionSummary:
         shards_added=kinds.count("add_shard"),
         removed=kinds.count("remove_file") + kinds.count("remove_shard"),
         other=tuple(kind for kind in kinds if kind not in _COUNTED),
+        bytes_added=sum(
+            action.add_file.size_bytes + action.add_shard.size_bytes  # of the one that it is not, 0
+            for action in transaction.actions
+        ),
+        waited_ms=_waited_ms(transaction),
+        reasons=tuple(reason for action in transaction.actions for reason in _reasons(action)),
     )
+
+
+def _waited_ms(transaction: Transaction) -> int | None:
+    since_ms = transaction.waiting_since_ms
+    return max(transaction.commit_time_ms - since_ms, 0) if since_ms else None
+
+
+def _reasons(action: Action) -> Iterator[StatedReason]:
+    match action.WhichOneof("kind"):
+        case "add_tombstone" if not is_remnant(stone := action.add_tombstone):
+            kind = "expired" if stone.by_retention else "forgotten"
+            yield StatedReason(
+                kind=kind,
+                name=stone.id.hex(),
+                reason=stone.reason or None,
+                who=stone.who or None,
+                events=len(stone.event_ids) or None,
+            )
+        case "remove_tombstone":
+            yield StatedReason(kind="erased", name=action.remove_tombstone.id.hex())
+        case "add_hold":
+            hold = action.add_hold
+            events = len(hold.condition.event_ids) or None
+            yield StatedReason(kind="held", name=hold.name, reason=hold.reason, who=hold.who, events=events)
+        case "remove_hold":
+            end = action.remove_hold
+            yield StatedReason(kind="released", name=end.name, reason=end.reason, who=end.who)
+        case "add_loss":
+            loss = action.add_loss
+            yield StatedReason(kind="lost", name=loss.id.hex(), reason=loss.reason, events=loss.events)
+        case "remove_file" if action.remove_file.reason == EXPIRED:
+            yield StatedReason(kind="expired", name=action.remove_file.path)

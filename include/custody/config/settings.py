@@ -10,9 +10,9 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -136,6 +136,25 @@ class Settings(BaseSettings):
         """Whether the store is an object store."""
         return not is_local(self.repository.store)
 
+    @property
+    def is_staging_stored(self) -> bool:
+        """Whether merged units and leases lie in the object store, so that a step needs no disk of another machine."""
+        return self.repository.staging == "store"
+
+    @model_validator(mode="after")
+    def _staging_needs_a_store(self) -> Self:
+        if self.is_staging_stored and not (self.is_store_remote and self.journal.handoff == "store"):
+            raise ValueError(
+                'repository.staging = "store": expected an object store as repository.store, and journal.handoff = '
+                '"store". Set both, or leave repository.staging out'
+            )
+        return self
+
+    @property
+    def spark_library(self) -> Path | None:
+        """The file with the library for Spark's executors, absolute; None where they have it."""
+        return None if self.spark.library is None else self.root / self.spark.library
+
     def require_folder(self, what: str) -> None:
         """Raise ConfigurationError where the store is an object store; `what` says what needs a folder."""
         if self.is_store_remote:
@@ -256,14 +275,39 @@ def load_settings(root: Path, *, is_needed: bool = True) -> Settings:
     file = root / SETTINGS_FILE
     if is_needed and not file.is_file():
         raise NotFoundError(f"no repository in {root}: {SETTINGS_FILE} is missing. Make one: custody init {root}")
+    source = _source(file)
+    loaded = _LOADED.get(root)
+    if loaded is not None and loaded[0] == source:
+        return loaded[1]
     try:
-        return Settings(root=root)
+        settings = Settings(root=root)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: {error}. Correct the file, then try again.") from error
     except SettingsError as error:
         raise ConfigurationError(f"environment {ENVIRONMENT_PREFIX}…: {error}. See docs/config.md.") from error
     except ValidationError as error:
         raise ConfigurationError(_explain(error, file)) from error
+    # What was read in between may be another file.
+    if _source(file) == source:
+        if len(_LOADED) >= _LOADED_MAX:
+            _LOADED.clear()
+        _LOADED[root] = source, settings
+    return settings
+
+
+def _source(file: Path) -> tuple[bytes | None, dict[str, str]]:
+    """Return all that settings are made from: the bytes of the file, None without one, and the environment's part."""
+    environment = {name: value for name, value in os.environ.items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    try:
+        return file.read_bytes(), environment
+    except OSError:
+        return None, environment
+
+
+# To read and validate some hundred settings takes longer than to read an event. They are frozen, so that all who open
+# one repository in a process may share them.
+_LOADED: dict[Path, tuple[tuple[bytes | None, dict[str, str]], Settings]] = {}
+_LOADED_MAX = 64
 
 
 def _explain(error: ValidationError, file: Path) -> str:

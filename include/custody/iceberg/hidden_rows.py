@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.catalog import AddFile, AddTombstone, columns_needed, may_match, visible
-from custody.catalog.catalog import put_object
 from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.iceberg.table_folder import TableFolder
+from custody.store import put_object
 from custody.workspace import Workspace
 
 # Iceberg's reserved ids of the two columns; part of its specification.

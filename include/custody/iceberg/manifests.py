@@ -29,12 +29,12 @@ from pyiceberg.manifest import (
 from pyiceberg.typedef import Record
 
 from custody.catalog import AddFile
-from custody.catalog.catalog import put_object
 from custody.catalog.pruning import bounds_of
 from custody.catalog.transaction_pb2 import FileStatistics
 from custody.iceberg.event_columns import FIELD_IDS, partition_spec, stored_bound, table_schema
 from custody.iceberg.hidden_rows import PATH_ID, HiddenRows
 from custody.iceberg.table_folder import TableFolder
+from custody.store import put_object
 
 # Part of the format, or every manifest would be written anew: a manifest ends behind a log whose digest begins with
 # these bits all 0, which is one in 128, and at the latest after so many.

@@ -10,11 +10,10 @@ import json
 import re
 from typing import Any
 
-from custody.catalog.catalog import put_object
 from custody.catalog.keys import CatalogObjects
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, NotFoundError
 from custody.format.names import ICEBERG
-from custody.store import ObjectStore
+from custody.store import ObjectStore, put_object
 
 TABLE = f"{ICEBERG}/events"
 """The table's folder in that of the database; part of the format."""

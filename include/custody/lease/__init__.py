@@ -15,6 +15,7 @@ from custody.lease.lease import (
     take,
     this_process,
 )
+from custody.lease.lease_files import LeaseFiles, LeasePlace
 
 __all__ = [
     "Attempt",
@@ -22,6 +23,8 @@ __all__ = [
     "Heartbeat",
     "Holder",
     "Lease",
+    "LeaseFiles",
+    "LeasePlace",
     "LeaseStatus",
     "Process",
     "is_dead",

@@ -8,6 +8,8 @@ The holder works through a `FencedFileSystem`, which checks before each effect t
 the greatest. Whether a holder lives only decides how long another attempt waits for it: its process tells on the same
 machine, its heartbeat from another one. That two attempts never both publish depends neither on that nor on clocks, but
 on the epoch alone. Attempts are named `<task>/<try>`; of two tries of one task the later one wins.
+
+The folder lies on a disk, or in an object store that machines share (`custody.lease.lease_files`).
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from custody.format.names import (
     epoch_file,
     parse_epoch,
 )
+from custody.lease.lease_files import LeaseFiles
+from custody.store import StoredFiles, place_text
 from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 
@@ -50,6 +54,8 @@ _EPOCHS_KEPT = 2
 """The holder's epoch and the one before it, which says from whom it took over."""
 _BEATS = 4
 """Heartbeats in the time after which a silent holder counts as dead."""
+_LOOK_SECONDS = 1.0
+"""Before effects on a disk, a lease in a store, where each look is a request, is looked at once in this time."""
 _START_TIME = 19  # its place among the fields of /proc/<pid>/stat behind the command's name
 
 
@@ -194,12 +200,14 @@ class LeaseStatus:
 class Lease:
     """An epoch of a lease, for its holder and for the workers that it sends out; cheap to make."""
 
-    def __init__(self, fs: FileSystem, folder: Path, epoch: int, *, clean: bool = True) -> None:
+    def __init__(self, fs: LeaseFiles, folder: Path, epoch: int, *, clean: bool = True) -> None:
         self.folder = folder
         self.epoch = epoch
         self.clean = clean
         """Whether the holder before had done all its work; else it, or its workers, may go on somewhere."""
         self._fs = fs
+        self._looked_at: float | None = None
+        """When the lease was last seen to stand, by the monotonic clock."""
 
     @property
     def name(self) -> str:
@@ -212,14 +220,26 @@ class Lease:
 
     def check(self) -> None:
         """Raise SupersededError when another attempt took over."""
+        now = time.monotonic()
         if not self.is_current():
             raise SupersededError(self._message())
+        self._looked_at = now
+
+    def check_lately(self) -> None:
+        """Raise as `check`; of a lease in a store what was seen a moment ago is good enough.
+
+        Between a check and its effect a process may be stopped for any time, so that no effect relies on it
+        (docs/design/017-leases.md).
+        """
+        is_fresh = self._looked_at is not None and time.monotonic() - self._looked_at < _LOOK_SECONDS
+        if not (is_fresh and isinstance(self._fs, StoredFiles)):
+            self.check()
 
     def _message(self) -> str:
         greatest = _greatest(self._fs, self.folder)
         by = read_holder(self._fs, self.folder / epoch_file(greatest)) if greatest >= 0 else None
         return (
-            f"{self.folder}: expected epoch {self.epoch} to be the newest, got epoch {greatest}: "
+            f"{place_text(self.folder)}: expected epoch {self.epoch} to be the newest, got epoch {greatest}: "
             f"{by or 'another attempt'} took over. Nothing to do: it does the work, this one ends here."
         )
 
@@ -247,10 +267,12 @@ def superseded_error(lease: Lease, error: Exception) -> SupersededError:
     """Return the error of an attempt that another one took over from, whatever it met on its way."""
     if isinstance(error, SupersededError):
         return error
-    return SupersededError(f"{lease.folder}: another attempt took over from epoch {lease.epoch}; then: {error}")
+    return SupersededError(
+        f"{place_text(lease.folder)}: another attempt took over from epoch {lease.epoch}; then: {error}"
+    )
 
 
-def lease_status(fs: FileSystem, folder: Path) -> LeaseStatus | None:
+def lease_status(fs: LeaseFiles, folder: Path) -> LeaseStatus | None:
     """Return how far a lease is, by names alone; None when nobody ever took it."""
     names = set(fs.list(folder))
     epoch = max((number for name in names if (number := parse_epoch(name)) is not None), default=None)
@@ -262,7 +284,7 @@ def lease_status(fs: FileSystem, folder: Path) -> LeaseStatus | None:
     )
 
 
-def read_holder(fs: FileSystem, path: Path) -> Holder | None:
+def read_holder(fs: LeaseFiles, path: Path) -> Holder | None:
     """Return who an epoch's file names; None when it is damaged, of another version, or gone."""
     try:
         return Holder.decode(fs.read(path), path)
@@ -271,10 +293,13 @@ def read_holder(fs: FileSystem, path: Path) -> Holder | None:
         return None
 
 
-def is_dead(fs: FileSystem, current: LeaseStatus, now_ms: int, dead_seconds: float) -> bool:
+def is_dead(fs: LeaseFiles, current: LeaseStatus, now_ms: int, dead_seconds: float) -> bool:
     """Whether the holder of an open epoch is gone, by its process, or else by the age of its last heartbeat."""
     holder = read_holder(fs, current.path)
     gone = is_gone(holder.process, this_process()) if holder is not None else None
+    # Machines that share no more than a store may have one name: a process of another kernel is out of sight there.
+    if isinstance(fs, StoredFiles) and holder is not None and holder.process.boot != this_process().boot:
+        gone = None
     if gone is not None:
         return gone
     beat = current.path.with_name(current.path.name + BEAT_SUFFIX)
@@ -287,7 +312,7 @@ def is_dead(fs: FileSystem, current: LeaseStatus, now_ms: int, dead_seconds: flo
 
 
 def take(
-    fs: FileSystem,
+    fs: LeaseFiles,
     folder: Path,
     writer: str,
     attempt: Attempt,
@@ -323,25 +348,27 @@ def take(
         elif time.monotonic() >= deadline:
             holder = read_holder(fs, current.path)
             raise LockedError(
-                f"{current.path}: expected a free lease, got one that {holder or 'an unknown attempt'} holds. "
-                "Wait until it ends; if it hangs, take its work over: custody run STEP --take-over"
+                f"{place_text(current.path)}: expected a free lease, got one that {holder or 'an unknown attempt'} "
+                "holds. Wait until it ends; if it hangs, take its work over: custody run STEP --take-over"
             )
         else:
             sleep(_POLL_SECONDS)
 
 
-def _is_free(fs: FileSystem, current: LeaseStatus, attempt: Attempt, now_ms: int, dead_seconds: float) -> bool:
+def _is_free(fs: LeaseFiles, current: LeaseStatus, attempt: Attempt, now_ms: int, dead_seconds: float) -> bool:
     holder = read_holder(fs, current.path)
     other = Attempt.parse(holder.attempt) if holder is not None else None
     if other is not None and other.task == attempt.task and other.number != attempt.number:
         if other.number > attempt.number:
-            raise SupersededError(f"{current.path}: {holder} is a later try of what {attempt} tries. It does the work.")
+            raise SupersededError(
+                f"{place_text(current.path)}: {holder} is a later try of what {attempt} tries. It does the work."
+            )
         return True
     return not current.is_open or is_dead(fs, current, now_ms, dead_seconds)
 
 
 def _try_next(
-    fs: FileSystem,
+    fs: LeaseFiles,
     folder: Path,
     writer: str,
     attempt: Attempt,
@@ -374,7 +401,7 @@ def _try_next(
     return Lease(fs, folder, epoch, clean=current is None or current.released)
 
 
-def _greatest(fs: FileSystem, folder: Path) -> int:
+def _greatest(fs: LeaseFiles, folder: Path) -> int:
     return max((number for name in fs.list(folder) if (number := parse_epoch(name)) is not None), default=-1)
 
 
@@ -427,25 +454,25 @@ class FencedFileSystem(WrappingFileSystem):
     def rename(self, source: Path, target: Path) -> None:
         """Move a file or a folder, if the lease stands."""
         # Before the effect, never after it: what others see cannot be taken back.
-        self._lease.check()
+        self._lease.check_lately()
         self.inner.rename(source, target)
 
     def link(self, source: Path, target: Path) -> bool:
         """Give a file a second name, if the lease stands."""
-        self._lease.check()
+        self._lease.check_lately()
         return self.inner.link(source, target)
 
     def remove(self, path: Path) -> None:
         """Remove a file, if the lease stands."""
-        self._lease.check()
+        self._lease.check_lately()
         self.inner.remove(path)
 
     def remove_directory(self, folder: Path) -> None:
         """Remove an empty folder, if the lease stands."""
-        self._lease.check()
+        self._lease.check_lately()
         self.inner.remove_directory(folder)
 
     def cut(self, path: Path, length: int) -> None:
         """Cut a file, if the lease stands."""
-        self._lease.check()
+        self._lease.check_lately()
         self.inner.cut(path, length)

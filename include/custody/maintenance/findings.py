@@ -60,6 +60,10 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "state-damaged": FindingKind(
         "damage", "it is made anew from the other containers, or at the next start: custody repair"
     ),
+    "handoff-damaged": FindingKind(
+        "damage", "move the object away: custody handoff puts it again as long as the producer has the journals"
+    ),
+    "handoff-unfinished": FindingKind("notice", "custody handoff goes on with it where the journals are"),
     "ids-doubled": FindingKind("damage", "look at both files; one was copied here by hand and has to go"),
     "ids-missing": FindingKind("notice", "nothing to do; custody repair --accept-loss takes note of it"),
     "unit-damaged": FindingKind("damage", "it is made again from its journals: custody repair"),

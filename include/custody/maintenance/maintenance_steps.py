@@ -125,11 +125,16 @@ class Compact(Step):
     name = "compact"
     unit_type = MaintenanceUnit
     lease = COMPACT_LEASE
+    needs_store_only = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Logs that become one, and tombstones and old shards that are to go."""
         for unit in compaction.waiting_compactions(workspace):
             yield MaintenanceUnit(unit.writer, names=unit.paths)
+
+    def check_driver(self, workspace: Workspace) -> None:
+        """Raise StorageError where a container is missing: it may hold journals of groups between the logs."""
+        workspace.require_containers()
 
     def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
         """Return the sizes of the logs; a unit without logs works on the catalog."""
@@ -156,6 +161,7 @@ class Rebuild(Step):
     name = "rebuild"
     unit_type = MaintenanceUnit
     lease = COMPACT_LEASE
+    needs_store_only = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """The stale shards."""

@@ -120,11 +120,7 @@ def next_slice(
     """Return the position of the scrub and the units of a run now: what is due, or `bytes_max`, or the whole rest.
 
     A damaged scrub file begins a new round: it holds nothing that a walk does not find again.
-
-    Raises:
-        ConfigurationError: the store is an object store, of which a scrub would read local copies.
     """
-    settings.require_folder("the scrub (custody verify reads every file of the store)")
     from custody.maintenance.verification import writer_check_units
     from custody.maintenance.verification.check_units import shared_check_units
 
@@ -188,7 +184,8 @@ def save_progress(
     current = current.with_found(pieces, findings)
     if is_end:
         # Orphans belong to no unit: they are looked for once a round, at its end.
-        ended = current.with_found((), list(orphans(Workspace.all(settings, fs, clock), settings, fs)))
+        left = [] if settings.is_store_remote else orphans(Workspace.all(settings, fs, clock), settings, fs)
+        ended = current.with_found((), list(left))
         ended = msgspec.structs.replace(ended, finished_ms=now)
         saved = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
     else:

@@ -40,8 +40,9 @@ from custody.format.names import (
 from custody.lease import is_dead, lease_status, read_holder
 from custody.recovery.foreign_journals import list_foreign_journals
 from custody.rollover import swept_groups
+from custody.store import place_text
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
-from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before_removal
+from custody.workspace import ROLLOVER_LEASE, Workspace, lease_place, name_before_removal
 
 # Such a folder is work under way while its lease is live, and a leftover as soon as nobody holds it.
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
@@ -107,17 +108,18 @@ def _peek_writer(workspace: Workspace) -> Iterator[str]:
     now, dead_seconds = workspace.clock.now_ms(), settings.lease.dead_seconds
     held = False
     for name in _LEASES:
-        lease = lease_status(fs, lease_folder(settings, writer, name))
+        place = lease_place(settings, writer, name, fs)
+        lease = lease_status(*place)
         if lease is None:
             continue
         if lease.is_open:
-            dead = is_dead(fs, lease, now, dead_seconds)
+            dead = is_dead(place.files, lease, now, dead_seconds)
             held = held or not dead
             if dead:
-                yield str(lease.path)
+                yield place_text(lease.path)
         # Its attempt may have left logs in folders too large to list each minute: the lease stands for them.
         elif lease.failed and name == ROLLOVER_LEASE:
-            yield str(lease.path)
+            yield place_text(lease.path)
     # Under a live lease an unfinished folder is work under way.
     if not held:
         folders = [workspace.paths.staging, *(ContainerPaths(root, writer).index for root in settings.containers)]
@@ -193,24 +195,26 @@ class LeftoverScan:
     def is_held(self, name: str) -> bool:
         """Whether a live attempt other than the caller's holds a lease."""
         workspace = self.workspace
-        lease = lease_status(self.fs, lease_folder(workspace.settings, workspace.writer, name))
+        place = lease_place(workspace.settings, workspace.writer, name, self.fs)
+        lease = lease_status(*place)
         if lease is None or not lease.is_open or (workspace.lease and workspace.lease.folder == lease.path.parent):
             return False
-        return not is_dead(self.fs, lease, workspace.clock.now_ms(), workspace.settings.lease.dead_seconds)
+        return not is_dead(place.files, lease, workspace.clock.now_ms(), workspace.settings.lease.dead_seconds)
 
     def _leftover(self, path: Path, what: str, action: LeftoverAction, why: str) -> Leftover:
-        return Leftover(writer=self.workspace.writer, path=str(path), what=what, action=action, why=why)
+        return Leftover(writer=self.workspace.writer, path=place_text(path), what=what, action=action, why=why)
 
     def _leases(self) -> Iterator[Leftover]:
         workspace = self.workspace
         for name in _LEASES:
-            folder = lease_folder(workspace.settings, workspace.writer, name)
-            lease = lease_status(self.fs, folder)
-            own = workspace.lease is not None and workspace.lease.folder == folder
+            place = lease_place(workspace.settings, workspace.writer, name, self.fs)
+            lease = lease_status(*place)
+            own = workspace.lease is not None and workspace.lease.folder == place.folder
             if lease is not None and lease.is_open and not own and not self.is_held(name):
-                who = read_holder(self.fs, lease.path) or "an unknown attempt"
+                who = read_holder(place.files, lease.path) or "an unknown attempt"
                 yield self._leftover(lease.path, f"lease of {who}", "close", "its process is gone and did not say so")
-            for partial in self._temporary(folder):
+            # What is put into a store is there as a whole or not at all.
+            for partial in self._temporary(place.folder) if place.files is self.fs else ():
                 if self._is_old(partial):
                     yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
 

@@ -20,7 +20,7 @@ from custody.format.names import ContainerPaths, parse_epoch
 from custody.journal import lock_path, seal_abandoned
 from custody.journal.sealing import SealedJournal
 from custody.journal.writer_state import WriterContainers
-from custody.lease import Lease, lease_status
+from custody.lease import lease_status
 from custody.quarantine import keep_cut
 from custody.recovery.foreign_journals import AdoptedJournal
 from custody.recovery.leftovers import Leftover, LeftoverAction, find_leftovers
@@ -32,7 +32,8 @@ from custody.workspace import (
     UnitReport,
     Workspace,
     discard,
-    lease_folder,
+    lease_of_unit,
+    lease_place,
     name_before_removal,
     put_back,
     remove,
@@ -147,7 +148,9 @@ def _deal(workspace: Workspace, item: Leftover) -> None:
         epoch = parse_epoch(path.name)
         if epoch is not None:
             # Failed, not released: its attempt did not end well and may have left files that only a recovery finds.
-            Lease(workspace.fs, path.parent, epoch).release(failed=True)
+            lease_of_unit(workspace.settings, workspace.writer, path.parent.name, epoch, workspace.fs).release(
+                failed=True
+            )
 
 
 class Recover(Step):
@@ -158,9 +161,8 @@ class Recover(Step):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers with leftovers, and those whose last pass failed."""
-        folder = lease_folder(workspace.settings, workspace.writer, ROLLOVER_LEASE)
         # The mark of a failed pass stays until a recovery has run, even if no leftover is in sight.
-        lease = lease_status(workspace.fs, folder)
+        lease = lease_status(*lease_place(workspace.settings, workspace.writer, ROLLOVER_LEASE, workspace.fs))
         if (lease is not None and lease.failed) or any(item.action != "adopt" for item in find_leftovers(workspace)):
             yield Unit(workspace.writer)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from custody.repository.pluggable import ProvenanceRepository, open_repository
     from custody.repository.repository import Repository
     from custody.repository.retention_api import RetentionResult
-    from custody.repository.soft_delete import EventSelection, ForgetResult
+    from custody.repository.soft_delete import EventSelection, ForgetPlan, ForgetResult
     from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
     from custody.retention import Expiring, Hold, RetentionPlan
 
@@ -34,6 +34,7 @@ __all__ = [
     "FilePreview",
     "FileReport",
     "FlowFile",
+    "ForgetPlan",
     "ForgetResult",
     "Hold",
     "Ingest",
@@ -94,6 +95,7 @@ _MODULES = {
     "custody.repository.retention_api": ("RetentionResult",),
     "custody.repository.soft_delete": (
         "EventSelection",
+        "ForgetPlan",
         "ForgetResult",
     ),
     "custody.repository.status": (

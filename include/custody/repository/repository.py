@@ -7,7 +7,7 @@ writer. Its methods choose the writers that a call is about and hand over to the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -31,6 +31,7 @@ from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names
+from custody.workspace.question import as_one_question, current_question
 
 if TYPE_CHECKING:
     from whoosh import query
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from custody.replay.replay_plan import FoundEvent
     from custody.repository.content_listing import CleanedContents, ListedClaim
     from custody.repository.retention_api import RetentionResult
-    from custody.repository.soft_delete import EventSelection, ForgetResult
+    from custody.repository.soft_delete import EventSelection, ForgetPlan, ForgetResult
     from custody.repository.status import RepositoryStatus
     from custody.retention import Hold, RetentionPlan
     from custody.rollover.handing_over import HandedOver, WaitingForHandOver
@@ -189,9 +190,24 @@ class Repository:
     def _new_workspace(self, name: str) -> Workspace:
         return Workspace(self.settings, name, self._fs, self._clock)
 
-    def workspaces(self) -> list[Workspace]:
-        """Return the files of every writer that has any."""
-        return [self.workspace(name) for name in writer_names(self.settings, self._fs)]
+    def workspaces(self, *, with_containers: bool = False) -> list[Workspace]:
+        """Return the files of every writer that has any.
+
+        In a question to an object store, catalogs that are known are looked at side by side, and with `with_containers`
+        the containers as well.
+        """
+        question = current_question() if self.settings.is_store_remote else None
+
+        def names() -> list[str]:
+            return writer_names(self.settings, self._fs)
+
+        if question is None:
+            return [self.workspace(name) for name in names()]
+        known = list(self._workspaces.values())
+        listed = [self.workspace(name) for name in question.look_ahead(known, names, containers=with_containers)]
+        # Those that were not known yet.
+        question.look_ahead(listed, names, containers=with_containers)
+        return listed
 
     @contextmanager
     def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
@@ -327,6 +343,7 @@ class Repository:
         with self.writer(wait_seconds=wait_seconds) as writer:
             return Acknowledged(writer.name, writer.append_with_content(chosen, content))
 
+    @as_one_question
     def get(self, event_id: int, writer: str | None = None, *, as_of: AsOf | None = None) -> Event:
         """Return one event, acknowledged or live; an id that several writers gave out needs the writer's name.
 
@@ -365,6 +382,7 @@ class Repository:
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_THE_WRITER}")
         return matching[0]
 
+    @as_one_question
     def get_many(
         self,
         event_ids: Sequence[int],
@@ -412,11 +430,10 @@ class Repository:
     def _view_at(self, workspace: Workspace, as_of: AsOf, notices: Notices) -> Snapshot:
         """Return a writer's events of an earlier moment, none when nothing was committed until then."""
         from custody.catalog.state import EMPTY
-        from custody.model import EVENT_SCHEMA
         from custody.read.reader import Snapshot
         from custody.read.time_travel import snapshot_at
 
-        return snapshot_at(workspace, as_of, notices) or Snapshot(EMPTY, EVENT_SCHEMA.empty_table())
+        return snapshot_at(workspace, as_of, notices) or Snapshot(EMPTY)
 
     def events_between(
         self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
@@ -460,6 +477,7 @@ class Repository:
         sources = partial(SqlSources, self._searched(writer, as_of), software, skip_damaged=skip_damaged, as_of=as_of)
         return SqlResult(self.settings, sources, text, seconds_max)
 
+    @as_one_question
     def search(
         self,
         text: str | dict[str, object] = "",
@@ -498,6 +516,7 @@ class Repository:
             result = search(sources, self._shards, question, attributes, page, pool, is_parallel=threads > 1)
         return replace(result, notices=(*result.notices, *notices))
 
+    @as_one_question
     def facets(
         self,
         text: str | dict[str, object] = "",
@@ -528,6 +547,7 @@ class Repository:
         counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
         return counts, (*index_notices, *notices)
 
+    @as_one_question
     def histogram(
         self,
         text: str | dict[str, object],
@@ -560,6 +580,7 @@ class Repository:
         counted, said = count_buckets(sources, self._shards, self._question(text), attributes, bounds, buckets)
         return counted, (*said, *notices)
 
+    @as_one_question
     def lineage(
         self,
         uuids: Sequence[str] = (),
@@ -604,6 +625,7 @@ class Repository:
             raise NotFoundError(f"no event mentions the FlowFile {', '.join((*uuids, *identifiers))}.{unread}")
         return lineage
 
+    @as_one_question
     def expand(
         self,
         event_id: int,
@@ -703,9 +725,9 @@ class Repository:
     ) -> ReplayPlan:
         """Return the plan for sending the FlowFiles of some events again; nothing is changed.
 
-        The events are those that a query finds, as `search` does, oldest first; or those with some ids. Each is looked
-        at as it is today, also with `as_of`: what was forgotten since is not sent again. `on_progress` is called for
-        each with the number of events so far; what it raises ends the planning.
+        The events are those that a query finds, as `search` of `answering()` does, oldest first; or those with some
+        ids. Each is looked at as it is today, also with `as_of`: what was forgotten since is not sent again.
+        `on_progress` is called for each with the number of events so far; what it raises ends the planning.
 
         Raises:
             NotFoundError: no FlowFile was ever queued here, or there is no such revision.
@@ -824,8 +846,18 @@ class Repository:
 
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
-    def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[ForgetResult]:
+    def forget(
+        self,
+        selection: EventSelection,
+        reason: str,
+        writer: str | None = None,
+        *,
+        who: str = "",
+        before: Mapping[str, int] | None = None,
+    ) -> list[ForgetResult]:
         """Hide events of a writer, or of all of them, from every answer; later events are not affected.
+
+        With `before` of a plan exactly what it counted is hidden, of the writers that it names.
 
         Durability: on return the events of the writers named in the result stay forgotten after a power loss.
 
@@ -834,7 +866,20 @@ class Repository:
         """
         from custody.repository import soft_delete
 
-        return [soft_delete.forget(item, selection, reason) for item in self._chosen(writer)]
+        chosen = [item for item in self._chosen(writer) if before is None or before.get(item.writer)]
+        ends = before or {}
+        return [soft_delete.forget(item, selection, reason, who, ends.get(item.writer)) for item in chosen]
+
+    def plan_forget(self, selection: EventSelection, writer: str | None = None) -> ForgetPlan:
+        """Return how many events `forget` would hide, and how many of them are held; all events are read for it.
+
+        Raises:
+            InvalidInputError: no condition is given.
+        """
+        from custody.read.results import Notices
+        from custody.repository import soft_delete
+
+        return soft_delete.plan_forget(self._chosen(writer), selection, Notices(strict=False))
 
     def count_selected(self, selection: EventSelection, writer: str | None = None) -> Counts:
         """Return by writer how many events `forget` would select; all events are read for it.
@@ -1019,6 +1064,25 @@ class Repository:
         mask = self._visibility.mask
         return [msgspec.structs.replace(one, attributes=mask.values(one.attributes)) for one in holds]
 
+    def count_held(self, name: str) -> Counts:
+        """Return by writer how many events that can be seen a hold keeps; all events are read for it.
+
+        Raises:
+            NotFoundError: there is no such hold.
+        """
+        from custody.read.results import Counts, Notices
+        from custody.repository import soft_delete
+
+        notices = Notices(strict=False)
+        counts: dict[str, int] = {}
+        for item in self.workspaces():
+            hold = item.catalog.load().holds.get(name)
+            if hold is not None:
+                counts[item.writer] = soft_delete.count_meant(item, hold.condition, {}, notices)[0]
+        if not counts:
+            raise NotFoundError(f"no hold is called {name!r}.")
+        return Counts(counts, notices)
+
     def release(self, name: str, reason: str, who: str) -> list[str]:
         """End a hold; return the writers for which it was in force.
 
@@ -1103,14 +1167,15 @@ class Repository:
         self, text: str | dict[str, object], writer: str | None, as_of: AsOf | None, notices: dict[str, None]
     ) -> Iterator[FoundEvent]:
         """Yield the events that a query finds, oldest first, as they are today."""
-        cursor: str | None = None
+        # A query is a question: which events a plan has must not tell the values that answers mask.
+        asked, cursor = self.answering(), None
         while True:
-            page = self.search(text, limit=_REPLAY_PAGE, oldest_first=True, cursor=cursor, writer=writer, as_of=as_of)
+            page = asked.search(text, limit=_REPLAY_PAGE, oldest_first=True, cursor=cursor, writer=writer, as_of=as_of)
             notices.update(dict.fromkeys(page.notices))
-            if as_of is None:
+            if as_of is None and asked is self:
                 yield from ((stored.writer, stored.event.event_id, stored.event) for stored in page.events)
             else:
-                # What was live then may be forgotten now.
+                # What was live then may be forgotten now; and a FlowFile is sent with its values, not with masks.
                 for name, stored in groupby(page.events, key=lambda stored: stored.writer):
                     yield from self._numbered([one.event.event_id for one in stored], name)
             cursor = page.cursor
@@ -1147,7 +1212,7 @@ class Repository:
         """Return the files of a writer, or of all; a revision needs its writer."""
         if isinstance(as_of, int):
             writer = self._one_writer(writer)
-        return self.workspaces() if writer is None else [self._named(writer)]
+        return self.workspaces(with_containers=True) if writer is None else [self._named(writer)]
 
     def _named(self, writer: str) -> Workspace:
         """Return the files of a writer that somebody named.

@@ -25,12 +25,14 @@ from custody.catalog import (
     Action,
     AddFile,
     AddMark,
+    AddTombstone,
     MarkedShard,
     RemoveFile,
     RemoveShard,
     RemoveTombstone,
     RespectHolds,
 )
+from custody.catalog.difference_summary import masked_reason
 from custody.clock import Clock
 from custody.config import Settings
 from custody.maintenance import hold_conditions
@@ -199,11 +201,17 @@ class _Chooser:
 
 
 def _hiding(writers: Sequence[ExpiryCandidates]) -> Iterator[Hiding]:
-    added = {(stone.reason, stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
-    dropped = {(stone.reason, 0) for writer in writers for stone in writer.hiding[0]}
+    added = {(_reason(stone, writer), stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
+    dropped = {(_reason(stone, writer), 0) for writer in writers for stone in writer.hiding[0]}
     dropped -= {(reason, 0) for reason, _ in added}
     for reason, before_ms in sorted(added | dropped):
         yield Hiding(rule=reason.removeprefix("retention: "), before_ms=before_ms)
+
+
+def _reason(stone: AddTombstone, writer: ExpiryCandidates) -> str:
+    """Return the rule that a tombstone carries out, as whoever asks for the plan may see it."""
+    visibility = writer.workspace.visibility
+    return stone.reason if visibility is None else masked_reason(stone, visibility.mask)
 
 
 def _history(workspaces: Sequence[Workspace]) -> Iterator[HistoryPlan]:

@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from custody.catalog import stored_footer
-from custody.errors import StorageError
+from custody.errors import LastingDiskError, StorageError
 from custody.eventlog import StagedLog, StagingWriter, row_bytes, rows_that_fit, transaction_of_groups
 from custody.eventlog.log_writer import METADATA_KEY
 from custody.format.names import BUILDING_PREFIX, UNIT_MANIFEST, split_stripe, staged_log
@@ -32,7 +32,7 @@ from custody.journal import Group, JournalDamage, MergeReader
 from custody.quarantine import keep_evidence
 from custody.vfs import FileSystem
 from custody.workspace.run_reports import UnitReport
-from custody.workspace.unit_manifest import UnitManifest
+from custody.workspace.unit_manifest import UnitManifest, staged_path
 from custody.workspace.workspace import Workspace
 
 # About how much of the journals is decoded at a time, however large the groups are.
@@ -82,6 +82,8 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group], *, ahea
     reader = MergeReader(fs, groups)
     # First the evidence, then the unit: once the unit is live, the journals with the damaged bytes are removed.
     for damage in reader.damage:
+        if not workspace.disk_lasts:
+            raise LastingDiskError(f"{damage}: the evidence needs a disk that lasts. The driver merges this unit.")
         _keep_evidence(workspace, damage)
     fs.make_directory(folder.parent)
     # A folder for each attempt: two of them, one overtaken, never write into each other's files.
@@ -93,9 +95,13 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group], *, ahea
         with fs.create(attempt / UNIT_MANIFEST) as file:
             file.write(manifest.encode())
             file.sync()
-        # Everything in the folder is durable before it gets its name: a folder with a unit's name is always whole.
-        fs.sync_directory(attempt)
-        _publish(fs, attempt, folder)
+        if workspace.stored_units is None:
+            # Everything in the folder is durable before it gets its name: a folder with a unit's name is always whole.
+            fs.sync_directory(attempt)
+            _publish(fs, attempt, folder)
+        else:
+            workspace.stored_units.publish(manifest, lambda log: staged_path(attempt, log), workspace.check)
+            fs.remove_tree(attempt)
     # An error leaves nothing behind. After a crash, recovery finds the folder by its prefix.
     except BaseException:
         fs.remove_tree(attempt)
@@ -114,7 +120,9 @@ def _write(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_targe
     done: list[StagedLog] = []
     with ExitStack() as opened:
         writer: StagingWriter | None = None
-        for chunk in chunks:
+        for pieces in chunks:
+            # In one piece from here on: sizes and batches are taken from whole columns, and each would join them anew.
+            chunk = pieces.combine_chunks()
             # Cut by the plain sizes of rows, which depend on nothing but the events: a repeated merge cuts at the same
             # places.
             sizes = row_bytes(chunk)

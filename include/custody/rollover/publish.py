@@ -16,14 +16,15 @@ import pyarrow as pa
 
 from custody.catalog import Action, AddFile, AddShard, CatalogState, SourceRange, describe, kept_files
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
-from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
-from custody.format.names import trash_path
+from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, WrittenLog, read_staged, write_log
+from custody.format.names import stored_shard, trash_path
 from custody.index import BuiltShard, Description, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
 from custody.workspace.removal import discard
 from custody.workspace.run_reports import UnitReport, file_uri
-from custody.workspace.unit_manifest import UnitManifest, staged_path
+from custody.workspace.stored_units import LOG_ENTRY, SHARD_ENTRY, StoredUnits
+from custody.workspace.unit_manifest import UnitManifest
 from custody.workspace.workspace import LogFiles, Workspace
 
 _READ_BYTES = 16 << 20
@@ -47,7 +48,7 @@ class StagedEvents:
 
     def path(self, workspace: Workspace) -> Path:
         """Return where the events lie."""
-        return staged_path(workspace.paths.staged_unit(self.manifest.first_group), self.log)
+        return workspace.staged_events(self.manifest, self.log)
 
 
 def waiting_units(workspace: Workspace) -> Iterator[UnitManifest]:
@@ -71,7 +72,7 @@ def find_staged(workspace: Workspace, first_event_id: int) -> StagedEvents:
                 if log.first_event_id == first_event_id:
                     return StagedEvents(manifest, log)
     raise NotFoundError(
-        f"{workspace.paths.staging}: expected a staged unit with the log {first_event_id}, found none. "
+        f"{workspace.where_staged(first_event_id)}: expected a staged unit with the log {first_event_id}, found none. "
         "It is live already, or the rollover step has to run first."
     )
 
@@ -94,12 +95,24 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
     files = staged.files(workspace)
     # Before anything is removed or written: a log without the newer columns would lose them for good.
     require_keeping(metadata.schema_version, source)
-    _clear(workspace, files, is_listed=is_listed)
+    # Of what the store has, equal bytes are taken: two attempts at once must not take each other's log away.
+    _clear(workspace, files, is_listed=is_listed, with_published=workspace.stored_units is None)
 
     def events() -> Iterator[pa.Table]:
         return read_staged(workspace.fs, source, staged.log)
 
-    log = write_log(workspace.fs, files.log, events, metadata, workspace.log_options)
+    def write() -> WrittenLog:
+        return write_log(workspace.fs, files.log, events, metadata, workspace.log_options)
+
+    log = write()
+    if workspace.stored_units is not None:
+        try:
+            _publish_log(workspace, staged, files)
+        except ConflictError:
+            # Of an attempt that ended, with other settings or another version. What goes in the store goes here, too.
+            _clear(workspace, files, is_listed=is_listed)
+            log = write()
+            _publish_log(workspace, staged, files)
     return UnitReport(
         unit=unit,
         events=staged.log.rows,
@@ -110,14 +123,30 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
     )
 
 
-def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
+def _publish_log(workspace: Workspace, staged: StagedEvents, files: LogFiles) -> None:
+    """Bring a log that was just written into the store, and leave its entry beside the staged unit for the commit."""
+    units, manifest = workspace.stored_units, staged.manifest
+    assert units is not None  # noqa: S101 - the caller asked
+    incarnation = bytes.fromhex(manifest.incarnation)
+    entry = add_file(workspace, files, staged.metadata, staged.log.sources, incarnation)
+    units.put_entry(manifest.first_group, staged.log, LOG_ENTRY, Action(add_file=entry))
+
+
+def _clear(
+    workspace: Workspace,
+    files: LogFiles,
+    *,
+    is_listed: bool,
+    with_published: bool = True,
+) -> None:
     """Remove a log and its table of contents. One that a kept revision lists goes only if it is known to be lost."""
     # Written at a place where no disk is mounted, the log would lie below the place of the disk.
     stored = workspace.catalog.objects.files
     stored.require(files.relative_log)
     # The catalog is asked only where something is in the way, which is rare.
     there = [path for path in (files.toc, files.log) if workspace.fs.exists(path)]
-    published = [path for path in (files.relative_toc, files.relative_log) if stored.is_published(path)]
+    names = (files.relative_toc, files.relative_log) if with_published else ()
+    published = [path for path in names if stored.is_published(path)]
     lost = {loss.path for loss in workspace.catalog.load().losses.values()} if there or published else set()
     if (
         (there or published)
@@ -165,14 +194,39 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
     if path.name in workspace.catalog.load().shards:
         # Of a staged log the commit does it.
         publish_shard(workspace, path)
+        _leave_to_the_store(workspace, path)
+    elif workspace.stored_units is not None:
+        _publish_shard_entry(workspace, first_event_id)
     return UnitReport(
         unit=unit,
         events=shard.documents,
         bytes_in=sum(sizes),
         bytes=shard.size_bytes,
         note=shard.path.name,
-        files=(file_uri(shard.path),),
+        files=(_shard_uri(workspace, path),),
     )
+
+
+def _shard_uri(workspace: Workspace, path: Path) -> str:
+    if workspace.stored_units is None:
+        return file_uri(path)
+    return file_uri(workspace.catalog.objects.files.locate(stored_shard(path.name)))
+
+
+def _publish_shard_entry(workspace: Workspace, first_event_id: int) -> None:
+    """Bring a shard into the store, and leave its entry beside the staged unit for the commit."""
+    units, staged = workspace.stored_units, find_staged(workspace, first_event_id)
+    assert units is not None  # noqa: S101 - the caller asked
+    files = staged.files(workspace)
+    entry = add_shard(workspace, files, staged.metadata)
+    units.put_entry(staged.manifest.first_group, staged.log, SHARD_ENTRY, Action(add_shard=entry))
+    _leave_to_the_store(workspace, files.shard)
+
+
+def _leave_to_the_store(workspace: Workspace, path: Path) -> None:
+    """Remove the folder of a shard that is in the store, where any machine may build the next one under its name."""
+    if workspace.stored_units is not None:
+        discard(workspace, path)
 
 
 def _record_sizes(tables: Iterator[pa.Table], sizes: list[int]) -> Iterator[pa.Table]:
@@ -204,6 +258,7 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
         replace=True,
     )
     publish_shard(workspace, path)
+    _leave_to_the_store(workspace, path)
     return built
 
 
@@ -225,6 +280,14 @@ def is_stale(workspace: Workspace, shard: AddShard) -> bool:
     if workspace.fs.exists(path):
         return is_old(workspace, path)
     # On another machine than that which built it, the shard of the store is as good.
+    if not _is_stored_stale(workspace, shard):
+        return False
+    # The pieces that are here may be those of the shard before: another machine built it anew.
+    workspace.shard_objects.forget(shard.name)
+    return _is_stored_stale(workspace, shard)
+
+
+def _is_stored_stale(workspace: Workspace, shard: AddShard) -> bool:
     try:
         stored = workspace.stored_shard(shard)
     except (NotFoundError, CorruptionError, FormatVersionError):
@@ -298,6 +361,8 @@ def commit_actions(workspace: Workspace, manifest: UnitManifest) -> tuple[list[A
     """
     actions: list[Action] = []
     size = 0
+    if workspace.stored_units is not None:
+        return _stored_actions(workspace, workspace.stored_units, manifest)
     for log in manifest.logs:
         metadata = manifest.metadata(log)
         files = workspace.files(metadata, stripe=log.stripe)
@@ -306,6 +371,52 @@ def commit_actions(workspace: Workspace, manifest: UnitManifest) -> tuple[list[A
         actions += [Action(add_file=file), Action(add_shard=shard)]
         size += file.size_bytes + shard.size_bytes
     return actions, size
+
+
+def _stored_actions(workspace: Workspace, units: StoredUnits, manifest: UnitManifest) -> tuple[list[Action], int]:
+    """Return what `commit_actions` does, by the entries of the steps and by what the store has."""
+    actions: list[Action] = []
+    size = 0
+    for log in manifest.logs:
+        files = workspace.files(manifest.metadata(log), stripe=log.stripe)
+        try:
+            file = units.entry(manifest.first_group, log, LOG_ENTRY)
+            shard = units.entry(manifest.first_group, log, SHARD_ENTRY)
+        except NotFoundError as error:
+            raise NotFoundError(f"{error} Run the steps compress and index before the commit.") from error
+        check_stored_log(workspace, file.add_file, files.relative_log)
+        workspace.shard_objects.require(shard.add_shard.name)
+        # The executor knows no containers of this repository; nothing lies in it until a shard is built there.
+        shard.add_shard.container = files.container
+        actions += [file, shard]
+        size += file.add_file.size_bytes + shard.add_shard.size_bytes
+    return actions, size
+
+
+def check_stored_log(workspace: Workspace, entry: AddFile, path: str) -> None:
+    """Check that the store has the log of an entry: its size, its footer, and the whole of its table of contents.
+
+    The table has a checksum of each block, and the footer the place of each. So the log is not read a second time.
+
+    Raises:
+        CorruptionError: it has another one.
+        NotFoundError: it has none.
+    """
+    stored = workspace.catalog.objects.files
+    if entry.path != path:
+        raise CorruptionError(f"{stored.locate(path)}: expected its entry, got that of {entry.path}.")
+    info = stored.head(path)
+    if info is None:
+        raise NotFoundError(f"{stored.locate(path)}: is missing. Run the step compress before the commit.")
+    described = AddFile()
+    described.CopyFrom(entry)
+    describe(described, lambda start, length: stored.get_range(path, start, length))
+    toc = hashlib.sha256(stored.get(entry.toc_path)).digest()
+    if info.size_bytes != entry.size_bytes or toc != entry.toc_sha256 or described != entry:
+        raise CorruptionError(
+            f"{stored.locate(path)}: expected the log that the step compress wrote, got another one. Run the step "
+            "compress again, then the commit."
+        )
 
 
 def add_file(

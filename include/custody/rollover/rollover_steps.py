@@ -21,7 +21,7 @@ from itertools import groupby, islice
 
 from custody import iceberg
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
-from custody.journal import Group
+from custody.journal import Group, begun_ms
 from custody.rollover.handing_over import hand_over
 from custody.rollover.merge import merge_unit, plan_units
 from custody.rollover.publish import (
@@ -44,6 +44,7 @@ class Rollover(Step):
     """Merges sealed groups in event-id order and cuts them into the events of future logs."""
 
     name = "rollover"
+    needs_store_only = True
 
     def prepare(self, workspace: Workspace) -> None:
         """Hand over what lies on the containers of this machine, where groups are handed over."""
@@ -106,6 +107,7 @@ class Compress(Step):
     """Writes staged events as event logs with their tables of contents."""
 
     name = "compress"
+    needs_store_only = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """The logs of staged units that are not live."""
@@ -124,6 +126,7 @@ class Index(Step):
     """Builds the index shards of logs."""
 
     name = "index"
+    needs_store_only = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """The logs of staged units that are not live, live logs whose shard is gone, and some whose shard is old."""
@@ -168,7 +171,10 @@ class Commit(Step):
         events = size = 0
         revisions: list[int] = []
         failure: CustodyError | None = None
-        for manifest in list(waiting_units(workspace)):
+        units = list(waiting_units(workspace))
+        # The first group of a unit is its oldest: only that one needs a look.
+        groups = {group.first_event_id: group for group in workspace.groups([unit.first_group for unit in units])}
+        for manifest in units:
             try:
                 actions, unit_bytes = commit_actions(workspace, manifest)
             # A unit that is not whole stops no other: the error is raised when all are done.
@@ -187,6 +193,7 @@ class Commit(Step):
                     # become live.
                     attempt=manifest.transaction,
                     check=partial(refuse_overlap, workspace, manifest),
+                    waiting_since_ms=_begun_ms(workspace, groups.get(manifest.first_group)),
                 )
             except ConflictError as error:
                 failure = failure or error
@@ -208,6 +215,11 @@ class Commit(Step):
             bytes=size,
             note=f"revision {', '.join(map(str, revisions))}",
         )
+
+
+def _begun_ms(workspace: Workspace, group: Group | None) -> int:
+    """Return when the journals of a group were begun; 0 where they are gone."""
+    return 0 if group is None else begun_ms(workspace.fs, (*group.sealed, *group.open)) or 0
 
 
 class Checkpoint(Step):

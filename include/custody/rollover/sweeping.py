@@ -77,6 +77,9 @@ def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
         if group.is_sealed and first not in staged and any(_removable(workspace, state, group, is_empty=False)):
             yield (first,)
             staged.add(first)
+    unnamed = [first for first in _unnamed_units(workspace, state) if first not in staged]
+    staged.update(unnamed)
+    yield from ((first,) for first in unnamed)
     if workspace.hands_over:
         # Left by a sweep that was interrupted, or put by a hand-over that went on when all was live.
         for folder in workspace.handoff.folders():
@@ -114,6 +117,7 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
         for path in _removable(workspace, state, group, is_empty=group.first_event_id in empty)
     ]
     handed_over = _unneeded_folders(workspace, state, done, empty)
+    unproven = sum(len(group.sealed) for group in on_disk) - len(journals)
     # Objects of the store go as a group, manifest first.
     journals = [path for path in journals if any(path.is_relative_to(root) for root in workspace.settings.containers)]
     size = sum(fs.size(path) for path in journals)
@@ -128,15 +132,17 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
         size += workspace.handoff.remove(handed)
     if workspace.hands_over:
         workspace.handoff.drop_stale_copies()
+    for first in _unnamed_units(workspace, state):
+        _retire(workspace, first)
+    if workspace.stored_units is not None:
+        workspace.stored_units.drop_stale_copies()
     for manifest in staged:
         if done.intersection(manifest.groups) and _is_done(workspace, state, manifest):
             size += sum(log.file_bytes for log in manifest.logs)
-            # The folder only loses its name here. The loop below removes it, with what earlier sweeps left.
-            _retire(workspace, workspace.paths.staged_unit(manifest.first_group))
+            _retire(workspace, manifest.first_group)
     # They have lost their names, so nobody takes them for units any more.
     for folder in workspace.leftovers():
         fs.remove_tree(folder)
-    unproven = sum(len(group.sealed) for group in on_disk) - len(journals)
     note = f"{len(journals)} journals removed" + (
         f", {unproven} kept: no live log has their events" if unproven else ""
     )
@@ -198,7 +204,7 @@ def refuse_overlap(workspace: Workspace, manifest: UnitManifest, state: CatalogS
         for log in manifest.logs:
             if file.first_event_id <= log.last_event_id and log.first_event_id <= file.last_event_id:
                 raise ConflictError(
-                    f"{workspace.paths.staged_unit(manifest.first_group)}: expected ids that no live log has, got "
+                    f"{workspace.where_staged(manifest.first_group)}: expected ids that no live log has, got "
                     f"{log.first_event_id} to {log.last_event_id}, and {file.path} has {file.first_event_id} to "
                     f"{file.last_event_id}. The journals stay. Bring them in under another writer name: "
                     "custody recover --adopt"
@@ -309,8 +315,23 @@ def _is_done(workspace: Workspace, state: CatalogState, manifest: UnitManifest) 
     return not manifest.logs or any(workspace.is_committed(state, group) for group in manifest.groups)
 
 
-def _retire(workspace: Workspace, folder: Path) -> None:
+def _unnamed_units(workspace: Workspace, state: CatalogState) -> list[int]:
+    """Return what is in the store of units that have no manifest, and whose group is live: it can be no unit again."""
+    units = workspace.stored_units
+    if units is None:
+        return []
+    named = set(units.firsts())
+    return [first for first in units.folders() if first not in named and workspace.is_committed(state, first)]
+
+
+def _retire(workspace: Workspace, first_group: int) -> None:
     """Take a unit's name away, so that no folder with a unit's name is ever a part of one."""
+    if workspace.stored_units is not None:
+        workspace.check()
+        workspace.stored_units.remove(first_group)
+        return
+    # The folder only loses its name here. What removes leftovers removes it.
+    folder = workspace.paths.staged_unit(first_group)
     workspace.fs.rename(folder, removal_name(folder))
     # Durable before the first removal, or a power loss could bring the name back on a part of the unit.
     workspace.fs.sync_directory(folder.parent)

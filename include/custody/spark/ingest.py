@@ -25,8 +25,7 @@ from custody.spark.environment import seconds_since_submit
 from custody.spark.placement import end_with_spark_submit, place_bytes
 from custody.spark.session import start_session
 from custody.spark.without_pandas import without_pandas
-from custody.vfs import PosixFileSystem
-from custody.workspace import Start, StepReport, UnitReport, write_report
+from custody.workspace import Start, StepReport, UnitReport, report_place, write_report
 
 NAME = "ingest"
 
@@ -51,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.write(report.line() + "\n")
     sys.stdout.flush()
     if arguments.run_id is not None:
-        write_report(PosixFileSystem(), settings.runs, arguments.run_id, report, arguments.attempt)
+        write_report(*report_place(settings), arguments.run_id, report, arguments.attempt)
     return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 

@@ -17,17 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
 from custody.lease import Attempt
 from custody.repository.local_pass import ALL_STEPS, LocalUnits
 from custody.spark.environment import job_program, seconds_since_submit
-from custody.spark.placement import end_with_spark_submit, place_units
-from custody.spark.session import start_session
+from custody.spark.executor import execute, run_on_executors
+from custody.spark.placement import Placement, end_with_spark_submit, place_units
+from custody.spark.session import executor_variables, start_session
 from custody.spark.without_pandas import without_pandas
-from custody.workspace import Start, UnitReport, exit_code, run_pass, run_unit
+from custody.workspace import Start, UnitReport, exit_code, run_pass
 from custody.workspace.step import Step, Unit
 
 if TYPE_CHECKING:
@@ -84,7 +83,10 @@ class SparkUnits:
 
     def start(self, step: Step, settings: Settings, units: Sequence[Unit]) -> Start:
         """Decide where the units are done, say so, and start the session if they need it and there is none yet."""
-        placement = place_units(step, settings, units)
+        if settings.is_staging_stored and not step.needs_store_only:
+            placement = Placement(True, "the step works on disks of this machine, which executors do not share")
+        else:
+            placement = place_units(step, settings, units)
         sys.stderr.write(f"custody: {step.name}: done in {placement}\n")
         self._in_driver = placement.in_driver
         before = time.monotonic()
@@ -92,7 +94,7 @@ class SparkUnits:
             end_with_spark_submit()
             self._local = LocalUnits(_DRIVER_THREADS)
         elif not placement.in_driver and self._session is None:
-            self._session = start_session(step.name)
+            self._session = start_session(step.name, executor_variables(settings.spark.executor_variables))
         return Start(time.monotonic() - before, str(placement))
 
     def run(self, step: Step, settings: Settings, units: Sequence[Unit], epochs: Mapping[str, int]) -> list[UnitReport]:
@@ -100,9 +102,14 @@ class SparkUnits:
         if self._in_driver and self._local is not None:
             return self._local.run(step, settings, units, epochs)
         assert self._session is not None  # noqa: S101 - `start` comes first
-        work = partial(execute, step.name, settings.to_json(), epochs)
-        pieces = self._session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
-        return [msgspec.json.decode(report, type=step.report_type) for report in pieces.map(work).collect()]
+        context = self._session.sparkContext
+        work = partial(_execute, step.name, settings.to_json(), dict(epochs))
+
+        def collect(tasks: Sequence[bytes]) -> Sequence[bytes]:
+            reports: list[bytes] = context.parallelize(tasks, len(tasks)).map(work).collect()
+            return reports
+
+        return run_on_executors(step, settings, units, epochs, collect)
 
     def stop(self) -> None:
         """Stop the session."""
@@ -110,13 +117,10 @@ class SparkUnits:
             self._session.stop()
 
 
-def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:
-    """Do one unit in a Python worker, under the epoch of its writer's lease; return its report as JSON."""
+def _execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:
     # Into the executor's log: how far a long unit has come.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    step = ALL_STEPS[name]
-    unit = msgspec.json.decode(unit_json, type=step.unit_type)
-    return msgspec.json.encode(run_unit(step, Settings.from_json(settings_json), unit, epochs))
+    return execute(name, settings_json, epochs, unit_json)
 
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:

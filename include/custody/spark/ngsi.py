@@ -30,7 +30,7 @@ from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
-from custody.workspace import StepReport, UnitReport, write_report
+from custody.workspace import StepReport, UnitReport, report_place, write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.write(report.line() + "\n")
     sys.stdout.flush()
     if arguments.run_id is not None:
-        write_report(PosixFileSystem(), repository.settings.runs, arguments.run_id, report, str(attempt))
+        write_report(*report_place(repository.settings), arguments.run_id, report, str(attempt))
     return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 

@@ -6,7 +6,9 @@ too. Names that came in notifications are part of such texts, so every session o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +18,21 @@ PLAIN_SQL: Mapping[str, str] = {"spark.sql.variable.substitute": "false"}
 """Settings of every session: nothing in a statement is replaced."""
 # The literals of `custody.ngsi.hive` rely on escapes; set only where it differs, for Spark warns of this setting.
 _ESCAPES_COUNT = {"spark.sql.parser.escapedStringLiterals": "false"}
+
+
+# What Spark hides in its pages and logs: its own words, and those of the object stores.
+_HIDDEN = {
+    "spark.redaction.regex": "(?i)secret|password|token|access[._]?key|account[._]?key|credential|sas[._]|connection"
+}
+
+
+def executor_variables(patterns: Iterable[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the settings of a session that give executors some variables of this environment.
+
+    They are set on the session, in memory: an option of `spark-submit` could be read in the list of processes.
+    """
+    names = [name for name in environ if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return {**{f"spark.executorEnv.{name}": environ[name] for name in sorted(names)}, **_HIDDEN}
 
 
 def start_session(name: str, options: Mapping[str, str] | None = None) -> SparkSession:

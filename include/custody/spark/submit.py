@@ -15,6 +15,7 @@ from pathlib import Path
 from custody.config import Settings
 from custody.spark.archive import archive_flags, option_string
 from custody.spark.environment import QUICK_COMPILER, job_of, jobs_folder, spark_home, submit_environment
+from custody.spark.packaging import submit_options
 from custody.spark.session import PLAIN_SQL
 
 _LOOPBACK = "127.0.0.1"
@@ -51,11 +52,17 @@ def spark_conf(
 
 
 def step_command(
-    step: str, arguments: Sequence[str], *, master: str = "local[*]", environ: Mapping[str, str] = os.environ
+    step: str,
+    arguments: Sequence[str],
+    *,
+    master: str = "local[*]",
+    environ: Mapping[str, str] = os.environ,
+    library: Path | None = None,
 ) -> list[str]:
     """Return the command line that runs the job of a step (or `all`) with more arguments, in `submit_environment`."""
     file, first = job_of(step)
-    return submit_command(jobs_folder(environ) / file, [*first, *arguments], master=master, environ=environ)
+    job = jobs_folder(environ) / file
+    return submit_command(job, [*first, *arguments], master=master, environ=environ, library=library)
 
 
 def submit_command(
@@ -64,9 +71,13 @@ def submit_command(
     *,
     master: str = "local[*]",
     environ: Mapping[str, str] = os.environ,
+    library: Path | None = None,
 ) -> list[str]:
-    """Return the command line that runs the file `job` with its `arguments`, in `submit_environment`."""
-    conf = spark_conf(master, environ, job=job.stem)
+    """Return the command line that runs the file `job` with its `arguments`, in `submit_environment`.
+
+    `library` is the file with the library for executors; see `custody.spark.packaging`.
+    """
+    conf = {**spark_conf(master, environ, job=job.stem), **submit_options(library)}
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     submit = str(spark_home() / "bin" / "spark-submit")
     return [submit, "--master", master, *settings, str(job), *arguments]
@@ -85,7 +96,8 @@ def run_job(
     `on_line` gets every line of the job's output and log as it comes.
     """
     more = ["--repository", str(settings.root), *arguments]
-    return run_submitted(step_command(step, more, master=settings.spark.master, environ=environ), on_line, environ)
+    command = step_command(step, more, master=settings.spark.master, environ=environ, library=settings.spark_library)
+    return run_submitted(command, on_line, environ)
 
 
 def run_submitted(

@@ -100,7 +100,8 @@ class QueryInput:
     """
 
     logs: list[LogPart]
-    tail: pa.Table
+    tail: pa.Table | pa.RecordBatchReader
+    """Read once: more than fits into memory may come batch by batch."""
     hidden: pa.Table
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     stored: Mapping[str, StoredTable] = field(default_factory=dict)
@@ -140,7 +141,8 @@ def write_input(query_input: QueryInput, memory: int) -> bytes:
             start = -file.tell() % _ALIGNED + file.tell()
             file.seek(start)
             with pa.ipc.new_stream(file, table.schema) as stream:
-                stream.write_table(table)
+                for batch in table if isinstance(table, pa.RecordBatchReader) else table.to_batches():
+                    stream.write_batch(batch)
             places[name] = (start, file.tell() - start)
         # An empty file cannot be mapped.
         file.truncate(max(file.tell(), 1))

@@ -10,7 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from obstore.store import MemoryStore, ObjectStore, from_url
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
@@ -194,7 +200,8 @@ class RemoteStore:
         """Write an object, replacing one of the same key."""
         with self._reported("write", key):
             note_requests("put", written=len(data))
-            obstore.put(self._client, check_key(key), data)
+            # In one request, too: of a put that dies nothing is left that somebody would have to find and abort.
+            obstore.put(self._client_for(len(data)), check_key(key), data, use_multipart=False)
 
     def move(self, source: str, target: str) -> None:
         """Copy an object inside the store, then delete the old one."""
@@ -248,12 +255,22 @@ class RemoteStore:
         except AlreadyExistsError as error:
             raise _TakenError(f"{self.locate(key)} exists.") from error
         except (BaseError, OSError, ValueError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise StorageError(f"cannot {action} {self.locate(key)}: {reason}") from error
+            raise StorageError(f"cannot {action} {self.locate(key)}: {_reason(error)}") from error
 
 
 class _TakenError(StorageError):
     """A key that should be free is not."""
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    # Listings give no class of their own to a refusal.
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in text:
+        return (
+            "the store refuses the credentials of this process, which may have expired or lack the right. Renew them "
+            f"in its environment and run it again. {text}"
+        )
+    return text
 
 
 def _until_none(contents: Iterator[bytes | None]) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ import msgspec
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError, StorageError
 from custody.format.checked_json import is_changed, with_checksum
 from custody.format.names import SOFTWARE
+from custody.swh.index_file import INDEX_SUFFIX
 from custody.swh.table_file import WrittenFile
 from custody.vfs import FileSystem
 
@@ -79,6 +80,8 @@ class StepOutput(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     walks: str = ""
     """How the arcs were kept, which decides how later steps walk; of the first step only."""
+    attempt: str = ""
+    """Who made it, where that was said: under Airflow `<dag>/<run>/<task>/<try>`."""
 
 
 class Build:
@@ -194,6 +197,12 @@ class Build:
             for file in output.files:
                 listed[f"{BUILDS}/{self.name}/{step}/tables/{file.table}/{file.name}"] = file
         return listed
+
+    def table_files(self, output: StepOutput) -> list[tuple[WrittenFile, Path, Path]]:
+        """Return the files of a finished step's tables, each with its path and that of its index."""
+        tables = self.folder / output.step / "tables"
+        paths = [(file, tables / file.table / file.name) for file in output.files]
+        return [(file, path, path.with_suffix(INDEX_SUFFIX)) for file, path in paths]
 
     def clear(self) -> None:
         """Remove what is no part of the database: what steps kept, and what attempts left."""

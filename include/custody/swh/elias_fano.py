@@ -11,11 +11,11 @@ so a query reads and checks the few blocks that its answer rests on, and not the
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
 
@@ -246,7 +246,7 @@ class CheckedWords:
 
     def _check(self, block: int) -> None:
         start = block * BLOCK_WORDS
-        if self._sums is not None and zlib.crc32(self._words[start : start + BLOCK_WORDS].data) != self._sums[block]:
+        if self._sums is not None and zlib_ng.crc32(self._words[start : start + BLOCK_WORDS].data) != self._sums[block]:
             raise CorruptionError(
                 f"{self.path} @{self._offset + start * WORD_BYTES}: the checksum of a block of the index does not "
                 "match. Build the database anew."
@@ -268,7 +268,7 @@ def sums_of(words: np.ndarray) -> np.ndarray:
     """Return the checksums of the blocks of words (u32)."""
     data = np.ascontiguousarray(words, "<u8").data.cast("B")
     step = BLOCK_WORDS * WORD_BYTES
-    return np.array([zlib.crc32(data[start : start + step]) for start in range(0, len(data), step)], "<u4")
+    return np.array([zlib_ng.crc32(data[start : start + step]) for start in range(0, len(data), step)], "<u4")
 
 
 def low_bits_for(count: int, last: int) -> int:

@@ -13,7 +13,6 @@ to keep what one query touched would only push out what others share, and take f
 
 from __future__ import annotations
 
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
 from custody.eventlog.parquet_footer import MAGIC, TAIL_BYTES, cut_footer, footer_of, read_varint, skip_struct, varint
@@ -233,7 +233,7 @@ def find_pages(
             offset = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
             for kind, values, start, end in _pages(data, offset, offset + chunk.total_compressed_size):
                 if kind == _DATA_PAGE:
-                    data_pages.append((values, start, end - start | zlib.crc32(data[start:end]) << 32))
+                    data_pages.append((values, start, end - start | zlib_ng.crc32(data[start:end]) << 32))
                 else:
                     # Equal dictionaries of several row groups count as one: pages of all of them are decoded together.
                     dictionaries.setdefault(bytes(data[start:end]), start)
@@ -244,7 +244,7 @@ def find_pages(
             )
         for page, start in dictionaries.items():
             columns[number]["size"], columns[number]["offset"] = len(page), start
-            columns[number]["crc32"] = zlib.crc32(page)
+            columns[number]["crc32"] = zlib_ng.crc32(page)
         places[:, 1 + 2 * number : 3 + 2 * number] = np.array(data_pages, np.uint64)[:, 1:]
     return columns, places
 
@@ -273,7 +273,7 @@ def _pages(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int
 
 def _page(data: memoryview, offset: int, size: int, crc32: int) -> memoryview:
     page = data[offset : offset + size]
-    if zlib.crc32(page) != crc32:
+    if zlib_ng.crc32(page) != crc32:
         raise ValueError(f"the checksum of the page @{offset} does not match")
     return page
 

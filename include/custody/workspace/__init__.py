@@ -8,18 +8,21 @@ if TYPE_CHECKING:
     from custody.workspace.removal import discard, name_before_removal, put_back, removal_name, remove
     from custody.workspace.run_reports import (
         FILES_MAX,
+        ReportPlace,
         StepReport,
         UnitReport,
         file_uri,
         read_report,
         report_path,
+        report_place,
         reports_of_run,
         write_report,
     )
     from custody.workspace.snapshot import Moment, attempts, look, look_undisturbed, read_at_one_moment
     from custody.workspace.step import Step, Unit
     from custody.workspace.step_lease import (
-        lease_folder,
+        lease_of_unit,
+        lease_place,
         leased,
         rollover_lease,
         take_lease,
@@ -35,6 +38,7 @@ __all__ = [
     "ROLLOVER_LEASE",
     "LogFiles",
     "Moment",
+    "ReportPlace",
     "Start",
     "Step",
     "StepReport",
@@ -47,7 +51,8 @@ __all__ = [
     "discard",
     "exit_code",
     "file_uri",
-    "lease_folder",
+    "lease_of_unit",
+    "lease_place",
     "leased",
     "look",
     "look_undisturbed",
@@ -59,6 +64,7 @@ __all__ = [
     "removal_name",
     "remove",
     "report_path",
+    "report_place",
     "reports_of_run",
     "rollover_lease",
     "run_pass",
@@ -83,11 +89,13 @@ _MODULES = {
     ),
     "custody.workspace.run_reports": (
         "FILES_MAX",
+        "ReportPlace",
         "StepReport",
         "UnitReport",
         "file_uri",
         "read_report",
         "report_path",
+        "report_place",
         "reports_of_run",
         "write_report",
     ),
@@ -103,7 +111,8 @@ _MODULES = {
         "Unit",
     ),
     "custody.workspace.step_lease": (
-        "lease_folder",
+        "lease_of_unit",
+        "lease_place",
         "leased",
         "rollover_lease",
         "take_lease",

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from custody.catalog.catalog import put_object
 from custody.errors import ConflictError, CorruptionError, NotFoundError
 from custody.format.framing import DocumentFormat
 from custody.format.names import HANDOFF, ID_DIGITS, JournalName
-from custody.store import ObjectStore
+from custody.store import ObjectStore, put_object
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 
@@ -205,6 +204,23 @@ class Handoff:
         for name in self._fs.list(self._copies):
             if HandoffFolder.parse(name) is not None and name not in names:
                 self._fs.remove_tree(self._copies / name)
+
+    def locate(self, folder: HandoffFolder, journal: HandedJournal | None = None) -> str:
+        """Return where the objects of a group lie, or one of its journals, for messages."""
+        return self._store.locate(
+            self._key(folder, MANIFEST) if journal is None else self._journal_key(folder, journal)
+        )
+
+    def size(self, folder: HandoffFolder, journal: HandedJournal) -> int:
+        """Return the length of a journal's object; raises NotFoundError."""
+        info = self._store.head(self._journal_key(folder, journal))
+        if info is None:
+            raise NotFoundError(f"{self.locate(folder, journal)}: there is no such object.")
+        return info.size_bytes
+
+    def read(self, folder: HandoffFolder, journal: HandedJournal) -> bytes:
+        """Return the bytes of a journal's object, whatever they are; raises NotFoundError."""
+        return self._store.get(self._journal_key(folder, journal))
 
     def _path(self, folder: HandoffFolder, journal: HandedJournal) -> Path:
         key = self._journal_key(folder, journal)

@@ -20,6 +20,7 @@ from typing import TypeVar
 from custody.catalog import CatalogState
 from custody.errors import ConflictError, StorageError
 from custody.journal import Group
+from custody.workspace.question import current_question
 from custody.workspace.workspace import Workspace
 
 # A bound, so that a file that stays away for another reason than a seal or a sweep ends in an error.
@@ -66,8 +67,14 @@ def look(workspace: Workspace) -> Moment:
     Raises:
         CorruptionError: the catalog is damaged.
     """
+    question = current_question() if workspace.settings.is_store_remote else None
+    ahead = None if question is None else question.moment(workspace)
+    if ahead is not None:
+        return ahead
     groups = workspace.groups()  # before the catalog, so that no event falls in between
-    state = workspace.state()
+    state = workspace.newest_state()
+    if question is not None:
+        question.see(workspace, state)
     committed = workspace.live_groups(state)
     return Moment(groups, state, [group for group in groups if group.first_event_id not in committed])
 
@@ -107,7 +114,7 @@ def look_undisturbed(workspace: Workspace) -> Moment:
     """
     while True:
         # No bound on the attempts: commits are seconds apart, a look takes milliseconds.
-        before = workspace.state().revision
+        before = workspace.newest_state().revision
         moment = look(workspace)
         if moment.state.revision == before:
             return moment

@@ -45,6 +45,8 @@ class Step(ABC):
     """What its units are: a driver sends them to its workers as JSON."""
     report_type: ClassVar[type[UnitReport]] = UnitReport
     """What `run` returns, for the way back."""
+    needs_store_only: ClassVar[bool] = False
+    """Whether a unit can be done where nothing of the repository is but an object store with `repository.staging`."""
     is_recovery: ClassVar[bool] = False
     """Whether it deals with what earlier attempts left: its lease then ends clean, also after one that did not."""
 
@@ -54,6 +56,9 @@ class Step(ABC):
 
     def prepare(self, workspace: Workspace) -> None:  # noqa: B027 - most steps have nothing to prepare
         """Do what a driver has to do for a writer before units are listed; may be repeated."""
+
+    def check_driver(self, workspace: Workspace) -> None:  # noqa: B027 - most steps rely on nothing
+        """Raise unless what units rely on is on this machine; a driver asks whose workers see nothing of it."""
 
     @abstractmethod
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:

@@ -3,26 +3,46 @@
 A lease has an epoch, which grows with each attempt. All durable effects of a step go through a file system that refuses
 them once a greater epoch is there. The lease of a rollover also puts its epoch into the catalog, unless the attempt
 before ended well: that one may still have a commit under way.
+
+Of a repository in an object store the leases lie in the store, so that machines exclude each other that share nothing
+else. An executor asks `lease_of_unit` for the lease that its driver holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from custody.catalog import Action, Note, SealedError, open_catalog
+from custody.catalog import Action, Note, SealedError, open_catalog, store_of, writable_store_of
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
-from custody.format.names import DatabasePaths
-from custody.lease import Attempt, Heartbeat, Lease, take
+from custody.format.names import LEASES, DatabasePaths
+from custody.lease import Attempt, Heartbeat, Lease, LeasePlace, take
+from custody.store import StoredFiles
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.workspace import ROLLOVER_LEASE, Workspace
 
 
-def lease_folder(settings: Settings, writer: str, name: str = ROLLOVER_LEASE) -> Path:
-    """Return the folder of one of a writer's leases."""
-    return DatabasePaths(settings.store, writer, settings.repository.database).lease(name)
+def lease_place(
+    settings: Settings, writer: str, name: str = ROLLOVER_LEASE, fs: FileSystem | None = None
+) -> LeasePlace:
+    """Return where one of a writer's leases lies: on the disk of the store's folder, or in the object store.
+
+    Raises:
+        ConfigurationError: as `store_of`.
+    """
+    fs = fs or PosixFileSystem()
+    database = settings.repository.database
+    if settings.is_store_remote:
+        files = StoredFiles(store_of(settings, fs))
+        return LeasePlace(files, files.path(f"{writer}/{database}/{LEASES}/{name}"))
+    return LeasePlace(fs, DatabasePaths(settings.store, writer, database).lease(name))
+
+
+def lease_of_unit(settings: Settings, writer: str, name: str, epoch: int, fs: FileSystem | None = None) -> Lease:
+    """Return the lease that somebody else holds, a driver, for who works under its epoch; nothing is looked at."""
+    place = lease_place(settings, writer, name, fs)
+    return Lease(place.files, place.folder, epoch)
 
 
 def take_lease(
@@ -37,10 +57,18 @@ def take_lease(
     take_over: bool = False,
     wait_seconds: float | None = None,
 ) -> Lease:
-    """Take one of a writer's leases, and wait for it as the settings say; raises as `custody.lease.take`."""
+    """Take one of a writer's leases, and wait for it as the settings say; raises as `custody.lease.take`.
+
+    Raises:
+        ConfigurationError: as `writable_store_of`.
+    """
+    fs = fs or PosixFileSystem()
+    # Without conditional puts two attempts could get one epoch.
+    writable_store_of(settings, fs)
+    place = lease_place(settings, writer, name, fs)
     return take(
-        fs or PosixFileSystem(),
-        lease_folder(settings, writer, name),
+        place.files,
+        place.folder,
         writer,
         attempt,
         clock or SystemClock(),

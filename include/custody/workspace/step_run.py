@@ -17,10 +17,10 @@ from custody.config import Settings
 from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded_error
 from custody.store import counted
-from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace.run_reports import StepReport, UnitReport, write_report
+from custody.vfs import FileSystem
+from custody.workspace.run_reports import StepReport, UnitReport, report_place, write_report
 from custody.workspace.step import Step, Unit
-from custody.workspace.step_lease import lease_folder, take_step_lease
+from custody.workspace.step_lease import lease_of_unit, take_step_lease
 from custody.workspace.workspace import Workspace
 
 
@@ -77,7 +77,7 @@ def run_pass(
         code = exit_code(report)
         # The report of a run's step is that of the attempt that won.
         if run_id is not None and code != SupersededError.exit_code:
-            write_report(fs or PosixFileSystem(), settings.runs, run_id, report, str(attempt))
+            write_report(*report_place(settings, fs), run_id, report, str(attempt))
         yield report
         if code:
             return
@@ -170,27 +170,39 @@ def run_unit(
     epochs: Mapping[str, int],
     fs: FileSystem | None = None,
     clock: Clock | None = None,
+    *,
+    disk_lasts: bool = True,
 ) -> UnitReport:
-    """Do one unit under the epoch of its writer's lease; an error of it is in the report."""
+    """Do one unit under the epoch of its writer's lease; an error of it is in the report.
+
+    Without `disk_lasts` everything that stays has to be in the store when the unit ends.
+    """
     lease = None
     if step.lease is not None:
-        folder = lease_folder(settings, unit.writer, step.lease)
-        lease = Lease(fs or PosixFileSystem(), folder, epochs[unit.writer])
+        lease = lease_of_unit(settings, unit.writer, step.lease, epochs[unit.writer], fs)
     started = time.monotonic()
     with counted() as counter:
-        report = _unit_report(step, settings, unit, lease, fs, clock)
+        report = _unit_report(step, settings, unit, lease, fs, clock, disk_lasts=disk_lasts)
     asked = counter.traffic if counter.traffic.count else None
     return msgspec.structs.replace(report, seconds=round(time.monotonic() - started, 3), store=asked)
 
 
 def _unit_report(
-    step: Step, settings: Settings, unit: Unit, lease: Lease | None, fs: FileSystem | None, clock: Clock | None
+    step: Step,
+    settings: Settings,
+    unit: Unit,
+    lease: Lease | None,
+    fs: FileSystem | None,
+    clock: Clock | None,
+    *,
+    disk_lasts: bool,
 ) -> UnitReport:
     try:
         # Time passed since the driver listed the units: a superseded attempt must not even begin one.
         if lease is not None:
             lease.check()
-        return step.run(Workspace(settings, unit.writer or settings.repository.writer, fs, clock, lease), unit)
+        writer = unit.writer or settings.repository.writer
+        return step.run(Workspace(settings, writer, fs, clock, lease, disk_lasts=disk_lasts), unit)
     except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
         # Who is superseded meets errors of many kinds: the other attempt takes its files away.
         return _failed(str(unit), error if lease is None or lease.is_current() else superseded_error(lease, error))

@@ -40,6 +40,8 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The incarnation of the writer that wrote the journals; empty where nothing names it."""
     revision: int | msgspec.UnsetType = msgspec.UNSET
     """The revision at which the unit is to become live; absent in units of older releases."""
+    digests: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of a unit in an object store: the SHA-256 of the events of each log, by which they are named."""
 
     @property
     def first_group(self) -> int:

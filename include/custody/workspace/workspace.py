@@ -30,7 +30,7 @@ from custody.catalog import (
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
-from custody.eventlog import LogMetadata, LogOptions
+from custody.eventlog import LogMetadata, LogOptions, StagedLog
 from custody.format.names import (
     HANDOFF,
     REMOVING_PREFIX,
@@ -62,13 +62,15 @@ from custody.journal import (
 )
 from custody.lease import FencedFileSystem, Lease
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace.unit_manifest import UnitManifest
+from custody.workspace.question import current_question
+from custody.workspace.unit_manifest import UnitManifest, staged_path
 
 if TYPE_CHECKING:
     from custody.catalog.shard_objects import ShardObjects
     from custody.index import StoredShard
     from custody.model.visibility import Visibility
     from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
+    from custody.workspace.stored_units import StoredUnits
 
 ROLLOVER_LEASE = "rollover"
 """The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
@@ -106,8 +108,12 @@ class Workspace:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         lease: Lease | None = None,
+        *,
+        disk_lasts: bool = True,
     ) -> None:
         self.settings = settings
+        self.disk_lasts = disk_lasts
+        """Whether what is on this machine's disk is there tomorrow; not on an executor of a cluster."""
         self.writer = check_name("writer", writer)
         self.database = settings.repository.database
         self.lease = lease
@@ -147,6 +153,16 @@ class Workspace:
         objects = self.catalog.objects
         copies = self.settings.root / HANDOFF / self.writer / self.database
         return Handoff(self.fs, objects.store, objects.home, copies)
+
+    @cached_property
+    def stored_units(self) -> StoredUnits | None:
+        """The staged units in the object store; None where they lie on this machine."""
+        if not self.settings.is_staging_stored:
+            return None
+        from custody.workspace.stored_units import StoredUnits
+
+        objects, copies = self.catalog.objects, self.paths.home / "staged-copies"
+        return StoredUnits(self.fs, objects.store, objects.home, copies, self.writer, self.database)
 
     @cached_property
     def log_options(self) -> LogOptions:
@@ -267,8 +283,15 @@ class Workspace:
     def missing(self) -> list[MissingContainer]:
         """Return the containers of the writer that are not there; none where the writer's states cannot be read.
 
-        The states on the other containers name them; where there is no state, the claim of the writer's name does.
+        The states on the other containers name them; where there is no state, the claim of the writer's name does. On a
+        machine whose disk does not last there never were any: its driver looked.
         """
+        if not self.disk_lasts:
+            return []
+        question = current_question() if self.settings.is_store_remote else None
+        ahead = None if question is None else question.missing(self)
+        if ahead is not None:
+            return ahead
         try:
             states = writer_states(self.fs, self.settings.containers, self.writer)
         # `require_containers` reports this damage. A question that only asks what is missing must not fail over it.
@@ -310,6 +333,8 @@ class Workspace:
 
     def staged(self) -> list[int]:
         """Return the first groups of the merged units that wait in staging."""
+        if self.stored_units is not None:
+            return self.stored_units.firsts()
         firsts = (parse_staged_unit(name) for name in self.fs.list(self.paths.staging))
         return sorted(first for first in firsts if first is not None)
 
@@ -320,6 +345,13 @@ class Workspace:
             StorageError: it is gone: swept since it was listed.
             CorruptionError: it is damaged; the message says what to do.
         """
+        if self.stored_units is not None:
+            try:
+                return self.stored_units.manifest(first_group)
+            except NotFoundError as error:
+                gone = StorageError(str(error))
+                gone.errno = errno.ENOENT
+                raise gone from error
         path = self.paths.staged_unit(first_group) / UNIT_MANIFEST
         return UnitManifest.decode(self.fs.read(path), path)
 
@@ -343,17 +375,37 @@ class Workspace:
                     raise
         return manifests
 
+    def staged_events(self, manifest: UnitManifest, log: StagedLog) -> Path:
+        """Return a file with the events of one of a unit's logs; of a unit in the store, its checked copy.
+
+        Raises:
+            NotFoundError, CorruptionError: as `StoredUnits.events`.
+        """
+        if self.stored_units is not None:
+            return self.stored_units.events(manifest, log)
+        return staged_path(self.paths.staged_unit(manifest.first_group), log)
+
+    def where_staged(self, first_group: int) -> str:
+        """Return where a unit lies, for messages."""
+        units = self.stored_units
+        return str(self.paths.staged_unit(first_group)) if units is None else units.locate(first_group)
+
     def leftovers(self) -> list[Path]:
         """Return the staged units whose removal was interrupted."""
         names = self.fs.list(self.paths.staging)
         return [self.paths.staging / name for name in names if name.startswith(REMOVING_PREFIX)]
 
     def state(self) -> CatalogState:
-        """Return the newest state of the catalog; threads that share a workspace read it one after the other.
+        """Return the newest state of the catalog; of an object store, the one that the question at hand saw.
 
         Raises:
             CorruptionError: the catalog is damaged.
         """
+        question = current_question() if self.settings.is_store_remote else None
+        return self.newest_state() if question is None else question.state(self)
+
+    def newest_state(self) -> CatalogState:
+        """Look at the catalog now; threads that share a workspace look one after the other; raises as `state`."""
         with self._catalog_lock:
             return self.catalog.load()
 
@@ -479,10 +531,22 @@ def writer_names(settings: Settings, fs: FileSystem) -> list[str]:
     database = settings.repository.database
     stored = [name for name in fs.list(settings.store) if fs.exists(settings.store / name / database)]
     if settings.is_store_remote:
-        store = store_of(settings, fs)
-        stored += [name for name in store.folders("") if is_name(name) and database in store.folders(f"{name}/")]
+        stored += _stored_writers(settings, fs)
     # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
     return sorted(filter(is_name, {*writers(fs, settings.containers), *stored}))
+
+
+# What is below a writer's folder does not change, so that each is looked at once in a process.
+_KNOWN_WRITERS: dict[tuple[str, str], set[str]] = {}
+
+
+def _stored_writers(settings: Settings, fs: FileSystem) -> list[str]:
+    """Return the names of the writers that have anything of the database in an object store; one request mostly."""
+    store, database = store_of(settings, fs), settings.repository.database
+    known = _KNOWN_WRITERS.setdefault((settings.repository.store, database), set())
+    names = [name for name in store.folders("") if is_name(name)]
+    known.update(name for name in names if name not in known and database in store.folders(f"{name}/"))
+    return [name for name in names if name in known]
 
 
 def not_absorbed(workspaces: Iterable[Workspace]) -> list[Workspace]:

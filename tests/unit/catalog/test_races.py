@@ -27,13 +27,12 @@ from custody.catalog import (
     verify,
 )
 from custody.catalog import catalog as log_module
-from custody.catalog.catalog import put_object
 from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
 from custody.catalog.state import CatalogState, FencedError
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
-from custody.store import LocalStore, ObjectInfo
+from custody.store import LocalStore, ObjectInfo, put_object
 from custody.vfs import PosixFileSystem
 from tests.unit.catalog.catalogs import START_MS, add, build, open_catalog, transactions, value
 

@@ -33,8 +33,8 @@ def graph(tmp_path: Path) -> Path:
     return write_graph(GRAPH, tmp_path / "graph")
 
 
-def finished(settings: Settings, graph: Path, steps: tuple[str, ...] = STEPS) -> Build:
-    """A build whose steps are done; the files come from the reference."""
+def finished(settings: Settings, graph: Path, steps: tuple[str, ...] = STEPS, by: str = "") -> Build:
+    """A build whose steps are done, by an attempt; the files come from the reference."""
     fs = PosixFileSystem()
     description = BuildDescription(
         graph=str(graph), fingerprint=open_graph(fs, graph).fingerprint(fs), node_filter="heads"
@@ -44,7 +44,7 @@ def finished(settings: Settings, graph: Path, steps: tuple[str, ...] = STEPS) ->
         attempt = build.attempt(step)
         written = write_database(attempt / "tables", Reference(GRAPH, "heads")) if step == STEPS[0] else {}
         files = tuple(file for several in written.values() for file in several)
-        build.finish(attempt, StepOutput(step=step, files=files, kept={"roots": 3}, rounds=7, seconds=1.0))
+        build.finish(attempt, StepOutput(step=step, files=files, kept={"roots": 3}, rounds=7, seconds=1.0, attempt=by))
     return build
 
 
@@ -74,6 +74,22 @@ def test_steps_that_are_done_are_reported_and_published_without_a_session(
     assert read_report(PosixFileSystem(), settings.runs, "by hand/1", PUBLISH).events == reports[-1]["events"]
     assert run(settings, PUBLISH) == 0
     assert lines(capsys)[0]["details"][0]["note"] == "published as revision 0"
+
+
+def test_who_made_the_tables_names_their_files_and_nobody_else_does(
+    settings: Settings, graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = finished(settings, graph, by="swh/one/swh_nodes/1")
+    monkeypatch.setattr(swh_steps, "start_session", lambda _: pytest.fail("a session was started"))
+    # The second try of a task whose first one died behind its work, another run, and one that nobody named.
+    for run_id, attempt in (("one", "swh/one/swh_nodes/2"), ("two", "swh/two/swh_nodes/1"), ("three", "")):
+        assert run(settings, STEPS[0], graph=graph, run_id=run_id, attempt=attempt) == 0
+    fs, runs = PosixFileSystem(), settings.runs
+    files = {run_id: read_report(fs, runs, run_id, STEPS[0]).files for run_id in ("one", "two", "three")}
+    tables = build.folder / STEPS[0] / "tables"
+    assert set(files["one"]) == {path.as_uri() for path in tables.rglob("*") if path.is_file()}
+    assert len(files["one"]) > 8
+    assert files["two"] == files["three"] == ()
 
 
 def test_a_build_that_is_not_finished_is_not_published(

@@ -26,7 +26,7 @@ from custody.maintenance.repair.repair_logs import source_of
 from custody.maintenance.verification import verify_repository
 from custody.maintenance.verification.check_logs import damaged_blocks
 from custody.vfs import FileSystem
-from custody.workspace import StepReport, UnitReport, Workspace, write_report
+from custody.workspace import StepReport, UnitReport, Workspace, report_place, write_report
 
 _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
     # The order is that of the repair: what others build on comes first.
@@ -263,4 +263,5 @@ def _write_report(settings: Settings, fs: FileSystem, run_id: str, done: list[Re
         )
         for action in done
     ]
-    return write_report(fs, settings.runs, run_id, StepReport.of("repair", str(settings.root), seconds, units))
+    report = StepReport.of("repair", str(settings.root), seconds, units)
+    return write_report(*report_place(settings, fs), run_id, report)

@@ -27,6 +27,7 @@ from custody.journal.writer_state import WriterState
 from custody.maintenance.findings import Finding, Level
 from custody.rollover import stray_journals
 from custody.workspace import UnitManifest, Workspace, staged_path
+from custody.workspace.stored_units import StoredUnits
 from custody.workspace.unit_manifest import PREAMBLE as UNIT_PREAMBLE
 
 
@@ -218,6 +219,9 @@ def _damaged_journal(
 
 def check_staged_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with a staged unit; nothing for one that was swept meanwhile."""
+    if workspace.stored_units is not None:
+        yield from _check_stored_unit(workspace, workspace.stored_units, first_group, level)
+        return
     folder = workspace.paths.staged_unit(first_group)
     path = folder / UNIT_MANIFEST
     try:
@@ -242,6 +246,19 @@ def check_staged_unit(workspace: Workspace, first_group: int, level: Level) -> I
         except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
             if workspace.fs.exists(folder):
                 yield _damaged_unit(workspace, first_group, staged, str(error), log)
+
+
+def _check_stored_unit(workspace: Workspace, units: StoredUnits, first_group: int, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with a unit of an object store: its events are fetched and compared with their digests."""
+    path = Path(units.locate(first_group))
+    log: StagedLog | None = None
+    try:
+        manifest = units.manifest(first_group)
+        for log in manifest.logs:
+            _check(workspace, units.events(manifest, log), log, level, manifest.schema_version)
+    except (CustodyError, OSError, pa.ArrowException, ValueError, msgspec.MsgspecError) as error:
+        if first_group in units.firsts():
+            yield _damaged_unit(workspace, first_group, path, str(error), log)
 
 
 def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level, version: int) -> None:

@@ -20,7 +20,7 @@ from custody.errors import CorruptionError, CustodyError, NotFoundError, StripeM
 from custody.eventlog import Damage, EventLog
 from custody.format.framing import misplaced_parts
 from custody.format.names import split_stripe
-from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard
+from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard, StoredShard
 from custody.index.manifest import NAME as MANIFEST
 from custody.index.manifest import PREAMBLE
 from custody.maintenance.findings import Finding, Level
@@ -40,6 +40,9 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
         files.require(path)
     except StripeMissingError:
         return  # one finding names the whole stripe
+    if files.copies is not None:
+        yield from _stored_log(workspace, file, level)
+        return
     if not files.exists(path):
         yield _whole(workspace, file, "log-missing", verify_file(workspace.catalog.objects, file)[0])
         return
@@ -56,6 +59,25 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
     for defect in tocs:
         yield Finding.of("toc-damaged", defect.file, defect, writer=workspace.writer, name=file.path)
     if level is Level.DEEP:
+        yield from _decoded(workspace, file)
+
+
+def _stored_log(workspace: Workspace, file: AddFile, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with a log of an object store: read there, as a copy on this machine proves nothing."""
+    objects = workspace.catalog.objects
+    info, toc = objects.files.head(file.path), objects.files.head(file.toc_path)
+    if info is None:
+        defects = verify_file(objects, file)
+        yield _whole(workspace, file, "log-missing", defects[0])
+    elif level is not Level.QUICK or info.size_bytes != file.size_bytes:
+        defects = verify_file(objects, file)
+        if defects:
+            yield _whole(workspace, file, "log-damaged", defects[0], "it is damaged in the store")
+    else:
+        defects = []
+    for defect in verify_toc(objects, file) if level is not Level.QUICK or toc is None else ():
+        yield Finding.of("toc-damaged", defect.file, defect, writer=workspace.writer, name=file.path)
+    if level is Level.DEEP and not defects:
         yield from _decoded(workspace, file)
 
 
@@ -194,7 +216,13 @@ def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Lev
     """Yield what is wrong with a live shard; a shard of other settings is not wrong."""
     shard = state.shards[name]
     try:
-        opened = OpenShard(workspace.fs, workspace.shard_path(shard), workspace.stored_shard(shard))
+        if level is not Level.QUICK:
+            # Of pieces that were fetched before, only those that are fetched anew say what the store has.
+            workspace.shard_objects.forget(name)
+        stored, is_here = _stored_shard(workspace, name), workspace.fs.exists(workspace.shard_path(shard))
+        if stored is not None and is_here:
+            _check_here(workspace, shard, level)
+        opened = OpenShard(workspace.fs, workspace.shard_path(shard), stored)
         _check_description(workspace, shard, opened)
         if level is not Level.QUICK:
             _check_marks(workspace, shard)
@@ -207,6 +235,22 @@ def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Lev
         return
     if level is Level.DEEP:
         yield from _compared(workspace, state, shard, opened)
+
+
+def _stored_shard(workspace: Workspace, name: str) -> StoredShard | None:
+    """Return a shard of an object store, open; None where it lies in its folder alone, as in older releases."""
+    try:
+        return workspace.shard_objects.open(name)
+    except NotFoundError:
+        return None
+
+
+def _check_here(workspace: Workspace, shard: AddShard, level: Level) -> None:
+    """Check the folder of a shard that the store has as well; raises as `OpenShard`."""
+    here = OpenShard(workspace.fs, workspace.shard_path(shard), None)
+    _check_description(workspace, shard, here)
+    if level is not Level.QUICK:
+        here.verify()
 
 
 def _check_description(workspace: Workspace, shard: AddShard, opened: OpenShard) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from custody.catalog import store_of
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.flowfile_repository import FlowFileLook
@@ -16,13 +17,14 @@ from custody.format.checked_json import has_right_checksum, is_changed
 from custody.format.framing import misplaced_parts
 from custody.format.names import LEASES, SOFTWARE, parse_epoch
 from custody.landing import decode_ledger_entry
-from custody.lease import Holder
+from custody.lease import Holder, LeaseFiles
 from custody.maintenance.findings import Finding, Level
 from custody.quarantine import Quarantine
 from custody.rollover import read_mark
+from custody.store import StoredFiles, place_text
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
-from custody.workspace.run_reports import decode_report
+from custody.workspace.run_reports import decode_report, stored_reports
 
 RecordCheck = Callable[[bytes, Path], object]
 """Decodes a file; raises CustodyError when it is not as it was written."""
@@ -44,6 +46,10 @@ def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
         checks += [(path, _has_checksum) for path in _below(fs, folder, ".json")]
     for path, check in checks:
         yield from _checked(fs, path, check, "record-damaged")
+    if settings.is_store_remote:
+        files = StoredFiles(store_of(settings, fs))
+        for path in stored_reports(settings, fs):
+            yield from _checked(files, path, decode_report, "record-damaged")
     if fs.exists(scrub):
         yield from _marks(fs, scrub, "record-damaged")
     yield from _flowfiles(settings, fs)
@@ -60,7 +66,17 @@ def _flowfiles(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
 
 
 def check_leases(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the epochs of a writer's leases that cannot be read."""
+    """Yield the epochs of a writer's leases that cannot be read, on the disk and in an object store."""
+    yield from _leases_of_disk(workspace)
+    if workspace.settings.is_store_remote:
+        store, prefix = workspace.catalog.objects.store, f"{workspace.catalog.objects.home}{LEASES}/"
+        files = StoredFiles(store)
+        for key in store.keys(prefix):
+            if parse_epoch(key.rpartition("/")[2]) is not None:
+                yield from _checked(files, files.path(key), Holder.decode, "lease-damaged", workspace.writer)
+
+
+def _leases_of_disk(workspace: Workspace) -> Iterator[Finding]:
     fs, folder = workspace.fs, workspace.paths.home / LEASES
     for name in fs.list(folder):
         # Beside the leases lies the lock of those who repair a catalog.
@@ -88,12 +104,12 @@ def _has_checksum(data: bytes, path: Path) -> None:
         raise CustodyError(f"{path}: expected an object with its checksum, got other bytes.")
 
 
-def _checked(fs: FileSystem, path: Path, check: RecordCheck, kind: str, writer: str | None = None) -> Iterator[Finding]:
+def _checked(fs: LeaseFiles, path: Path, check: RecordCheck, kind: str, writer: str | None = None) -> Iterator[Finding]:
     try:
         check(fs.read(path), path)
     except (CustodyError, ValueError) as error:
         if fs.exists(path):
-            yield Finding.of(kind, path, error, writer=writer, name=str(path))
+            yield Finding.of(kind, path, error, writer=writer, name=place_text(path))
 
 
 def _marks(fs: FileSystem, path: Path, kind: str, writer: str | None = None) -> Iterator[Finding]:

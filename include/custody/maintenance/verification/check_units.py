@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from custody.config import Settings
-from custody.errors import CustodyError, StorageError
+from custody.errors import CorruptionError, CustodyError, FormatVersionError, StorageError
 from custody.flow.content import claims_in, sections_of
 from custody.format.names import ID_DIGITS
 from custody.vfs import FileSystem
@@ -22,7 +22,7 @@ from custody.workspace import Workspace
 QUARANTINE, RECORDS, SINK = "quarantine", "records", "sink"
 # The position of a kind is part of the keys that a scrub keeps on disk: add at the end, never change.
 _EVENTS = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARANTINE, "content", "claims")
-_ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software")
+_ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software", "handoff")
 
 
 class CheckUnit(msgspec.Struct, frozen=True):
@@ -55,6 +55,7 @@ def writer_check_units(workspace: Workspace) -> list[CheckUnit]:
         CheckUnit("claims", workspace.writer),
         CheckUnit("leases", workspace.writer),
         CheckUnit("software", workspace.writer),
+        *([CheckUnit("handoff", workspace.writer)] if workspace.hands_over else []),
     ]
     try:
         state = workspace.catalog.load()
@@ -87,7 +88,11 @@ def _catalog_bytes(workspace: Workspace) -> int:
 
 
 def _journals(workspace: Workspace) -> Iterator[CheckUnit]:
-    for group in workspace.groups():
+    try:
+        groups = workspace.groups()
+    except (CorruptionError, FormatVersionError):
+        groups = workspace.groups_on_containers()  # the check of what was handed over names the damage
+    for group in groups:
         size = sum(size_of(workspace.fs, path) for path in (*group.sealed, *group.open))
         # Padded with zeros, as keys are compared as text.
         yield CheckUnit("journals", workspace.writer, f"{group.first_event_id:0{ID_DIGITS}d}", size)
@@ -106,5 +111,8 @@ def _units(workspace: Workspace) -> Iterator[CheckUnit]:
     fs = workspace.fs
     for first in workspace.staged():
         folder = workspace.paths.staged_unit(first)
-        size = sum(size_of(fs, folder / name) for name in fs.list(folder))
+        if workspace.stored_units is None:
+            size = sum(size_of(fs, folder / name) for name in fs.list(folder))
+        else:
+            size = workspace.stored_units.size_bytes(first)
         yield CheckUnit("unit", workspace.writer, f"{first:0{ID_DIGITS}d}", size)

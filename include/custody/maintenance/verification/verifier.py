@@ -19,6 +19,7 @@ from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.verification.check_catalog import check_catalog, check_forgotten, check_sink, check_software
 from custody.maintenance.verification.check_contents import check_claims, check_content_containers, check_section
+from custody.maintenance.verification.check_handoff import check_handoff
 from custody.maintenance.verification.check_ids import check_ids
 from custody.maintenance.verification.check_journals import (
     check_group,
@@ -77,7 +78,9 @@ def verify_repository(
         result.findings += run_check(workspace, unit, settings, fs, level, counted)
         result.pieces += 1
         result.bytes += unit.bytes
-    result.findings += orphans(workspaces, settings, fs)
+    if not settings.is_store_remote:
+        # The work folder of an object store has copies, which nothing lists.
+        result.findings += orphans(workspaces, settings, fs)
     progress("", total, total)
     return result
 
@@ -140,6 +143,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
     "unit": lambda at, name, level: check_staged_unit(at, int(name), level),
     "leases": lambda at, name, level: check_leases(at),
     "software": lambda at, name, level: _software(at, level),
+    "handoff": lambda at, name, level: check_handoff(at, _state(at), level),
 }
 """The units of a writer that need not be looked up in its catalog."""
 

@@ -25,7 +25,8 @@ from custody.swh.build import NODE_FILTERS, NODES_STEP, PUBLISH, STEPS, Build, B
 from custody.swh.graph import Graph
 from custody.swh.publishing import database_catalog, database_folder, publish
 from custody.vfs import PosixFileSystem
-from custody.workspace import StepReport, UnitReport, write_report
+from custody.workspace import FILES_MAX, StepReport, UnitReport, report_place, write_report
+from custody.workspace.run_reports import file_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(report.line() + "\n")
             sys.stdout.flush()
             if arguments.run_id is not None:
-                write_report(PosixFileSystem(), settings.runs, arguments.run_id, report, arguments.attempt)
+                write_report(*report_place(settings), arguments.run_id, report, arguments.attempt)
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
@@ -68,9 +69,9 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
 
 
 def run_step(
-    session: SparkSession, build: Build, graph: Graph, step: str, sizes: Sizes | None = None
+    session: SparkSession, build: Build, graph: Graph, step: str, sizes: Sizes | None = None, attempt_name: str = ""
 ) -> tuple[StepOutput, bool]:
-    """Do a step, unless it is done; return its output and whether it was done now.
+    """Do a step, unless it is done; return its output and whether it was done now. The output names the attempt.
 
     Raises:
         NotFoundError: a step before it did not finish.
@@ -82,7 +83,9 @@ def run_step(
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
     attempt = build.attempt(step)
-    work = Work(session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes())
+    work = Work(
+        session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes(), attempt_name=attempt_name
+    )
     _step_functions(build, graph, work.sizes)[step](work)
     return work.finish(), True
 
@@ -148,14 +151,14 @@ def _do(
         )
         build = Build.begin(fs, folder, arguments.build, description)
         # Looked up before a session is started, which takes seconds.
-        output = build.output(step)
-        note = "was done before"
+        output, is_new = build.output(step), False
+        note, attempt_name = "was done before", arguments.attempt or ""
         if output is None:
             session = session or start_session(step)
             sizes = Sizes.of_memory(settings.swh.memory_bytes)
-            output, is_new = run_step(session, build, graph, step, sizes)
+            output, is_new = run_step(session, build, graph, step, sizes, attempt_name)
             note = _note(output) if is_new else "another attempt was faster"
-        details = _details(output, note)
+        details = _details(build, output, note, is_ours=is_new or _is_same_task(output.attempt, attempt_name))
     return StepReport.of(step, str(settings.root), time.monotonic() - started, details), session
 
 
@@ -164,12 +167,24 @@ def _note(output: StepOutput) -> str:
     return f"{rounds}, walks {output.walks}" if output.walks else rounds
 
 
-def _details(output: StepOutput, note: str) -> list[UnitReport]:
+def _is_same_task(one: str, other: str) -> bool:
+    """Whether two attempts are tries of one task: the second one reports what the first one made before it died."""
+    return bool(one and other) and one.rpartition("/")[0] == other.rpartition("/")[0]
+
+
+def _details(build: Build, output: StepOutput, note: str, *, is_ours: bool) -> list[UnitReport]:
+    """Return the reports of a step's tables; only whoever made them names their files as written."""
     tables: dict[str, UnitReport] = {}
-    for file in output.files:
+    for file, *paths in build.table_files(output):
         former = tables.get(file.table, UnitReport(unit=file.table))
-        size = former.bytes + file.bytes + file.index_bytes
-        tables[file.table] = UnitReport(unit=file.table, events=former.events + file.rows, bytes=size, note=note)
+        named = [*former.files, *map(file_uri, paths)] if is_ours else []
+        tables[file.table] = UnitReport(
+            unit=file.table,
+            events=former.events + file.rows,
+            bytes=former.bytes + file.bytes + file.index_bytes,
+            note=note,
+            files=tuple(named[:FILES_MAX]),
+        )
     intermediate = [UnitReport(unit=f"kept/{name}", events=rows, note=note) for name, rows in output.kept.items()]
     return [*tables.values(), *intermediate]
 

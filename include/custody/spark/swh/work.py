@@ -148,6 +148,8 @@ class Work(Rounds):
     files: list[WrittenFile] = field(default_factory=list)
     rows_kept: dict[str, int] = field(default_factory=dict)
     walks: str = ""
+    attempt_name: str = ""
+    """Who does this, where that was said."""
     started: float = field(default_factory=time.monotonic)
 
     def keep(self, name: str, frame: DataFrame, *, by: str | None = None) -> Written:
@@ -170,6 +172,7 @@ class Work(Rounds):
             rounds=self.rounds,
             seconds=round(time.monotonic() - self.started, 3),
             walks=self.walks,
+            attempt=self.attempt_name,
         )
         return self.build.finish(self.attempt, output)
 

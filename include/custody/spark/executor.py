@@ -1,0 +1,95 @@
+"""A unit on an executor that shares no disk with anybody: it works in a folder of its own, which goes when it ends.
+
+What the unit reads comes from the object store, and what it leaves is there when it reports. Nothing else of the
+driver's machine is needed: the settings come with the task, credentials from the executor's environment.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from custody.config import Settings
+from custody.errors import CustodyError, LastingDiskError
+from custody.repository.local_pass import ALL_STEPS, LocalUnits
+from custody.workspace import UnitReport, Workspace, run_unit
+from custody.workspace.step import Step, Unit
+
+FOLDER_VARIABLE = "CUSTODY_EXECUTOR_FOLDER"
+"""Names the folder on an executor in which units work; without it they do in Spark's own folder of the executor."""
+_PREFIX = "custody-unit-"
+
+Collect = Callable[[Sequence[bytes]], Sequence[bytes]]
+"""Gives tasks to executors and returns their reports, in the order of the tasks."""
+
+
+def run_on_executors(
+    step: Step, settings: Settings, units: Sequence[Unit], epochs: Mapping[str, int], collect: Collect
+) -> list[UnitReport]:
+    """Do units on executors, each under the epoch of its writer's lease; return a report for each, in their order.
+
+    What an executor leaves because it needs a disk that lasts, such as damaged records that are kept, is done here.
+    """
+    refused = _refused(step, settings, {unit.writer for unit in units})
+    sent = [unit for unit in units if unit.writer not in refused]
+    encoded = collect([msgspec.json.encode(unit) for unit in sent]) if sent else []
+    reports = iter([msgspec.json.decode(report, type=step.report_type) for report in encoded])
+    done: list[UnitReport] = []
+    for unit in units:
+        if unit.writer in refused:
+            error = refused[unit.writer]
+            text = f"{type(error).__name__}: {error}"
+            done.append(UnitReport(unit=str(unit), error=text, error_kind=error.kind))
+            continue
+        report = next(reports)
+        is_left = report.error_kind == LastingDiskError.kind
+        done += LocalUnits().run(step, settings, [unit], epochs) if is_left else [report]
+    return done
+
+
+def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:
+    """Do one unit on an executor, under the epoch of its writer's lease; return its report as JSON."""
+    step = ALL_STEPS[name]
+    unit = msgspec.json.decode(unit_json, type=step.unit_type)
+    settings = Settings.from_json(settings_json)
+    with own_disk(settings) as own:
+        return msgspec.json.encode(run_unit(step, own, unit, epochs, disk_lasts=own is settings))
+
+
+def _refused(step: Step, settings: Settings, writers: set[str]) -> dict[str, CustodyError]:
+    """Return the writers whose units may not be done, and why: executors see nothing of this machine."""
+    refused: dict[str, CustodyError] = {}
+    for writer in sorted(writers) if settings.is_staging_stored else ():
+        try:
+            step.check_driver(Workspace(settings, writer or settings.repository.writer))
+        except CustodyError as error:
+            refused[writer] = error
+    return refused
+
+
+@contextmanager
+def own_disk(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iterator[Settings]:
+    """Give settings whose folders are new and on this machine, where staged units lie in the store; else the same.
+
+    The folder goes with the context. What a killed executor leaves goes with Spark's folder of the executor.
+    """
+    if not settings.is_staging_stored:
+        yield settings
+        return
+    # Resolved: an executor's folder may be given by a link.
+    parent = Path(environ.get(FOLDER_VARIABLE) or Path.cwd()).resolve()
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
+        yield relocated(settings, Path(folder))
+
+
+def relocated(settings: Settings, folder: Path) -> Settings:
+    """Return settings with all folders of this machine below another one; as many containers as there are."""
+    containers = tuple(Path("containers", str(number)) for number in range(len(settings.repository.containers)))
+    repository = settings.repository.model_copy(update={"containers": containers, "work_folder": Path("work")})
+    return settings.model_copy(update={"root": folder, "repository": repository})

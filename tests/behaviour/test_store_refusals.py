@@ -1,0 +1,101 @@
+"""A store that refuses in the middle of the work: what was done stays, the rest is named, and the next run goes on."""
+
+from __future__ import annotations
+
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from custody.config import Settings
+from custody.errors import ConfigurationError, StorageError
+from custody.recovery import STEPS
+from custody.repository import Repository
+from custody.repository.local_pass import run_locally
+from tests.behaviour.places import s3_url
+from tests.behaviour.s3 import BUCKET, s3_environment, s3_store
+from tests.behaviour.store_proxy import StoreProxy, store_proxy
+from tests.support import append, event, numbered, run_steps, sample
+
+__all__ = ["s3_url"]
+
+EVENTS = sample(30)
+
+
+@pytest.fixture
+def proxy(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreProxy]:
+    with store_proxy(s3_url) as proxy:
+        for name, value in s3_environment(proxy.url).items():
+            monkeypatch.setenv(name, value)
+        yield proxy
+
+
+@pytest.mark.parametrize("puts", [pytest.param(0, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)])
+def test_credentials_that_expire_in_the_middle_of_a_pass_are_named_and_the_next_pass_goes_on(
+    tmp_path: Path, proxy: StoreProxy, puts: int
+) -> None:
+    location = f"s3://{BUCKET}/{uuid4().hex}"
+    settings = Settings.model_validate({"root": tmp_path, "repository": {"store": location}})
+    append(Repository(settings), EVENTS)
+    done, before = proxy.seen["PUT"], list[str]()
+
+    def expires(number: int, method: str) -> str | None:
+        if before or (method == "PUT" and proxy.seen["PUT"] > done + puts):
+            before.append(method)
+            return "expired"
+        return None
+
+    proxy.fault = expires  # type: ignore[assignment]
+    try:
+        reports = run_locally(list(STEPS), settings)
+        failures = [unit.error for report in reports for unit in report.details if unit.error is not None]
+    except StorageError as error:
+        failures = [str(error)]
+    assert before
+    assert failures
+    assert any(f"{location}/" in failure and "may have expired" in failure for failure in failures), failures
+    with pytest.raises(StorageError, match="may have expired"):
+        Repository(settings).search("")
+    proxy.fault = lambda number, method: None
+    run_steps(settings)
+    shutil.rmtree(settings.store)
+    assert list(Repository(settings).events(count=100)) == numbered(EVENTS)
+
+
+def uploads(url: str) -> bytes:
+    """What a bucket says of uploads in parts that nobody completed."""
+    with urllib.request.urlopen(f"{url}/{BUCKET}?uploads", timeout=10) as answer:  # noqa: S310 - our own server
+        return bytes(answer.read())
+
+
+@pytest.mark.parametrize("conditional", [True, False])
+def test_a_large_put_is_one_request_so_that_one_that_dies_leaves_nothing(
+    proxy: StoreProxy, s3_url: str, *, conditional: bool
+) -> None:
+    store, data = s3_store(proxy.url), bytes(range(256)) * (12 << 12)
+    put = store.put_if_absent if conditional else store.put
+    put("large", data)
+    assert (proxy.seen["PUT"], proxy.seen["POST"]) == (1, 0)
+    assert store.get("large") == data
+    proxy.fault = lambda number, method: "expired" if method in ("PUT", "POST") else None
+    with pytest.raises(StorageError, match="cannot write s3://"):
+        put("dead", data)
+    assert b"<Upload>" not in uploads(s3_url)
+    assert store.head("dead") is None
+
+
+def test_a_second_machine_with_the_name_of_the_first_is_refused_by_the_claim_in_the_store(tmp_path: Path) -> None:
+    url = f"memory://{uuid4().hex}"
+    one, other = (
+        Repository(Settings.model_validate({"root": tmp_path / name, "repository": {"store": url}})) for name in "ab"
+    )
+    append(one, [event(number) for number in range(3)])
+    with pytest.raises(ConfigurationError, match=r"claimed in memory://.* by another incarnation.*repository\.writer"):
+        append(other, [event(10)])
+    assert not list(other.settings.containers[0].glob("*/journals/*")), "nothing is left that could be taken for events"
+    run_steps(one.settings)
+    append(one, [event(3)])
+    assert [stored.event.source_ordinal for stored in one.search("", oldest_first=True).events] == [0, 1, 2, 3]

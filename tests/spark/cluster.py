@@ -1,0 +1,178 @@
+"""A Spark standalone cluster whose workers share no disk with the driver, as processes of this machine.
+
+Each worker runs in a mount namespace of its own: the folders that it must not see are empty there, and it has folders
+of its own for work, home and temporary files. What a worker needs of custody, it gets from the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from custody.spark.environment import spark_home, submit_environment
+from custody_local.settings import choose_port
+
+_START_SECONDS = 120
+_HERE = "127.0.0.1"
+
+
+@dataclass
+class Cluster:
+    """A master with its workers, which tests kill and start."""
+
+    folder: Path
+    hidden: Sequence[Path]
+    port: str
+    page: str
+    workers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def master(self) -> str:
+        """Its address."""
+        return f"spark://{_HERE}:{self.port}"
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker with one core in folders of its own."""
+        own = self.folder / f"worker-{number}"
+        for name in ("work", "home", "tmp"):
+            (own / name).mkdir(parents=True, exist_ok=True)
+        spark = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        spark += ["--host", _HERE, "--webui-port", str(choose_port(None)), "--work-dir", str(own / "work")]
+        spark += ["--cores", "1", "--memory", "1g", self.master]
+        # Sub-shells are gone by exec, so that the process group is the worker, its executors and their Pythons.
+        hide = [f"mount -t tmpfs none {shlex.quote(str(path))}" for path in self.hidden]
+        script = " && ".join([*hide, f"exec {shlex.join(spark)}"])
+        home = {"HOME": str(own / "home"), "TMPDIR": str(own / "tmp"), "SPARK_LOCAL_DIRS": str(own / "tmp")}
+        with (own / "log").open("ab") as log:
+            self.workers[number] = subprocess.Popen(
+                [*_namespace(), "sh", "-c", script],
+                env={**_plain_environment(), **home},
+                cwd=own / "work",
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker with its executors and their Pythons, as the loss of its machine does."""
+        process = self.workers.pop(number)
+        for pid in _descendants(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+    def await_workers(self, count: int) -> None:
+        """Wait until so many workers live, as the master says."""
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"http://{_HERE}:{self.page}/json/", timeout=5) as answer:
+                    if json.load(answer)["aliveworkers"] == count:
+                        return
+            except OSError:
+                pass
+            time.sleep(0.3)
+        pytest.fail("\n".join(log.read_text() for log in self.folder.rglob("log")))
+
+    def left_below_workers(self) -> list[Path]:
+        """Return the folders of units that are on the workers' disks now."""
+        return sorted(self.folder.glob("worker-*/**/custody-unit-*"))
+
+
+@contextmanager
+def standalone_cluster(folder: Path, hidden: Sequence[Path], workers: int = 2) -> Iterator[Cluster]:
+    """Run a master and workers that see nothing below the `hidden` folders."""
+    require_namespaces()
+    folder.mkdir(parents=True)
+    cluster = Cluster(folder, hidden, str(choose_port(None)), str(choose_port(None)))
+    command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
+    command += ["--host", _HERE, "--port", cluster.port, "--webui-port", cluster.page]
+    # A worker that was killed is missed soon, and comes back under another name.
+    master_options = {"SPARK_MASTER_OPTS": "-Dspark.worker.timeout=20"}
+    with (folder / "log").open("wb") as log:
+        master = subprocess.Popen(
+            command,
+            env={**_plain_environment(), **master_options},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        for number in range(workers):
+            cluster.start_worker(number)
+        cluster.await_workers(workers)
+        yield cluster
+    finally:
+        for number in list(cluster.workers):
+            cluster.kill_worker(number)
+        os.killpg(master.pid, signal.SIGKILL)
+        master.wait()
+
+
+class Killer:
+    """Kills a worker that does a unit, at the first put of each kind, and starts another one."""
+
+    def __init__(self, cluster: Cluster, kinds: dict[str, str]) -> None:
+        self.cluster = cluster
+        self.waiting = dict(kinds)
+        self.killed: list[str] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, method: str, path: str) -> None:
+        with self._lock:
+            kind = next((kind for kind, mark in self.waiting.items() if method == "PUT" and mark in path), None)
+            busy = [path.relative_to(self.cluster.folder).parts[0] for path in self.cluster.left_below_workers()]
+            if kind is None or not busy:
+                return
+            del self.waiting[kind]
+            number = int(busy[0].rpartition("-")[2])
+            self.cluster.kill_worker(number)
+            shutil.rmtree(self.cluster.folder / busy[0])
+            self.cluster.start_worker(number)
+            self.killed.append(kind)
+
+
+def require_namespaces() -> None:
+    """Skip the test where a process may have no mount namespace of its own."""
+    done = subprocess.run([*_namespace(), "true"], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"needs mount namespaces: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _namespace() -> list[str]:
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    return ["unshare", *user, "--mount", "--propagation", "private"]
+
+
+def _plain_environment() -> Mapping[str, str]:
+    """What a machine of a cluster has: Java, Spark, Python with libraries; neither custody nor credentials."""
+    names = ("PATH", "LANG", "LC_ALL", "JAVA_HOME")
+    here = {name: os.environ[name] for name in names if name in os.environ}
+    return {**here, **submit_environment(here), "SPARK_NO_DAEMONIZE": "1"}
+
+
+def _descendants(root: int) -> list[int]:
+    """Return a process and all that it started, by their parents; executors have sessions of their own."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    tree = [root]
+    for pid in tree:
+        tree += [child for child, parent in parents.items() if parent == pid]
+    return tree

@@ -1,0 +1,64 @@
+"""A producer that hands its events over and loses its disk, and what readers are told afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from custody.repository import Repository
+from tests.support import append, numbered, run_steps, sample
+
+EVENTS = sample(400)
+PARTS = 4
+Answers = dict[str, object]
+
+
+def new_root(root: Path, store: str) -> Path:
+    root.mkdir()
+    (root / "custody.toml").write_text(
+        f'[repository]\nstore = "{store}"\nstaging = "store"\n[journal]\nhandoff = "store"\n'
+        # Several units and logs of so few events: groups of a hundred, logs of fewer.
+        "[eventlog]\nlog_bytes_target = 60000\nblock_bytes_max = 8192\n"
+        "[spark]\ndriver_bytes_max = 0\n[lease]\ndead_seconds = 5\n"
+    )
+    return root
+
+
+def produce(root: Path) -> None:
+    """Append and hand over on the producer, whose disk is lost then."""
+    _append(root)
+    assert sum(group.events for group in Repository.open(root).hand_over()) == len(EVENTS)
+    settings = (root / "custody.toml").read_text()
+    shutil.rmtree(root)
+    root.mkdir()
+    (root / "custody.toml").write_text(settings)
+
+
+def answers(root: Path) -> Answers:
+    """What readers are told: all events, and answers to questions with their totals."""
+    repository = Repository.open(root)
+    texts = ("", "event_type:SEND", "event_type:DROP", f"flowfile_uuid:{EVENTS[7].flowfile_uuid}")
+    found = {text: repository.search(text, limit=1000) for text in texts}
+    # Of a producer's machine that is gone its containers are missed, and nothing else.
+    assert all("is missing. Mount it" in notice for answer in found.values() for notice in answer.notices)
+    return {
+        "events": list(repository.events(count=1000)),
+        **{text: (answer.total, [stored.event for stored in answer.events]) for text, answer in found.items()},
+        "get": [repository.get(number) for number in range(0, len(EVENTS), 37)],
+    }
+
+
+def rolled_over_locally(root: Path) -> Answers:
+    """What readers are told when the same events are rolled over in one process, on one disk."""
+    (root / "custody.toml").touch()
+    _append(root)
+    run_steps(Repository.open(root).settings)
+    result = answers(root)
+    assert result["events"] == numbered(EVENTS)
+    return result
+
+
+def _append(root: Path) -> None:
+    size = len(EVENTS) // PARTS
+    for part in range(PARTS):
+        append(Repository.open(root), EVENTS[part * size : (part + 1) * size])

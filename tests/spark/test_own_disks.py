@@ -1,0 +1,132 @@
+"""The steps on a Spark cluster whose executors share nothing with the driver but an object store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from custody.recovery import STEPS
+from custody.repository import Repository
+from custody.spark.environment import submit_environment
+from custody.spark.packaging import make_package
+from custody.spark.submit import step_command
+from tests.behaviour.places import s3_url
+from tests.behaviour.s3 import BUCKET, s3_environment
+from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
+from tests.spark.cluster import Cluster, Killer, standalone_cluster
+from tests.spark.lost_producer import Answers, answers, new_root, produce, rolled_over_locally
+from tests.support import INCLUDE
+
+__all__ = ["s3_url"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def driver_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything of the driver's and the producers' machines."""
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, driver_folder: Path) -> Iterator[Cluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster") / "spark", [driver_folder, INCLUDE]) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def proxy(s3_url: str) -> Iterator[StoreProxy]:
+    with store_proxy(s3_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def root(driver_folder: Path, proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, value in s3_environment(proxy.url).items():
+        monkeypatch.setenv(name, value)
+    root = driver_folder / uuid4().hex
+    return new_root(root, f"s3://{BUCKET}/{uuid4().hex}")
+
+
+def submit(root: Path, step: str, cluster: Cluster, library: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(INCLUDE)}
+    environ |= submit_environment(environ)
+    command = step_command(
+        step, ["--repository", str(root), *more], master=cluster.master, environ=environ, library=library
+    )
+    assert "test" not in command, "no credential is on the command line"
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
+
+
+def reports(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, object]]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {json.loads(line)["step"]: json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")}
+
+
+@pytest.fixture(scope="module")
+def library(driver_folder: Path) -> Path:
+    target = driver_folder / "custody.zip"
+    make_package(target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def local_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    return rolled_over_locally(tmp_path_factory.mktemp("local"))
+
+
+def test_a_pass_on_two_workers_without_a_shared_disk(
+    root: Path, cluster: Cluster, library: Path, local_answers: Answers, proxy: StoreProxy
+) -> None:
+    produce(root)
+    done = submit(root, "all", cluster, library)
+    steps = reports(done)
+    assert set(steps) == set(STEPS)
+    assert all(str(steps[name]["place"]).startswith("Spark") for name in ("rollover", "compress", "index"))
+    assert all(steps[name]["units"] > 1 for name in ("compress", "index"))  # type: ignore[operator]
+    assert answers(root) == local_answers
+    assert Repository.open(root).status().pending.sealed_groups == 0
+    assert not cluster.left_below_workers()
+    assert all(proxy.seen[method] for method in ("PUT", "GET"))
+    secret = os.environ["AWS_SECRET_ACCESS_KEY"]
+    assert f"SECRET_ACCESS_KEY={secret}" not in done.stderr + "".join(
+        path.read_text(errors="replace") for path in cluster.folder.rglob("stderr")
+    )
+
+
+def test_a_worker_killed_in_the_middle_of_each_step(
+    root: Path, cluster: Cluster, library: Path, local_answers: Answers, proxy: StoreProxy
+) -> None:
+    produce(root)
+    killer = Killer(cluster, {"rollover": "/staging/", "compress": ".parquet", "index": ".shard"})
+    proxy.watch = killer
+    steps = reports(submit(root, "all", cluster, library))
+    assert killer.killed == ["rollover", "compress", "index"]
+    assert all(step["failed"] == 0 for step in steps.values())
+    proxy.watch = lambda method, path: None
+    assert answers(root) == local_answers
+    assert not cluster.left_below_workers()
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "lost", "slow"])
+def test_a_store_on_a_bad_day(
+    root: Path,
+    cluster: Cluster,
+    library: Path,
+    local_answers: Answers,
+    proxy: StoreProxy,
+    fault: Fault,
+) -> None:
+    produce(root)
+    every = 29 if fault == "slow" else 7
+    proxy.fault = lambda number, method: fault if number % every == 0 else None
+    steps = reports(submit(root, "all", cluster, library))
+    assert all(step["failed"] == 0 for step in steps.values())
+    proxy.fault = lambda number, method: None
+    assert answers(root) == local_answers
