@@ -1,6 +1,6 @@
 import { defineConfig } from "vite";
 
-const PAGES = ["search", "event", "lineage", "run", "replay", "status", "proof"];
+const PAGES = ["search", "event", "lineage", "run", "replay", "status", "proof", "keep"];
 
 export default defineConfig({
   // The documents lie below any path that they are mounted at.

@@ -27,7 +27,7 @@ from custody.serving.application import Access, application
 from custody.serving.door import Services
 from custody.serving.doors import open_doors
 from custody_pages import build
-from tests.pages.test_in_browser import AXE, HOSTILE, built, led, opened, picture, settled, total
+from tests.pages.test_in_browser import HOSTILE, built, led, looked_at, opened, picture, settled, total
 from tests.support import append, event, run_steps
 from tests.unit.serving.serve_process import Served, served, token
 from tests.unit.serving.test_api_changes import GOOD, quarantined, with_orders
@@ -171,12 +171,7 @@ def test_everybody_can_use_what_changes_something(
             if path.startswith("replay"):
                 page.get_by_role("button", name=re.compile("Send .* again")).click()
                 page.get_by_role("dialog").wait_for()
-            page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-            page.wait_for_load_state("networkidle")
-            page.locator(".loading").first.wait_for(state="detached")
-            page.evaluate(axe)
-            problems += [f"{path}: {problem}" for problem in page.evaluate(AXE)]
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than {width}"
+            problems += looked_at(page, axe, path, width)
     assert not problems, "\n".join(problems)
 
 

@@ -23,7 +23,7 @@ from custody.clock import Clock, SystemClock
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.format.framing import DocumentFormat
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import reports_of_run
+from custody.workspace import ReportPlace, reports_of_run
 
 CURSOR = "reconciled"
 LOCK = "reconciliation.lock"
@@ -90,7 +90,7 @@ class Reconciliation:
         sender: takes the events.
         folder: keeps the cursor; that of the spool.
         deployment: the name of this Airflow in events.
-        reports: the folder `runs` of a repository whose steps this Airflow runs: they say which files they wrote. None
+        reports: where the reports of a repository lie whose steps this Airflow runs: which files they wrote. None
             where it is not here.
         settle_ms: the newest changes wait so long for the next pass.
         clock: says what time it is where Airflow does not.
@@ -105,7 +105,7 @@ class Reconciliation:
         folder: Path,
         *,
         deployment: str,
-        reports: Path | None = None,
+        reports: ReportPlace | Path | None = None,
         settle_ms: int = SETTLE_MS,
         clock: Clock | None = None,
         fs: FileSystem | None = None,
@@ -115,10 +115,10 @@ class Reconciliation:
         self._sender = sender
         self._folder = Path(folder)
         self._deployment = deployment
-        self._reports = reports
         self._settle_ms = settle_ms
         self._clock = clock or SystemClock()
         self._fs: FileSystem = fs or PosixFileSystem()
+        self._reports = ReportPlace(self._fs, reports) if isinstance(reports, Path) else reports
         self._progress = progress
         self._report = ReconciliationReport()
         self._inlets: dict[tuple[str, str], list[str]] | None = None
@@ -289,7 +289,7 @@ class Reconciliation:
         """Return what custody's own steps wrote in a run, by the name of the attempt."""
         if self._reports is None:
             return {}
-        reports = reports_of_run(self._fs, self._reports, run_id)
+        reports = reports_of_run(*self._reports, run_id)
         return {report.attempt: report.files for report in reports if report.attempt is not None}
 
 

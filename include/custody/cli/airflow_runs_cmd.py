@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from custody.cli.groups import CommandGroup
-from custody.cli.options import json_option
+from custody.cli.options import answering_own, json_option
 from custody.cli.output import clean, print_json, print_table, stderr, time_text
 from custody.cli.spool_cmd import TOKEN_VARIABLE, open_sender, read_token
 from custody.errors import ConfigurationError, ExitCode
@@ -48,9 +48,7 @@ def wrote(repository: Path, file: str, limit: int, as_json: bool) -> None:
       custody -r demo airflow-runs wrote /data/report.parquet
       custody -r demo airflow-runs wrote report.parquet --json
     """
-    from custody.repository import Repository
-
-    answer = Repository.open(repository).search(_question(file), limit=limit)
+    answer = answering_own(repository).search(_question(file), limit=limit)
     rows = [_row(stored.event) for stored in answer.events]
     times = [time_text(stored.event.event_time) for stored in answer.events]
     if as_json:

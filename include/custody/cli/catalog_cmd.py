@@ -26,8 +26,9 @@ from custody.cli.options import json_option, writer_option
 from custody.cli.output import print_json, print_table, stderr, time_text
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import ConfigurationError, CustodyError
+from custody.errors import ConfigurationError, CustodyError, NotFoundError
 from custody.format.names import is_name
+from custody.query.times import time_span
 from custody.vfs import PosixFileSystem
 
 _FILE_COLUMNS = ("file", "events#", "bytes#", "first id#", "last id#", "first event", "last event")
@@ -41,22 +42,39 @@ def catalog() -> None:
 @catalog.command("log")
 @click.option("--from", "start", help="First revision, or a time; default: the earliest that is kept.")
 @click.option("--to", "stop", help="Last revision, or a time; default: the newest.")
+@click.option(
+    "--reasons", is_flag=True, help="Only what was forgotten, held, released, lost or let go: by whom, and why."
+)
 @writer_option
 @json_option
 @click.pass_obj
-def log(repository: Path, start: str | None, stop: str | None, writer: str | None, as_json: bool) -> None:
+def log(
+    repository: Path, start: str | None, stop: str | None, reasons: bool, writer: str | None, as_json: bool
+) -> None:
     """Print the catalog's transactions, oldest first; each is checked against its predecessor.
 
     \b
     Example:
       custody -r demo catalog log
       custody -r demo catalog log --from 2026-03-01
+      custody -r demo catalog log --reasons
     """
     _, writer_catalog = load_catalog(repository, writer)
-    first, last = (None if text is None else revision_of(writer_catalog, text) for text in (start, stop))
-    rows = [msgspec.to_builtins(summary_of(transaction)) for transaction in writer_catalog.timeline(first, last)]
+    first = None if start is None else _first_since(writer_catalog, start)
+    last = None if stop is None else revision_of(writer_catalog, stop)
+    summaries = [summary_of(transaction) for transaction in writer_catalog.timeline(first, last)]
+    rows = [msgspec.to_builtins(one) for one in summaries if one.reasons or not reasons]
     if as_json:
         print_json(rows)
+        return
+    if reasons:
+        told = [
+            (one.revision, time_text(one.commit_time_ms), each.kind, each.name, each.reason, each.who, each.events)
+            for one in summaries
+            for each in one.reasons
+        ]
+        names = ("revision#", "committed", "what", "name", "reason", "who", "events#")
+        print_table("", names, told, "nothing was forgotten, held, lost or let go")
         return
     columns = ("revision#", "committed", "uuid", "files added#", "events added#", "shards added#", "removed#", "other")
     print_table("", columns, [_row(row) for row in rows], "no transactions yet")
@@ -210,6 +228,18 @@ def revision_of(catalog: Catalog, text: str) -> int:
     # Without an offset UTC, whatever the time zone of this machine: the same command means the same everywhere.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return catalog.revision_at(int(moment.timestamp() * 1000))
+
+
+def _first_since(catalog: Catalog, text: str) -> int:
+    """Return the first revision of a listing that begins at a revision or a time, also one such as `7 days ago`."""
+    try:
+        if text.endswith(" ago"):
+            return catalog.revision_at(time_span(text, SystemClock().now_ms())[0])
+        return revision_of(catalog, text)
+    except NotFoundError:
+        if text.isdigit():
+            raise
+        return max(catalog.load().floor, 0)  # all that is kept was committed later
 
 
 def _file_cells(files: Iterable[AddFile]) -> list[tuple[object, ...]]:

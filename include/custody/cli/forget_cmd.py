@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from custody.repository import EventSelection, Repository
 @click.option("--to", "to_ms", type=int, default=0, help="Events before this time, in ms since the epoch.")
 @click.option("--writer", help="Only events of this writer; otherwise of all of them.")
 @click.option("--reason", required=True, help="Why; it stays in the catalog.")
+@click.option("--who", help="Who asks for it; the user of this process if not given.")
 @asks_first
 @json_option
 @click.pass_obj
@@ -34,6 +36,7 @@ def forget(
     to_ms: int,
     writer: str | None,
     reason: str,
+    who: str | None,
     consent: Consent,
     as_json: bool,
 ) -> None:
@@ -52,16 +55,21 @@ def forget(
     opened = Repository.open(repository)
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
+    before = None
     if not consent.yes:
-        counted = opened.count_selected(conditions, writer)
-        for notice in counted.notices:
+        plan = opened.plan_forget(conditions, writer)
+        before = plan.before
+        for notice in plan.notices:
             stderr().print(clean(notice))
-        print_json(counted) if as_json else print_table(
-            "would be forgotten", ("writer", "events#"), list(counted.items())
-        )
+        if as_json:
+            print_json(plan.events)
+        else:
+            print_table("would be forgotten", ("writer", "events#"), list(plan.events.items()))
+            if plan.held:
+                print_table("stays on disk, hidden", ("hold", "events#"), list(plan.held.items()))
     if not consent.ask("Forget these events?"):
         return
-    tombstones = opened.forget(conditions, reason, writer)
+    tombstones = opened.forget(conditions, reason, writer, who=who or getpass.getuser(), before=before)
     if as_json:
         print_json(tombstones)
     else:

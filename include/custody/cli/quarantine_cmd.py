@@ -13,9 +13,9 @@ from custody.cli.consent import Consent, asks_first
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, stderr, time_text
-from custody.errors import ExitCode, InvalidInputError
+from custody.errors import ExitCode
 from custody.ngsi_sink.opening import resubmit_pieces
-from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
+from custody.ngsi_sink.resubmission import is_removable, require_removable
 from custody.quarantine import QuarantineEntry
 from custody.repository import FileReport, Repository
 
@@ -132,12 +132,7 @@ def remove(
         entries = [entry for entry in room.entries() if _is_wanted(entry, set(codes), names)]
     else:
         entries = [room.get(key) for key in keys]
-    # Not rejected input but work of the sink that waits: without it a destination would have a gap.
-    if sinks := [entry.key for entry in entries if entry.format == SINK_FORMAT]:
-        raise InvalidInputError(
-            f"quarantine entry {sinks[0]}: expected rejected input, got what the sink of NGSI has still to write. "
-            "Mend the target and resubmit it."
-        )
+    require_removable(entries)
 
     def show(*, done: bool) -> None:
         if as_json:
@@ -157,7 +152,7 @@ def _is_wanted(entry: QuarantineEntry, codes: set[str], files: set[str]) -> bool
     """Whether --all means an entry; nothing in a filter means any."""
     is_of_code = not codes or entry.code in codes
     is_of_file = not files or Path(entry.file).name in files
-    return entry.format != SINK_FORMAT and is_of_code and is_of_file
+    return is_removable(entry) and is_of_code and is_of_file
 
 
 def _print_entries(title: str, entries: Sequence[QuarantineEntry]) -> None:

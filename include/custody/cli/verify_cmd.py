@@ -79,8 +79,9 @@ def verify_all(
     if against is not None:
         attestation = read_attestation(PosixFileSystem().read(against), against, trusted)
         writer = writer or attestation.writer
-    # What lies in an object store is read there: the copies on this machine prove nothing.
-    if chain_only or settings.is_store_remote:
+    if orphans:
+        settings.require_folder("the list of what belongs to nothing (custody catalog gc finds what no revision lists)")
+    if chain_only:
         _verify_catalogs(load_catalogs(repository, writer), attestation, files=not chain_only, as_json=as_json)
         return
     workspaces = [item for item in Workspace.all(settings) if writer in (None, item.writer)]

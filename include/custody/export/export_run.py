@@ -33,7 +33,7 @@ from custody.read.reader import get_many, tables_from
 from custody.read.results import Notices, waiting_for_stripes
 from custody.read.settled import settled_bound
 from custody.vfs import FileSystem
-from custody.workspace import Workspace
+from custody.workspace import FILES_MAX, Workspace
 
 QUARANTINE_FORMAT = "export"
 """The format of entries of the quarantine that an export made; its name follows behind a colon."""
@@ -55,6 +55,8 @@ class ExportReport:
     """Events that went to the quarantine."""
     notices: list[str] = field(default_factory=list)
     """What could not be read, and so was passed over."""
+    files: list[str] = field(default_factory=list)
+    """URIs of the files that the receiver wrote, the first FILES_MAX of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ class ExportRun:
         self._cursors = cursors
         self._quarantine = quarantine
         self._workspaces: dict[str, Workspace] = {}
+        self._files: list[str] = []
         self.on_delivery: Callable[[int], None] = lambda _: None
         """Called with the events of each delivery."""
 
@@ -231,7 +234,7 @@ class ExportRun:
                 delivered.
             SupersededError: another run took over.
         """
-        report = ExportReport(self._export.name)
+        report = self._new_report()
         seconds = self._export.target.retry_seconds if retry_seconds is None else retry_seconds
         patience = _Patience(seconds, stop or threading.Event())
         failures: list[StorageError] = []
@@ -263,7 +266,7 @@ class ExportRun:
         Raises:
             UnavailableError: the receiver takes nothing now.
         """
-        report = ExportReport(self._export.name)
+        report = self._new_report()
         patience = _Patience(self._export.target.retry_seconds, stop or threading.Event())
         for entry in list(self._export.refused()):
             writer = entry.node or ""
@@ -283,6 +286,11 @@ class ExportRun:
             report.delivered += 1
             self._quarantine.remove(entry.key)
         return report
+
+    def _new_report(self) -> ExportReport:
+        """Return a report whose files are those that are written from now on."""
+        self._files = []
+        return ExportReport(self._export.name, files=self._files)
 
     def _as_given_out(self, workspace: Workspace) -> Workspace:
         """Return a writer's files without the values that are given to nobody."""
@@ -337,11 +345,13 @@ class ExportRun:
     def _try(self, batch: EventBatch, patience: _Patience) -> None:
         while True:
             try:
-                self._receiver.deliver(batch)
+                file = self._receiver.deliver(batch)
             except UnavailableError as error:
                 patience.wait(error)
             else:
                 patience.reset()
+                if file is not None and len(self._files) < FILES_MAX:
+                    self._files.append(file)
                 return
 
     def _keep(self, batch: EventBatch, error: RefusedError) -> None:

@@ -66,6 +66,8 @@ class DeliverStep(Step):
             events=report.delivered,
             bytes_in=report.bytes,
             note="; ".join([*notes, *report.notices]) or None,
+            # A file that was refused as a whole and then taken by halves is written twice, under one name.
+            files=tuple(dict.fromkeys(report.files)),
         )
 
     def _waits(self, export: Export) -> bool:

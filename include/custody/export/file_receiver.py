@@ -19,6 +19,7 @@ from custody.export.receiver import EventBatch, UnavailableError
 from custody.store import ObjectStore
 from custody.store.opening import open_store
 from custody.vfs import FileSystem
+from custody.workspace.run_reports import file_uri
 
 _ID_DIGITS = 20
 
@@ -34,14 +35,18 @@ class FileReceiver:
         """Return the store that the settings name; a relative folder lies in the repository's."""
         return cls(open_store(target.url, fs, settings.root), target.format)
 
-    def deliver(self, batch: EventBatch) -> None:
-        """Write a file. Durability: on return it survives power loss, as far as the store's promise goes."""
+    def deliver(self, batch: EventBatch) -> str:
+        """Write a file and return its URI.
+
+        Durability: on return it survives power loss, as far as the store's promise goes.
+        """
         key = f"{batch.writer}/{batch.first_event_id:0{_ID_DIGITS}d}.{self._format}"
         data = _parquet(batch.table) if self._format == "parquet" else _lines(batch)
         try:
             self._store.put(key, data)
         except StorageError as error:
             raise UnavailableError(str(error)) from error
+        return file_uri(self._store.locate(key))
 
     def close(self) -> None:
         """Nothing stays open."""

@@ -54,8 +54,10 @@ class UnavailableError(StorageError):
 class Receiver(Protocol):
     """Takes events. One call at a time; what it takes may come again after a crash."""
 
-    def deliver(self, batch: EventBatch) -> None:
+    def deliver(self, batch: EventBatch) -> str | None:
         """Hand a batch over; on return the receiver has it durably, as far as its own promise goes.
+
+        Returns the URI of the file that it is now, None where it became none.
 
         Raises:
             RefusedError: it refuses this batch for good.

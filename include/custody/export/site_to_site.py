@@ -7,12 +7,12 @@ receiver has it once it answered the DELETE that commits the transaction; before
 from __future__ import annotations
 
 import threading
-import zlib
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from zlib_ng import zlib_ng
 
 from custody.config import ExportTarget
 from custody.errors import ConfigurationError
@@ -102,7 +102,7 @@ class SiteToSiteReceiver:
             answer = self._client.send("POST", f"{url}/flow-files", headers, packet)
         if answer.status != _ACCEPTED:
             raise self._refused("POST", f"{url}/flow-files", answer)
-        if answer.body.strip() != str(zlib.crc32(packet)).encode():
+        if answer.body.strip() != str(zlib_ng.crc32(packet)).encode():
             self._end(url, ResponseCode.BAD_CHECKSUM)
             raise UnavailableError(f"POST {place(url)}: expected the checksum of what was sent, got {answer.text!r}")
         ended = self._end(url, ResponseCode.CONFIRM_TRANSACTION)

@@ -8,11 +8,12 @@ sink reads the marks.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from custody.errors import InvalidInputError
 from custody.ngsi_sink import batch_file
 from custody.ngsi_sink.batch_file import DEFERRED
 from custody.ngsi_sink.batch_plan import NOT_WRITTEN
@@ -24,6 +25,21 @@ FORMAT = "ngsi-sink"
 """The format of the sink's entries: they are no input, so an ingest does not read them."""
 AGAIN = "again"
 """The folder of the marks."""
+
+
+def is_removable(entry: QuarantineEntry) -> bool:
+    """Whether an entry is rejected input, and not work of the sink that waits: without it a destination has a gap."""
+    return entry.format != FORMAT
+
+
+def require_removable(entries: Iterable[QuarantineEntry]) -> None:
+    """Raise InvalidInputError where one is not to be removed."""
+    for entry in entries:
+        if not is_removable(entry):
+            raise InvalidInputError(
+                f"quarantine entry {entry.key}: expected rejected input, got what the sink of NGSI has still to write. "
+                "Mend the target and resubmit it."
+            )
 
 
 def show_entry(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> None:

@@ -43,7 +43,7 @@ from custody.serving.door import Services
 from custody.serving.http_requests import BodyRefusedError
 from custody.serving.jobs import Job, JobKind, Jobs, OnProgress, Outcome
 from custody.vfs import PosixFileSystem
-from custody.workspace.run_reports import RunOverview, StepReport, list_runs, read_run, run_of
+from custody.workspace.run_reports import RunOverview, StepReport, list_runs, read_run, report_place, run_of
 
 PLAN_EVENTS_MAX = 100_000
 """Events of a plan that is made here; the command line makes larger ones."""
@@ -56,8 +56,8 @@ _ID_MAX = (1 << 63) - 1
 _PLAN = re.compile(r"(\d{13})-[0-9a-f]{32}")
 _PLANS_MAX = 1000
 _DAY_MS = 24 * 3600 * 1000
-_NEEDED = {JobKind.REPLAY_PLAN: Scope.REPLAY, JobKind.REPLAY: Scope.REPLAY, JobKind.RESUBMIT: Scope.MANAGE}
-"""What it takes to end a job: as much as to begin it."""
+_OF_REPLAY = (JobKind.REPLAY_PLAN, JobKind.REPLAY)
+"""Jobs that take the scope `replay` to begin or to end; the others take `manage`."""
 
 Wait = Annotated[
     float,
@@ -178,17 +178,17 @@ class Changes:
         answered: Callable[[object], Response],
     ) -> None:
         self._services = services
-        self._repository: Repository = services.repository
+        self.repository: Repository = services.repository
         self._fs = PosixFileSystem()
         self._read_body = read_body
         self._moment = moment
         self._answered = answered
-        settings = self._repository.settings
-        self._jobs = Jobs(self._fs, settings.jobs, settings.root, SystemClock())
+        settings = self.repository.settings
+        self.jobs_of_all = Jobs(self._fs, settings.jobs, settings.root, SystemClock())
 
     def close(self) -> None:
         """End what goes on; a second call does nothing."""
-        self._jobs.close()
+        self.jobs_of_all.close()
 
     def operations(self) -> Sequence[ChangeOperation]:
         """Return all of them."""
@@ -225,7 +225,7 @@ class Changes:
 
         def work(on_progress: OnProgress) -> Outcome:
             # Planning changes nothing, so it needs no writer slot.
-            plan = self._repository.plan_replay(
+            plan = self.repository.plan_replay(
                 question.query or "",
                 event_ids=question.event_ids,
                 writer=question.writer,
@@ -237,7 +237,7 @@ class Changes:
             return Outcome({**result, "refused": len(plan.refused)})
 
         subject = question.query if isinstance(question.query, str) else f"{len(question.event_ids)} events"
-        return await self._begun(request, wait, JobKind.REPLAY_PLAN, subject, "events", work)
+        return await self.begun(request, wait, JobKind.REPLAY_PLAN, subject, "events", work)
 
     def replay_plan(self, plan: str) -> Response:
         """A replay plan: what it sends again, and what it does not and why."""
@@ -246,17 +246,17 @@ class Changes:
     def check_plan(self, plan: str) -> Response:
         """What is left of a replay plan, and which of its events cannot be sent again any more."""
         whole = self._plan(plan)
-        return self._answered(check_overview(whole, self._repository.check_replay(whole), REFUSED_SHOWN))
+        return self._answered(check_overview(whole, self.repository.check_replay(whole), REFUSED_SHOWN))
 
     async def run_plan(self, request: Request, plan: str, *, wait: Wait = 0) -> Response:
         """Send what is left of a replay plan, each event once; as a job, which goes on where an earlier one stopped."""
         order: ReplayOrder = await self._read_body(request, ReplayOrder)
         await run_in_threadpool(self._plan, plan)
-        user = self._user(request)
+        user = self.user_of(request)
 
         def work(on_progress: OnProgress) -> Outcome:
             with self._services.lent_writer() as writer:
-                report = self._repository.replay(
+                report = self.repository.replay(
                     self._plan_path(plan),
                     user=user,
                     skip_changed=order.skip_changed,
@@ -266,7 +266,7 @@ class Changes:
             result = msgspec.to_builtins(replay_overview(report, REFUSED_SHOWN))
             return Outcome(result, None if report.stopped is None else _stopped(report.stopped))
 
-        return await self._begun(request, wait, JobKind.REPLAY, plan, "FlowFiles", work)
+        return await self.begun(request, wait, JobKind.REPLAY, plan, "FlowFiles", work)
 
     async def resubmit(self, request: Request, *, wait: Wait = 0) -> Response:
         """Try pieces of the quarantine again; what is stored leaves it; as a job."""
@@ -280,7 +280,7 @@ class Changes:
             from custody.ngsi_sink.opening import resubmit_pieces
 
             with self._services.lent_writer() as writer:
-                done = resubmit_pieces(self._repository, keys, order.format, writer, on_progress)
+                done = resubmit_pieces(self.repository, keys, order.format, writer, on_progress)
             reports = {key: msgspec.to_builtins(report) for key, report in list(done.reports.items())[:LISTED_MAX]}
             result = {
                 "reports": reports,
@@ -292,15 +292,15 @@ class Changes:
             }
             return Outcome(result)
 
-        return await self._begun(request, wait, JobKind.RESUBMIT, f"{len(keys)} pieces", "pieces", work)
+        return await self.begun(request, wait, JobKind.RESUBMIT, f"{len(keys)} pieces", "pieces", work)
 
     def quarantine_entry(self, key: str) -> Response:
         """One piece of the quarantine: why it could not be stored."""
-        return self._answered(self._repository.quarantine.get(key))
+        return self._answered(self.repository.quarantine.get(key))
 
     def jobs(self, *, limit: Count = 100) -> Response:
         """Long work that was begun here, the newest first."""
-        items, total = self._jobs.newest(limit)
+        items, total = self.jobs_of_all.newest(limit)
         return self._answered(JobList(items=items, total=total))
 
     async def job(self, job_id: str, *, wait: Wait = 0) -> Response:
@@ -309,32 +309,33 @@ class Changes:
 
     def cancel_job(self, request: Request, job_id: str) -> Response:
         """Let a job end where it is; what it did so far stays."""
-        needed = _NEEDED[self._jobs.get(job_id).kind]
+        needed = Scope.REPLAY if self.jobs_of_all.get(job_id).kind in _OF_REPLAY else Scope.MANAGE
         if needed not in grant_of(request).scopes:
             raise HTTPException(403, f"expected a token with the scope {needed}")
-        answer = self._answered(self._jobs.cancel(job_id))
+        answer = self._answered(self.jobs_of_all.cancel(job_id))
         answer.status_code = 202
         return answer
 
     def runs(self, *, limit: Count = 100, run_id: Annotated[str | None, Query(max_length=500)] = None) -> Response:
         """Runs of steps whose reports are kept, the newest first; with `run_id` that of this id alone."""
-        folder = self._repository.settings.runs
-        only = None if run_id is None else run_of(folder, run_id)
-        items, total, notices = list_runs(self._fs, folder, limit, only)
-        root = f"{self._repository.settings.root}/"
+        place = report_place(self.repository.settings, self._fs)
+        only = None if run_id is None else run_of(place.folder, run_id)
+        items, total, notices = list_runs(*place, limit, only)
+        root = f"{self.repository.settings.root}/"
         told = tuple(notice.replace(root, "") for notice in notices)
         return self._answered(RunList(items=items, total=total, notices=told))
 
     def run(self, run: str) -> Response:
         """What each step of a run did with each of its units."""
-        return self._answered(OneRun(run=run, steps=read_run(self._fs, self._repository.settings.runs, run)))
+        return self._answered(OneRun(run=run, steps=read_run(*report_place(self.repository.settings, self._fs), run)))
 
-    async def _begun(
+    async def begun(
         self, request: Request, wait: float, kind: JobKind, subject: str, unit: str, work: Callable[..., Outcome]
     ) -> Response:
-        user = self._user(request)
+        """Begin a job for whoever asks; answer it when it ends, or after `wait` seconds."""
+        user = self.user_of(request)
         try:
-            job = await run_in_threadpool(self._jobs.submit, kind, subject, user, unit, work)
+            job = await run_in_threadpool(self.jobs_of_all.submit, kind, subject, user, unit, work)
         except BackpressureError as error:
             raise HTTPException(429, str(error), {"Retry-After": "5"}) from None
         answer = self._answered(await self._ended(job.id, wait))
@@ -348,7 +349,7 @@ class Changes:
         """Return a job when it has ended, or as it is after some seconds."""
         deadline = time.monotonic() + wait
         while True:
-            job = await run_in_threadpool(self._jobs.get, job_id)
+            job = await run_in_threadpool(self.jobs_of_all.get, job_id)
             left = deadline - time.monotonic()
             if job.state.is_final or left <= 0:
                 return job
@@ -365,7 +366,7 @@ class Changes:
         if question.query is None:
             return
         # As it answers: a condition on a masked attribute would tell its values.
-        answering = self._repository.answering()
+        answering = self.repository.answering()
         total = answering.search(question.query, limit=1, writer=question.writer, as_of=as_of).total
         if total > PLAN_EVENTS_MAX:
             raise InvalidInputError(
@@ -374,19 +375,19 @@ class Changes:
             )
 
     def _keys(self, order: ResubmitOrder) -> list[str]:
-        room = self._repository.quarantine
+        room = self.repository.quarantine
         if order.everything:
             return list(room.known_keys())
         return [room.get(key).key for key in dict.fromkeys(order.keys)]
 
-    def _user(self, request: Request) -> str:
+    def user_of(self, request: Request) -> str:
         """Return who asks; where nobody has to say, whose process this is, as on the command line."""
         name = grant_of(request).name
         return login_name() if name == "-" else name
 
     def _keep(self, plan: ReplayPlan) -> str:
         """Write a plan under a name that says when it was made; those that cannot be run any more go."""
-        folder = self._repository.settings.replays
+        folder = self.repository.settings.replays
         self._fs.make_directory(folder)
         names = self._plan_names()
         oldest_ms = plan.made_ms - REPLAY_DAYS * _DAY_MS
@@ -399,11 +400,11 @@ class Changes:
         return name
 
     def _plan_names(self) -> list[str]:
-        names = self._fs.list(self._repository.settings.replays)
+        names = self._fs.list(self.repository.settings.replays)
         return [name.removesuffix(".plan") for name in names if _PLAN.fullmatch(name.removesuffix(".plan"))]
 
     def _plan_path(self, name: str) -> Path:
-        return self._repository.settings.replays / f"{name}.plan"
+        return self.repository.settings.replays / f"{name}.plan"
 
     def _plan(self, name: str) -> ReplayPlan:
         if not _PLAN.fullmatch(name) or not self._fs.exists(self._plan_path(name)):
@@ -414,7 +415,7 @@ class Changes:
         return plan
 
 
-def check_origin(request: Request) -> None:
+async def check_origin(request: Request) -> None:
     """Refuse what a page of another site makes a browser send, whatever the browser adds to it by itself.
 
     A server without tokens lets everybody in, and a cookie comes with each request to its site: neither says that the

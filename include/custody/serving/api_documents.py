@@ -11,7 +11,7 @@ from custody.catalog.difference_summary import DifferenceSummary
 from custody.catalog.transaction_summary import TransactionSummary
 from custody.flowfile_repository import QueueStatus
 from custody.lineage import Cut, Lineage, NodeKind
-from custody.model import ContentClaim, Event
+from custody.model import ContentClaim
 from custody.quarantine import QuarantineEntry
 from custody.query import SearchStats
 from custody.read.search import SearchResult, StoredEvent
@@ -19,39 +19,22 @@ from custody.repository import status
 from custody.repository.status import RepositoryStatus
 from custody.retention import Hold, RetentionPlan
 from custody.serving.api_changes import CHANGE_DOCUMENTS
+from custody.serving.api_keeping import KEEPING_DOCUMENTS
 from custody.serving.api_problems import ProblemDocument
+from custody.serving.api_software import SoftwarePlaces
 from custody.serving.dag_runs import DagRun, DagRuns
+from custody.serving.event_document import EventDocument, event_json
+from custody.store import Traffic
 
 _REFERENCE = "#/components/schemas/{name}"
-# Ordinals of a source may have 63 bits, of which JavaScript's numbers keep 53.
-_AS_TEXT = "source_ordinal"
-
-EventDocument = msgspec.defstruct(
-    "EventDocument",
-    [
-        (field.name, str | None, None)
-        if field.name == _AS_TEXT
-        else (field.name, field.type)
-        if field.required
-        else (
-            field.name,
-            field.type,
-            field.default if field.default is not msgspec.NODEFAULT else field.default_factory(),
-        )
-        for field in msgspec.structs.fields(Event)
-    ],
-    kw_only=True,
-    omit_defaults=True,
-    module=__name__,
-)
-"""An event as the API gives it: its ordinal as a text; what is not there has its default."""
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """An event of a listing, with the writer that counted its id."""
 
     writer: str
-    event: dict[str, Any]
+    event: msgspec.Raw
+    """An `EventDocument` as JSON: made of the event at once, without objects in between."""
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +49,8 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True):
     """So many matches on the way to this page cannot be read; `notices` say what holds them."""
     notices: tuple[str, ...] = ()
     explain: dict[str, SearchStats] | None = None
+    store: Traffic | None = None
+    """With `explain`, what the search asked of an object store; null where it asked for nothing."""
 
 
 class ContentPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,41 +224,38 @@ ANSWERS: tuple[type, ...] = (
     EventDocument,
     QuarantineEntry,
     *CHANGE_DOCUMENTS,
+    *KEEPING_DOCUMENTS,
+    SoftwarePlaces,
 )
 
 
-def event_document(event: Event) -> dict[str, Any]:
-    """Return an event as the API gives it."""
-    document: dict[str, Any] = msgspec.to_builtins(event)
-    if event.source_ordinal is not None:
-        document[_AS_TEXT] = str(event.source_ordinal)
-    return document
+def listed(stored: Iterable[StoredEvent], characters_max: int) -> list[Listed]:
+    """Return events with their writers as the API gives them; values of attributes are cut to `characters_max`."""
+    return [Listed(writer=one.writer, event=event_json(one.event, characters_max)) for one in stored]
 
 
-def listed(stored: Iterable[StoredEvent]) -> list[Listed]:
-    """Return events with their writers as the API gives them."""
-    return [Listed(writer=one.writer, event=event_document(one.event)) for one in stored]
-
-
-def event_page(result: SearchResult, following: str | None, *, explain: bool) -> EventPage:
-    """Return a page of a search."""
+def event_page(
+    result: SearchResult, following: str | None, characters_max: int, asked: Traffic, *, explain: bool
+) -> EventPage:
+    """Return a page of a search; `asked` is what it asked of an object store."""
     return EventPage(
         total=result.total,
-        items=listed(result.events),
+        items=listed(result.events, characters_max),
         next=following,
         lost=result.lost,
         notices=result.notices,
         explain=dict(result.explained) if explain else None,
+        store=asked if explain and asked.count else None,
     )
 
 
-def lineage_document(lineage: Lineage) -> LineageDocument:
-    """Return a lineage."""
+def lineage_document(lineage: Lineage, characters_max: int) -> LineageDocument:
+    """Return a lineage; values of attributes are cut to `characters_max`."""
     nodes = [
         LineageNode(
             uuid=node.uuid,
             kind=node.kind,
-            events=listed(map(StoredEvent, node.writers, node.events)),
+            events=listed(map(StoredEvent, node.writers, node.events), characters_max),
             parents=node.parents,
             children=node.children,
             cut=node.cut,

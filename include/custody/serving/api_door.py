@@ -9,7 +9,7 @@ What is read needs the scope `read`, bytes of contents need `content`; replays n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -18,7 +18,7 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from threading import BoundedSemaphore
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 from urllib.parse import urlencode
 
 import msgspec
@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from custody.capture.nifi_json import event_to_json
-from custody.catalog import Catalog
+from custody.catalog import Catalog, PrunedError
 from custody.catalog.difference_summary import DifferenceSummary, difference_summary
 from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
@@ -67,28 +67,36 @@ from custody.serving.api_documents import (
     Timeline,
     Welcome,
     claim_size,
-    event_document,
     event_page,
     lineage_document,
     schema_of,
     schemas,
 )
-from custody.serving.api_export import EXPORTS, event_stream, small_pieces
+from custody.serving.api_export import EXPORTS
+from custody.serving.api_keeping import Keeping
 from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
+from custody.serving.api_software import SoftwarePlaces, SoftwareTables
 from custody.serving.application import grant_of, visibility_of
 from custody.serving.dag_runs import DagRun, DagRuns, dag_run, dag_runs
 from custody.serving.door import Measure, Services
+from custody.serving.event_document import event_document
+from custody.serving.export_process import exported
 from custody.serving.http_requests import bounded_body
 from custody.sql.plain_values import plain_rows
+from custody.store import counted
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
+from custody.workspace.question import as_one_question
 
 PREFIX = "/api/v1"
 PAGE_MAX = 1000
 NODES_MAX = 6000
 QUARANTINED_MAX = 1000
 DIFFERENCE_MAX = 1000
+LOOKED_AT_MAX = 1000
+"""So many transactions are looked at for those with reasons; `next` goes on behind them."""
 BUCKETS_MAX = 500
+SOFTWARE_MAX = 1000
 SQL_ROWS_MAX = 10_000
 SQL_SECONDS_MAX = 60.0
 STREAMS_MAX = 2
@@ -163,7 +171,7 @@ def api_application(services: Services, changes: Changes | None = None) -> FastA
     """Return the API of a repository; who mounts it says who may do what (`grant_of`), and closes `changes`."""
     app = FastAPI(title="custody", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     app.router.redirect_slashes = False
-    _Api(services.repository, changes or _changes_of(services)).add_to(app)
+    _Api(services.repository, changes or _changes_of(services), SoftwareTables(services)).add_to(app)
     handle_problems(app, str(services.repository.settings.root))
     return app
 
@@ -196,9 +204,10 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 class _Api:
     """The operations; each method is one, and is called in a thread unless it reads a body."""
 
-    def __init__(self, repository: Repository, changes: Changes) -> None:
+    def __init__(self, repository: Repository, changes: Changes, software: SoftwareTables) -> None:
         self._of_all = repository.answering()
         self._changes = changes
+        self._software = software
         self._settings = repository.settings
         self._streams = BoundedSemaphore(STREAMS_MAX)
 
@@ -224,6 +233,7 @@ class _Api:
             (f"{event}/nifi", self.nifi, None, read),
             (f"{event}/content", self.content, None, content),
             (f"{event}/content/previous", self.previous_content, None, content),
+            (f"{event}/software", self.software, SoftwarePlaces, content),
             ("/lineage", self.lineage, LineageDocument, read),
             ("/lineage/export", self.lineage_export, None, read),
             ("/dag-runs", self.dag_runs, DagRuns, read),
@@ -239,7 +249,8 @@ class _Api:
             self._add(app, path, answer, document, scope, methods)
         self._add(app, "/events/search", self.search, EventPage, read, ["POST"], SearchQuestion)
         self._add(app, "/sql", self.sql, SqlRows, read, ["POST"], SqlQuestion)
-        for each in self._changes.operations():
+        keeping = Keeping(self._changes, _body, _json, _now_ms)
+        for each in (*self._changes.operations(), *keeping.operations()):
             self._add(
                 app,
                 each.path,
@@ -417,11 +428,10 @@ class _Api:
         ends = [_iso(0 if first is None else first), _iso(_TIME_MAX if last is None else last)]
         span = "" if since is None and until is None else f"event_time:[{' TO '.join(ends)}]"
         query = f"({q}) AND {span}" if q and span else q or span
-        kind = EXPORTS[form]
-        stream = event_stream(self._repository, kind, query, _check_writer(writer), _moment(as_of))
+        stream = exported(self._repository, form, query, _check_writer(writer), _moment(as_of), _SEEN.get())
         # The first piece before the status: a query that cannot be read is answered as such.
-        pieces = small_pieces(self._as_one_of_few(stream))
-        return StreamingResponse(pieces, headers=dict(_AS_IT_IS), media_type=kind.media_type)
+        pieces = self._as_one_of_few(stream)
+        return StreamingResponse(pieces, headers=dict(_AS_IT_IS), media_type=EXPORTS[form].media_type)
 
     def event(self, writer: str, event_id: Id, *, as_of: AsOf = None, whole: bool = False) -> Response:
         """One event in full, whether its contents can be had, and what can be asked next."""
@@ -454,6 +464,19 @@ class _Api:
         """The content before an event, or a range of its bytes."""
         return self._content(request, writer, event_id, previous=True)
 
+    def software(
+        self,
+        writer: str,
+        event_id: Id,
+        *,
+        previous: bool = False,
+        limit: Annotated[int, Query(ge=1, le=SOFTWARE_MAX)] = 20,
+    ) -> Response:
+        """Where the content after an event, or before it, is in software; all of its bytes are read for it."""
+        content = self._found_content(writer, event_id, previous=previous)
+        most = min(limit, self._settings.swh.occurrences_max)
+        return _json(self._software.places(content, most))
+
     def lineage(
         self,
         flowfile: Annotated[list[str] | None, Query(max_length=100)] = None,
@@ -468,7 +491,7 @@ class _Api:
     ) -> Response:
         """What led to some FlowFiles, and what came of them; one generation unless more are asked for."""
         lineage = self._lineage(flowfile, identifier, depth, events_max, since, until, writer, as_of)
-        return _json(lineage_document(lineage))
+        return _json(lineage_document(lineage, self._settings.query.attribute_characters_max))
 
     def lineage_export(
         self,
@@ -514,17 +537,29 @@ class _Api:
         *,
         limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
         before: Annotated[int | None, Query(ge=0, le=_ID_MAX, description="Only revisions before this one.")] = None,
+        since: Moment = None,
+        reasons: Annotated[
+            bool, Query(description="Only what forgot, held, released or lost something, or let it go.")
+        ] = False,
     ) -> Response:
-        """What the transactions of a writer's catalog did, the newest first."""
+        """What the transactions of a writer's catalog did, the newest first; perhaps those with reasons alone."""
         workspace = self._workspace(writer)
-        state = workspace.state()
+        state, catalog = workspace.state(), workspace.catalog
+        floor = max(state.floor, 0)
+        if since is not None:
+            floor = max(floor, _first_since(catalog, time_span(since, _now_ms())[0]))
         last = state.revision if before is None else min(before - 1, state.revision)
-        first = max(last - limit + 1, state.floor, 0)
-        items = [] if last < first else [summary_of(one) for one in workspace.catalog.timeline(first, last)]
-        following = f"timeline/{writer}?{urlencode({'limit': limit, 'before': first})}"
-        return _json(
-            Timeline(writer=writer, items=items[::-1], next=following if items and first > state.floor else None)
+        first = max(last - (LOOKED_AT_MAX if reasons else limit) + 1, floor)
+        items = [] if last < first else [summary_of(one) for one in catalog.timeline(first, last)][::-1]
+        if reasons:
+            items = [one for one in items if one.reasons]
+            first = first if len(items) <= limit else items[limit - 1].revision
+            items = items[:limit]
+        known = {"limit": limit, "before": first, "since": since, "reasons": "true" if reasons else None}
+        following = (
+            f"timeline/{writer}?{urlencode({name: value for name, value in known.items() if value is not None})}"
         )
+        return _json(Timeline(writer=writer, items=items, next=following if last >= first > floor else None))
 
     def difference(
         self,
@@ -535,10 +570,11 @@ class _Api:
         ] = None,
     ) -> Response:
         """What differs between two revisions of a writer's catalog: what became live or ceased to be, and why."""
-        catalog = self._workspace(writer).catalog
+        workspace = self._workspace(writer)
+        catalog, visibility = workspace.catalog, workspace.visibility
         newest = catalog.load().revision
         ends = [newest if text is None else _revision(catalog, text) for text in (former, later)]
-        summary = difference_summary(catalog.difference(*ends))
+        summary = difference_summary(catalog.difference(*ends), None if visibility is None else visibility.mask)
         sizes = {name: len(getattr(summary, name)) for name in summary.__struct_fields__}
         cut = {name: getattr(summary, name)[:DIFFERENCE_MAX] for name in sizes}
         return _json(
@@ -571,19 +607,20 @@ class _Api:
         return _json(await run_in_threadpool(self._rows, question))
 
     def _searched(self, question: SearchQuestion, following: Callable[[str], str], *, explain: bool) -> EventPage:
-        result = self._repository.search(
-            question.query,
-            limit=question.limit,
-            cursor=question.cursor,
-            oldest_first=question.oldest_first,
-            writer=_check_writer(question.writer),
-            as_of=_moment(question.as_of),
-        )
-        longest = self._settings.query.attribute_characters_max
-        shown = tuple(replace(one, event=shortened(one.event, longest)) for one in result.events)
+        with counted() as counter:
+            result = self._repository.search(
+                question.query,
+                limit=question.limit,
+                cursor=question.cursor,
+                oldest_first=question.oldest_first,
+                writer=_check_writer(question.writer),
+                as_of=_moment(question.as_of),
+            )
         after = None if result.cursor is None else following(result.cursor)
-        return event_page(replace(result, events=shown), after, explain=explain)
+        longest = self._settings.query.attribute_characters_max
+        return event_page(result, after, longest, counter.traffic, explain=explain)
 
+    @as_one_question
     def _event(self, writer: str, event_id: int, as_of: str | None = None) -> Event:
         self._workspace(writer)
         if not 0 <= event_id <= _ID_MAX:
@@ -597,13 +634,15 @@ class _Api:
         return self._repository.workspace(writer)
 
     def _content(self, request: Request, writer: str, event_id: int, *, previous: bool) -> Response:
+        return _content_answer(request, self._found_content(writer, event_id, previous=previous))
+
+    def _found_content(self, writer: str, event_id: int, *, previous: bool) -> Content:
         event = self._event(writer, event_id)
         claim = event.previous_content_claim if previous else event.content_claim
         state = ContentReader(PosixFileSystem(), self._settings.content_store).availability(claim)
         if state in (Availability.GONE, Availability.ERASED):
             raise GoneError(f"the content of event {event_id} of {writer} is {state}.")
-        content = self._repository.content(event, previous=previous)
-        return _content_answer(request, content)
+        return self._repository.content(event, previous=previous)
 
     def _lineage(
         self,
@@ -658,7 +697,7 @@ class _Api:
         finally:
             self._streams.release()
 
-    def _as_one_of_few(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _as_one_of_few(self, pieces: Generator[bytes]) -> Iterator[bytes]:
         """Return the pieces, the first of them read already."""
         held = self._stream()
         held.__enter__()
@@ -673,6 +712,8 @@ class _Api:
                 yield first
                 yield from pieces
             finally:
+                # Not left to the collector: a process may stand behind it.
+                pieces.close()
                 held.__exit__(None, None, None)
 
         return following()
@@ -697,7 +738,8 @@ class _Seen:
 
 
 def _needs(scope: Scope, *, of_all: bool = False, as_it_came: bool = False) -> params.Depends:
-    def check(request: Request) -> None:
+    # A coroutine, though it waits for nothing: what is none is called in a thread of its own.
+    async def check(request: Request) -> None:
         scopes = grant_of(request).scopes
         if not scopes:
             raise HTTPException(401, "expected a token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
@@ -712,14 +754,22 @@ def _needs(scope: Scope, *, of_all: bool = False, as_it_came: bool = False) -> p
     return params.Depends(check)
 
 
-def _no_unknown_parameters(request: Request) -> None:
-    """Refuse a parameter that is not known: a mistyped filter must not widen an answer."""
+async def _no_unknown_parameters(request: Request) -> None:
+    """Refuse a parameter that is not known, or that comes twice: a mistyped filter must not widen an answer."""
     route = request.scope["route"]
     needed = route.dependant if isinstance(route, APIRoute) else None  # codespell:ignore
-    known = {parameter.alias for parameter in needed.query_params} if needed is not None else set()
-    unknown = sorted(set(request.query_params) - known)
+    known = {each.alias: each.field_info.annotation for each in needed.query_params} if needed is not None else {}
+    unknown = sorted(set(request.query_params) - set(known))
     if unknown:
         raise InvalidInputError(f"parameter {unknown[0][:80]!r}: expected one of {', '.join(sorted(known)) or 'none'}.")
+    for name, annotation in known.items():
+        times = len(request.query_params.getlist(name))
+        if times > 1 and not _is_list(annotation):
+            raise InvalidInputError(f"parameter {name!r}: expected it once, got it {times} times.")
+
+
+def _is_list(annotation: object) -> bool:
+    return get_origin(annotation) is list or any(get_origin(each) is list for each in get_args(annotation))
 
 
 async def _body(request: Request, kind: type[_Answer]) -> _Answer:
@@ -750,6 +800,14 @@ def _revision(catalog: Catalog, text: str) -> int:
     """Return the revision that a text means: a number, or the last one committed by a time."""
     moment = _moment(text)
     return moment if isinstance(moment, int) else catalog.revision_at(time_span(text, _now_ms())[1])
+
+
+def _first_since(catalog: Catalog, time_ms: int) -> int:
+    """Return the first revision that was committed at a time or after it."""
+    try:
+        return catalog.revision_at(time_ms - 1) + 1
+    except (NotFoundError, PrunedError):
+        return 0  # all that is kept came later
 
 
 def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.read.search import StoredEvent
 from custody.repository import Repository
-from custody.serving.api_documents import event_document
+from custody.serving.event_document import event_document
 
 PAGE_EVENTS = 250
 """Few: while the values of a page become Python's, no other thread of the process goes on."""

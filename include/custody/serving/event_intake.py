@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BATCH_EVENTS_MAX = 2000
 BATCH_BYTES_MAX = 16 << 20
 RENEW_EVENTS = 1_000_000
-"""After so many events the ingest reads anew what is stored, and forgets what it held of them in memory."""
+"""After so many events the ingest forgets those that are live by now, and looks anew at what others stored."""
 RENEW_SECONDS = 900.0
 _LOGGER = logging.getLogger(__name__)
 

@@ -55,6 +55,10 @@ class JobKind(StrEnum):
     REPLAY_PLAN = "replay-plan"
     REPLAY = "replay"
     RESUBMIT = "resubmit"
+    FORGET_PLAN = "forget-plan"
+    FORGET = "forget"
+    HOLD_COUNT = "hold-count"
+    QUARANTINE_REMOVAL = "quarantine-removal"
 
 
 class JobState(StrEnum):
@@ -236,6 +240,16 @@ class Jobs:
         if not job.state.is_final:
             self._fs.write_durably(self._mark(job_id), b"")
         return job
+
+    def amend(self, job_id: str, result: dict[str, Any]) -> None:
+        """Give a job that succeeded another result.
+
+        Durability: on return it survives power loss.
+
+        Raises:
+            NotFoundError, CorruptionError: as `get`.
+        """
+        self._write(msgspec.structs.replace(self.get(job_id), result=result))
 
     def close(self) -> None:
         """End what goes on as if it were cancelled, and wait for that; no job begins any more."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Lock
 
 from custody.clock import Clock
 from custody.errors import CustodyError
-from custody.journal import read_header
+from custody.journal import begun_ms
 from custody.repository import Repository
 from custody.serving.door import Measure
 from custody.vfs import FileSystem
@@ -70,7 +71,20 @@ class RepositoryMeasures:
             ),
             Measure("waiting_bytes", "gauge", "Bytes of journals whose events are not live yet.", sizes),
             Measure("quarantine_entries", "gauge", "Pieces of input in the quarantine.", kept),
+            *self._not_handed_over(),
         ]
+
+    def _not_handed_over(self) -> Iterator[Measure]:
+        """Yield what this machine's disks alone hold; nothing where nothing is handed over."""
+        if self._repository.settings.journal.handoff != "store":
+            return
+        waiting = self._repository.not_handed_over().values()
+        for name, count in (
+            ("groups", sum(item.groups for item in waiting)),
+            ("events", sum(item.events for item in waiting)),
+        ):
+            help_ = f"{name.capitalize()} that this machine's disks alone hold: they are not handed over yet."
+            yield Measure(f"{name}_not_handed_over", "gauge", help_, count)
 
     def _waiting(self, workspace: Workspace) -> tuple[int, int | None]:
         """Return the bytes of a writer's journals that are not live, and when the oldest of them was made."""
@@ -80,11 +94,9 @@ class RepositoryMeasures:
             if group.first_event_id < next_live:
                 continue  # live, and swept soon
             for path in (*group.sealed, *group.open):
-                try:
+                with suppress(CustodyError):  # sealed or swept in this moment
                     size += self._fs.size(path)
-                    header = read_header(self._fs, path)
-                except CustodyError:
-                    continue  # sealed or swept in this moment
-                if header is not None:
-                    oldest = header.created_ms if oldest is None else min(oldest, header.created_ms)
+            begun = begun_ms(self._fs, (*group.sealed, *group.open))
+            if begun is not None:
+                oldest = begun if oldest is None else min(oldest, begun)
         return size, oldest

@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from zlib_ng import zlib_ng
+
 from custody.errors import InvalidInputError
 
 PIECE_BYTES = 1 << 16
@@ -160,7 +162,7 @@ class PacketReader:
         else:
             data = yield length
         self.plain_bytes += length
-        self.checksum = zlib.crc32(data, self.checksum)
+        self.checksum = zlib_ng.crc32(data, self.checksum)
         self._take(data)
         return data
 

@@ -13,7 +13,6 @@ import io
 import re
 import threading
 import uuid
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
 import msgspec
+from zlib_ng import zlib_ng
 
 from custody.clock import Clock
 from custody.errors import BackpressureError, CorruptionError, NotFoundError, StorageError
@@ -268,7 +268,7 @@ class Transactions:
         view = self._fs.view(path)
         try:
             # Written without a sync: after a power failure the bytes may be others than those that were agreed upon.
-            if len(view) != staged.bytes or zlib.crc32(view) != staged.crc32:
+            if len(view) != staged.bytes or zlib_ng.crc32(view) != staged.crc32:
                 self._discard(transaction)
                 raise UnknownTransactionError(f"transaction {transaction}: its bytes were lost. Send it again.")
             stream = _ViewStream(view)

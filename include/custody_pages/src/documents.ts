@@ -117,6 +117,17 @@ export interface TransactionSummary {
   shards_added: number;
   removed: number;
   other: string[];
+  bytes_added: number;
+  waited_ms?: number | null;
+  reasons?: StatedReason[];
+}
+
+export interface StatedReason {
+  kind: string;
+  name: string;
+  reason?: string | null;
+  who?: string | null;
+  events?: number | null;
 }
 
 export interface Timeline {
@@ -148,6 +159,60 @@ export interface Hold {
   who: string;
   created_ms: number;
   writers: string[];
+  event_ids?: number[];
+  flowfile_uuids?: string[];
+  event_types?: string[];
+  attributes?: Record<string, string>;
+  from_ms?: number;
+  to_ms?: number;
+}
+
+export interface Released {
+  name: string;
+  writers: string[];
+}
+
+export interface SoftwarePlace {
+  anchor: string;
+  author_date: number;
+  path: string;
+  origin: string | null;
+}
+
+export interface SoftwarePlaces {
+  swhid: string;
+  is_published: boolean;
+  is_known: boolean;
+  items: SoftwarePlace[];
+  is_complete: boolean;
+}
+
+export interface ContentContainerStatus {
+  writer: string;
+  name: string;
+  folder: string;
+  state: string;
+  total_bytes: number | null;
+  free_bytes: number | null;
+}
+
+export interface StripeStatus {
+  name: string;
+  folder: string;
+  state: string;
+  is_retired: boolean;
+  logs: number;
+  log_bytes: number;
+  total_bytes: number | null;
+  free_bytes: number | null;
+}
+
+export interface ScrubStatus {
+  pieces: number;
+  last_run_ms: number | null;
+  last_round_ms: number | null;
+  is_behind: boolean;
+  damaged: number;
 }
 
 export interface Holds {
@@ -216,6 +281,9 @@ export interface RepositoryStatus {
   disks: DiskStatus[];
   writers: WriterStatus[];
   queues?: QueueStatus[];
+  scrub?: ScrubStatus | null;
+  stripes?: StripeStatus[];
+  content_containers?: ContentContainerStatus[];
   notices?: string[];
 }
 
@@ -227,12 +295,20 @@ export interface Expiring {
   bytes: number;
 }
 
+export interface HeldLog {
+  writer: string;
+  path: string;
+  holds: string[];
+  bytes: number;
+}
+
 export interface RetentionPlan {
   now_ms: number;
   used_bytes: number;
   after_bytes: number;
   limit_bytes: number | null;
   expiring: Expiring[];
+  held: HeldLog[];
   problem?: string | null;
 }
 

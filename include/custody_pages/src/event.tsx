@@ -10,6 +10,7 @@ import { Failure, Frame, Head, SameAnswer, SaveButton, Shown, start, Switch, Tab
 import { bytes, count } from "./moments.ts";
 import { quoted } from "./query.ts";
 import { Replay } from "./replay_plan.tsx";
+import { Software } from "./software.tsx";
 import { FACT_TEXTS, TEXTS } from "./texts.ts";
 
 const parameters = ownParameters();
@@ -38,6 +39,7 @@ function OneEventPage(): ReactNode {
             <Facts event={one.event} />
             <Attributes one={one} />
             <Contents after={one.content} before={one.previous_content} name={`${writer}-${id}`} />
+            <Software path={path} one={one} />
             <section>
               <h2>{TEXTS.event.replay}</h2>
               <Replay question={{ event_ids: [Number(id)], writer, as_of: asOf }} />
@@ -54,7 +56,8 @@ function OneEventPage(): ReactNode {
   );
 }
 
-function Ways({ one: { event } }: { one: OneEvent }): ReactNode {
+function Ways({ one: { event, attributes } }: { one: OneEvent }): ReactNode {
+  const run = { dag_id: attributes["airflow.dag_id"], run_id: attributes["airflow.run_id"], task_id: attributes["airflow.task_id"] };
   const number = Number(id);
   const search = (query: string): string => pageAddress("search", { q: query, as_of: asOf });
   const other = (event_id: number): string => pageAddress("event", { writer, event: event_id, as_of: asOf });
@@ -66,6 +69,8 @@ function Ways({ one: { event } }: { one: OneEvent }): ReactNode {
       {number > 0 && <a href={other(number - 1)}>{TEXTS.event.previousEvent}</a>}
       <a href={other(number + 1)}>{TEXTS.event.nextEvent}</a>
       {!isWhole && <a href={pageAddress("event", { writer, event: id, as_of: asOf, whole: true })}>{TEXTS.event.whole}</a>}
+      {run.dag_id && run.run_id && <a href={pageAddress("run", run)}>{TEXTS.event.run}</a>}
+      <a href={pageAddress("keep", { ids: id, writer })}>{TEXTS.event.keep}</a>
       <SaveButton path={`${path}/nifi`} name={`event-${writer}-${id}.json`}>
         {TEXTS.event.nifi}
       </SaveButton>

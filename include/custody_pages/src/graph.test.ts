@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventDocument, LineageDocument, LineageNode } from "./documents.ts";
-import { drawn, edgesOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
 import { barsOfDays } from "./histogram_days.ts";
 import { bytes, relative } from "./moments.ts";
 
@@ -76,4 +76,18 @@ test("sizes and times are said in the largest unit that fits", () => {
   assert.deepEqual([bytes(0), bytes(1023), bytes(1536), bytes(null)], ["0 B", "1023 B", "1.5 KiB", "–"]);
   assert.equal(relative(0, 3 * 3_600_000), "3 hours ago");
   assert.equal(relative(86_400_000, 0), "tomorrow");
+});
+
+test("places are named once each, by their newest event, and those that it went to stand first", () => {
+  const nodes = [
+    happened({ event_type: "RECEIVE", transit_uri: "kafka://orders", event_id: 1, event_time: 1 }),
+    happened({ event_type: "SEND", transit_uri: "hdfs://a", event_id: 2, event_time: 2 }),
+    happened({ event_type: "SEND", transit_uri: "hdfs://b", event_id: 3, event_time: 9 }),
+    happened({ event_type: "SEND", transit_uri: "hdfs://a", event_id: 4, event_time: 4 }),
+    happened({ event_type: "SEND", event_id: 5, event_time: 5 }),
+  ];
+  assert.deepEqual(
+    endsOf(nodes).map(({ uri, isSource, event_id }) => [uri, isSource, event_id]),
+    [["hdfs://b", false, 3], ["hdfs://a", false, 4], ["kafka://orders", true, 1]],
+  );
 });

@@ -41,6 +41,33 @@ export function byDistance(nodes: LineageNode[], edges: Edge[], roots: string[])
   return [...order].map((uuid) => byName.get(uuid)!);
 }
 
+export interface End {
+  uri: string;
+  /** Whether it came from there, and did not go there. */
+  isSource: boolean;
+  uuid: string;
+  writer: string;
+  event_id: number;
+  event_time: number;
+}
+
+const SOURCES = ["RECEIVE", "FETCH", "CREATE"];
+
+/** The places outside that events name, each once with its newest event: first those that it went to, the newest first. */
+export function endsOf(nodes: readonly LineageNode[]): End[] {
+  const ends = new Map<string, End>();
+  for (const { uuid, events } of nodes)
+    for (const { writer, event } of events) {
+      if (!event.transit_uri || event.event_id === undefined) continue;
+      const isSource = SOURCES.includes(event.event_type);
+      const key = `${isSource} ${event.transit_uri}`;
+      const known = ends.get(key);
+      if (known && known.event_time >= event.event_time) continue;
+      ends.set(key, { uri: event.transit_uri, isSource, uuid, writer, event_id: event.event_id, event_time: event.event_time });
+    }
+  return [...ends.values()].sort((one, other) => Number(one.isSource) - Number(other.isSource) || other.event_time - one.event_time);
+}
+
 function neighbours(edges: Edge[]): Map<string, string[]> {
   const near = new Map<string, string[]>();
   const add = (from: string, to: string): void => {

@@ -2,12 +2,13 @@
 
 import { lazy, Suspense, useMemo, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress, remember, type Parameters } from "./address.ts";
-import { ask } from "./api.ts";
+import { ApiError, ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { LineageDocument, LineageNode } from "./documents.ts";
 import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
-import { byDistance, drawn, edgesOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { byDistance, drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
 import { absolute } from "./moments.ts";
+import { anywhere } from "./query.ts";
 import { TEXTS } from "./texts.ts";
 
 // The table does not wait for the code of the picture.
@@ -16,6 +17,7 @@ const EXPORTS = { svg: "SVG", json: "JSON", dot: "DOT", graphml: "GraphML", open
 const EVENTS_SHOWN = 6;
 /** Rows of the table that are there at once, and by which it grows. */
 const ROWS = 300;
+const ENDS = 5;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const texts = TEXTS.lineage;
 
@@ -75,11 +77,20 @@ function LineagePage(): ReactNode {
 
 function Answered({ first }: { first: string }): ReactNode {
   const [answer, again] = useAnswer((signal) => ask<LineageDocument>("lineage", asked, signal), "lineage");
+  const wider = anywhere(first);
+  const isUnknown = answer.state === "failed" && answer.error instanceof ApiError && answer.error.status === 404;
   return (
     <>
-      <Shown answer={answer} again={again}>
-        {(lineage) => (lineage.nodes.length ? <Views lineage={lineage} /> : <p>{texts.nothing}</p>)}
-      </Shown>
+      {isUnknown ? (
+        <div className="nothing">
+          <p>{texts.nothing}</p>
+          {wider && <a href={pageAddress("search", { q: wider, as_of: asOf })}>{texts.asName(first)}</a>}
+        </div>
+      ) : (
+        <Shown answer={answer} again={again}>
+          {(lineage) => (lineage.nodes.length ? <Views lineage={lineage} /> : <p>{texts.nothing}</p>)}
+        </Shown>
+      )}
       <SameAnswer
         commandLine={command("lineage", [first], { depth: depth === "all" ? null : depth, writer, "as-of": asOf })}
         path="lineage"
@@ -145,6 +156,7 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
           ))}
         </div>
       </div>
+      <Ends nodes={nodes} names={names} isCut={behind > 0} pick={pick} />
       <section aria-label={texts.picture}>
         <Suspense fallback={<p className="picture">{texts.drawing}</p>}>
           <Picture drawn={picture} roots={roots} chosen={chosen} onWay={onWay} choose={pick} />
@@ -167,6 +179,42 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
         </p>
       )}
     </>
+  );
+}
+
+function Ends({ nodes, names, isCut, pick }: { nodes: LineageNode[]; names: Map<string, string>; isCut: boolean; pick: (uuid: string) => void }): ReactNode {
+  const ends = endsOf(nodes);
+  const [rows, allow] = useState(ENDS);
+  return (
+    <section aria-label={texts.ends}>
+      <h2>{texts.ends}</h2>
+      {ends.length ? (
+        <ul>
+          {ends.slice(0, rows).map((end) => (
+            <li key={`${end.isSource} ${end.uri}`}>
+              {end.isSource ? texts.cameFrom : texts.wentTo}{" "}
+              <a href={pageAddress("event", { writer: end.writer, event: end.event_id, as_of: asOf })}>{end.uri}</a>{" "}
+              <span className="quiet">
+                <When ms={end.event_time} />
+              </span>{" "}
+              <button type="button" onClick={() => pick(end.uuid)}>
+                {names.get(end.uuid)}
+              </button>
+            </li>
+          ))}
+        </ul>
+      ) : (
+        <p>{texts.noEnds}</p>
+      )}
+      <p className="row">
+        {ends.length > rows && (
+          <button type="button" onClick={() => allow(rows + ROWS)}>
+            {TEXTS.search.shown(rows, ends.length)}
+          </button>
+        )}
+        {isCut && texts.moreEnds} {isCut && depth !== "all" && <a href={own({ depth: "all" })}>{texts.whole}</a>}
+      </p>
+    </section>
   );
 }
 

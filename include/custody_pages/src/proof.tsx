@@ -4,8 +4,10 @@ import { useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
-import type { CatalogDifference, Holds, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
+import type { CatalogDifference, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
+import { Deeds } from "./deeds.tsx";
 import { Frame, Head, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { HoldList } from "./holds.tsx";
 import { bytes, count } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
 
@@ -39,8 +41,12 @@ function ProofPage(): ReactNode {
                 </ul>
               )}
               {writer && former && <DifferenceOf writer={writer} former={former} />}
-              {writer && <TimelineOf writer={writer} />}
+              <Deeds writers={named ? [named] : writers} />
               <HoldList />
+              <p>
+                <a href={pageAddress("keep")}>{texts.keepLink}</a>
+              </p>
+              {writer && <TimelineOf writer={writer} />}
               <Retention />
             </>
           );
@@ -227,7 +233,7 @@ function Transaction({ item, writer }: { item: TransactionSummary; writer: strin
       <td className="number-cell">{count(item.files_added)}</td>
       <td className="number-cell">{count(item.shards_added)}</td>
       <td className="number-cell">{count(item.removed)}</td>
-      <td>{item.other.join(", ") || "–"}</td>
+      <td>{(item.reasons?.length ? item.reasons.map(({ kind }) => texts.deedKinds[kind] ?? kind) : item.other).join(", ") || "–"}</td>
       <td>
         <code>{item.previous_digest}</code>
       </td>
@@ -247,39 +253,6 @@ function Transaction({ item, writer }: { item: TransactionSummary; writer: strin
         )}
       </td>
     </tr>
-  );
-}
-
-function HoldList(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<Holds>("holds", {}, signal), "holds");
-  return (
-    <section>
-      <h2>{texts.holds}</h2>
-      <Shown answer={answer} again={again}>
-        {({ items }) =>
-          items.length ? (
-            <TableFrame label={texts.holds}>
-              <Head columns={[texts.name, texts.reason, texts.who, texts.since, TEXTS.writer]} />
-              <tbody>
-                {items.map((hold) => (
-                  <tr key={hold.name}>
-                    <th scope="row">{hold.name}</th>
-                    <td>{hold.reason}</td>
-                    <td>{hold.who}</td>
-                    <td className="event_time">
-                      <When ms={hold.created_ms} away />
-                    </td>
-                    <td>{hold.writers.join(", ") || TEXTS.all}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </TableFrame>
-          ) : (
-            <p>{texts.noHolds}</p>
-          )
-        }
-      </Shown>
-    </section>
   );
 }
 
@@ -311,9 +284,25 @@ function Retention(): ReactNode {
             ) : (
               <p>{texts.noRetention}</p>
             )}
+            {plan.held.length > 0 && (
+              <TableFrame label={texts.heldLogs}>
+                <Head columns={[texts.log, TEXTS.writer, texts.kept, TEXTS.size]} />
+                <tbody>
+                  {plan.held.map((log) => (
+                    <tr key={`${log.writer} ${log.path}`}>
+                      <th scope="row">{log.path}</th>
+                      <td>{log.writer}</td>
+                      <td>{log.holds.join(", ")}</td>
+                      <td className="file_size">{bytes(log.bytes)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </TableFrame>
+            )}
           </>
         )}
       </Shown>
+      <SameAnswer commandLine={command("retention plan", [])} path="retention/plan" />
     </section>
   );
 }

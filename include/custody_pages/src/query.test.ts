@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { combined, completed, completion, quoted, written } from "./query.ts";
+import { anywhere, combined, completed, completion, quoted, written } from "./query.ts";
 
 const NONE = { query: "", facets: [] as [string, string][], since: "", until: "" };
 
@@ -41,4 +41,10 @@ test("what is completed stands where the caret was, and the rest stays", () => {
   assert.deepEqual(completed("ev AND x", 2, at, "event_type"), ["event_type:AND x", 11]);
   const value = completion("event_type:S", 12)!;
   assert.deepEqual(completed("event_type:S", 12, value, "SEND"), ["event_type:SEND ", 16]);
+});
+
+test("a word alone is looked for anywhere in names, and nothing else is", () => {
+  assert.equal(anywhere(" 45226 "), "filename:*45226* OR transit_uri:*45226*");
+  assert.equal(anywhere("filename:order-45226"), "filename:*order-45226* OR transit_uri:*order-45226*");
+  for (const text of ["", "a", "two words", "event_type:SEND", "a*", '"quoted"', "(a)", "a:b"]) assert.equal(anywhere(text), null, text);
 });

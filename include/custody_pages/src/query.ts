@@ -28,6 +28,12 @@ export function combined({ query, facets, since, until }: Chosen): string {
   return [parts.length ? `(${typed})` : typed, ...parts].join(" AND ");
 }
 
+/** A query for names that have a word anywhere in them; null where more than a word was typed. */
+export function anywhere(typed: string): string | null {
+  const one = typed.trim().replace(/^filename:/, "");
+  return /^[\p{L}\p{N}._-]{2,100}$/u.test(one) ? `filename:*${one}* OR transit_uri:*${one}*` : null;
+}
+
 function timeText(text: string): string {
   return /\s/.test(text) ? quoted(text) : text;
 }

@@ -10,7 +10,7 @@ import { Histogram } from "./histogram.tsx";
 import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
 import { QueryField } from "./query_field.tsx";
-import { combined } from "./query.ts";
+import { anywhere, combined } from "./query.ts";
 import { COLUMN_TEXTS, TEXTS } from "./texts.ts";
 
 const PAGE_SIZE = 100;
@@ -254,6 +254,7 @@ function Results({ first, fields }: { first: EventPage; fields: Fields | null })
       setItems([...added, ...items].slice(0, SHOWN_MAX));
     }
   };
+  const wider = anywhere(parameters.get("q") ?? "");
   return (
     <section className="results" aria-label={TEXTS.search.table}>
       <Notices notices={notices} />
@@ -295,6 +296,11 @@ function Results({ first, fields }: { first: EventPage; fields: Fields | null })
           <p>
             <strong>{TEXTS.search.nothing}</strong> {TEXTS.search.nothingHint}
           </p>
+          {wider && (
+            <p>
+              <a href={pageAddress("search", { q: wider, writer, as_of: asOf })}>{TEXTS.search.wider(parameters.get("q")!.trim())}</a>
+            </p>
+          )}
           <a href={pageAddress("search")}>{TEXTS.search.everything}</a>
         </div>
       )}

@@ -4,12 +4,14 @@ import { useEffect, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
 import { ask, order } from "./api.ts";
 import { command } from "./command.ts";
+import { Containers } from "./containers.tsx";
 import type { Job, JobList, OneRun, Quarantined, RepositoryStatus, RunList, RunOverview } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { Consent, JobState, numberOf, numbers, useJob } from "./job.tsx";
 import { absolute, bytes, count } from "./moments.ts";
 import { useMay } from "./replay_plan.tsx";
 import { TEXTS } from "./texts.ts";
+import { Trend } from "./trend.tsx";
 
 const REFRESH_MS = 10_000;
 const QUARANTINE_SHOWN = 100;
@@ -37,6 +39,7 @@ function StatusPage(): ReactNode {
             <Notices notices={status.notices} />
             <Tiles status={status} />
             <Writers status={status} />
+            <Trend status={status} />
             <Room status={status} />
             <Queues status={status} />
           </>
@@ -146,20 +149,7 @@ function Room({ status }: { status: RepositoryStatus }): ReactNode {
           ))}
         </tbody>
       </TableFrame>
-      <h2>{texts.disks}</h2>
-      <TableFrame label={texts.disks}>
-        <Head columns={[texts.folder, texts.state, texts.free, texts.total]} />
-        <tbody>
-          {status.disks.map((disk) => (
-            <tr key={disk.folder}>
-              <th scope="row">{disk.folder}</th>
-              <td>{disk.state}</td>
-              <td className="number-cell">{bytes(disk.free_bytes)}</td>
-              <td className="number-cell">{bytes(disk.total_bytes)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </TableFrame>
+      <Containers status={status} />
     </>
   );
 }
@@ -254,6 +244,13 @@ function Quarantine({ onEnd }: { onEnd: () => void }): ReactNode {
                     isOff={trying.isBusy}
                     act={() => retry({ everything: true })}
                   />
+                  <Consent
+                    label={texts.remove(chosen.size)}
+                    question={texts.removeQuestion(chosen.size)}
+                    agree={texts.remove(chosen.size)}
+                    isOff={!chosen.size || trying.isBusy}
+                    act={() => trying.begin(() => order<Job>("POST", "quarantine/removals", { keys: [...chosen], pieces: chosen.size }))}
+                  />
                 </p>
               ) : (
                 <p>{texts.mayNotRetry}</p>
@@ -268,7 +265,7 @@ function Quarantine({ onEnd }: { onEnd: () => void }): ReactNode {
       <JobState followed={trying} />
       {!trying.isBusy && trying.job?.result && (
         <section aria-label={texts.outcome} role="status">
-          {numbers([
+          {numbers(trying.job.kind === "quarantine-removal" ? [[texts.removed, numberOf(trying.job, "removed")]] : [
             [texts.stored, numberOf(trying.job, "stored")],
             [texts.repeated, numberOf(trying.job, "repeated")],
             [texts.rejected, numberOf(trying.job, "rejected")],

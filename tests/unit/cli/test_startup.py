@@ -72,12 +72,12 @@ _OTHER_WORK = {"capture", "ngsi", "ngsi_sink", "sample", "serving", "spark", "sq
 @pytest.mark.parametrize(
     ("arguments", "not_needed", "rooms_not_needed", "modules_max"),
     [
-        (("status",), _HEAVY | {"lark", "whoosh"}, _OTHER_WORK | {"index", "lineage", "query", "swh"}, 130),
+        (("status",), _HEAVY | {"lark", "whoosh"}, _OTHER_WORK | {"index", "lineage", "query", "swh"}, 136),
         (
             ("search", "event_type:SEND"),
             _HEAVY,
             _OTHER_WORK | {"flow", "ingest", "lineage", "recovery", "retention", "swh"},
-            146,
+            153,
         ),
     ],
     ids=["status", "search"],

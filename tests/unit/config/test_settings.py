@@ -25,6 +25,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "store", ["s", "/s", "file:///s", "s3://bucket/prefix"], [1, [], ""]),
     ("repository", "work_folder", ["w", "/w"], [1, []]),
     ("repository", "work_copies_bytes_max", [1 << 20, 1 << 40], [0, (1 << 20) - 1, "much"]),
+    ("repository", "staging", ["work_folder"], ["disk", 1]),
     (
         "repository",
         "stripes",
@@ -168,6 +169,8 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("query", "sql_seconds_max", [0.1, 86_400], [0, -1, float("nan"), float("inf")]),
     ("spark", "master", ["local[2]", "yarn"], [1]),
     ("spark", "driver_bytes_max", [0, 1 << 40], [-1, "much"]),
+    ("spark", "library", ["custody.zip"], [1]),
+    ("spark", "executor_variables", [[], ["AWS_*"]], ["AWS_*", [1]]),
     ("ngsi", "hdfs_host", ["nn", "nn1,nn2", "10.0.0.1"], ["", "nn1,,nn2", "hdfs://nn", "a b", 1]),
     ("ngsi", "hdfs_port", [1, 8020, 65_535], [0, 65_536, "http"]),
     ("ngsi", "hdfs_username", ["myuser", "svc-hdfs.1", ""], ["a/b", "..", "-x", "a:b", 1]),
@@ -476,3 +479,21 @@ def test_where_no_repository_is_needed_the_environment_alone_counts(
     assert load_settings(tmp_path, is_needed=False).ngsi.krb5_user == "clerk"
     (tmp_path / SETTINGS_FILE).write_text("[ngsi]\nhdfs_port = 1\n")
     assert load_settings(tmp_path, is_needed=False).ngsi.hdfs_port == 1
+
+
+def test_what_changed_since_the_last_load_counts_at_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / SETTINGS_FILE
+    file.write_text("[query]\nresults_default = 7\n")
+    assert load_settings(tmp_path).query.results_default == 7
+    assert load_settings(tmp_path) is load_settings(tmp_path)
+    # Of one length, and in the same tick of the file system's clock.
+    file.write_text("[query]\nresults_default = 8\n")
+    assert load_settings(tmp_path).query.results_default == 8
+    monkeypatch.setenv("custody__query__results_default", "9")
+    assert load_settings(tmp_path).query.results_default == 9
+    monkeypatch.delenv("custody__query__results_default")
+    file.write_text("[query]\nresults_defualt = 8\n")
+    with pytest.raises(ConfigurationError, match="results_defualt"):
+        load_settings(tmp_path)

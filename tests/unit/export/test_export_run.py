@@ -323,6 +323,20 @@ def test_the_step_has_a_unit_for_each_export_with_something_to_deliver(tmp_path:
     assert step.units(repository.settings) == []
 
 
+def test_the_step_names_the_files_that_it_wrote(tmp_path: Path) -> None:
+    repository = made(tmp_path / "r", batch_events=3)
+    append(repository, [event(number) for number in range(8)])
+    [unit] = EXPORT_STEPS["export_deliver"].units(repository.settings)
+    report = EXPORT_STEPS["export_deliver"].run(repository.workspace(), unit)
+    files = sorted((repository.settings.root / "out" / "main").iterdir())
+    assert report.files == tuple(path.as_uri() for path in files)
+    assert len(files) == 3
+    append(repository, [event(8)])
+    [unit] = EXPORT_STEPS["export_deliver"].units(repository.settings)
+    [name] = EXPORT_STEPS["export_deliver"].run(repository.workspace(), unit).files
+    assert name.endswith("/00000000000000000008.ndjson")
+
+
 def test_an_export_that_the_settings_do_not_have_is_named(tmp_path: Path) -> None:
     repository = made(tmp_path / "r")
     with pytest.raises(NotFoundError, match="which have box"):

@@ -39,8 +39,19 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> schemathesis.BaseSche
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(300, marks=pytest.mark.slow)])
-def test_every_answer_is_as_described(described: schemathesis.BaseSchema, mode: GenerationMode, examples: int) -> None:
+@pytest.mark.parametrize(
+    ("examples", "headers"),
+    [
+        (EXAMPLES, HEADERS),
+        pytest.param(300, HEADERS, marks=pytest.mark.slow),
+        pytest.param(100, {"Authorization": "Bearer none-that-is-known"}, marks=pytest.mark.slow),
+        pytest.param(100, {}, marks=pytest.mark.slow),
+    ],
+    ids=["few", "many", "with an unknown token", "without a token"],
+)
+def test_every_answer_is_as_described(
+    described: schemathesis.BaseSchema, mode: GenerationMode, examples: int, headers: dict[str, str]
+) -> None:
     failures = []
     for result in described.get_all_operations():
         assert isinstance(result, Ok)
@@ -50,7 +61,9 @@ def test_every_answer_is_as_described(described: schemathesis.BaseSchema, mode: 
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: Case[Any]) -> None:
             # Not every text is a query, and not every query a SELECT: a 400 says what is wrong with it.
-            case.call_and_validate(headers=HEADERS, excluded_checks=[positive_data_acceptance])
+            answer = case.call_and_validate(headers=dict(headers), excluded_checks=[positive_data_acceptance])
+            # Who brings no token that is known is told nothing.
+            assert headers is HEADERS or answer.status_code >= 400
 
         try:
             ask()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -20,10 +21,10 @@ from custody.config.sections import ListenerSection
 from custody.model import to_events
 from custody.repository import EventSelection, Repository
 from custody.serving.access import Scope, Tokens, add_token
-from custody.serving.api_documents import event_document
 from custody.serving.api_door import PREFIX, ApiDoor
 from custody.serving.application import Access, application
 from custody.serving.door import Door, Services
+from custody.serving.event_document import event_document
 from custody.serving.openlineage_door import OpenLineageDoor
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps
@@ -235,6 +236,8 @@ def test_each_look_answers(client: TestClient, path: str) -> None:
         ("timeline/other", 404, "not-found"),
         ("nothing", 404, "no-route"),
         ("events/export?format=xml", 400, "invalid-input"),
+        ("dag-runs?dag_id=a&limit=1&limit=2", 400, "invalid-input"),
+        ("events?q=a&q=", 400, "invalid-input"),
         ("events/export?q=nothing:1", 400, "invalid-input"),
     ],
 )
@@ -297,3 +300,16 @@ def test_another_door_keeps_its_own_path_below_that_of_the_api(tmp_path: Path) -
         for door in doors:
             door.close()
         services.close()
+
+
+def test_an_explained_search_says_what_it_asked_of_an_object_store(client: TestClient, tmp_path: Path) -> None:
+    assert get(client, "events", explain="true")["store"] is None, "a folder is asked for nothing"
+    (tmp_path / "custody.toml").write_text(f'[repository]\nstore = "memory://{uuid4().hex}"\n')
+    stored = Repository.open(tmp_path)
+    append(stored, [event(number) for number in range(5)])
+    run_steps(stored.settings)
+    with client_of(stored, Access()) as of_store:
+        assert get(of_store, "events")["store"] is None, "only where it is asked for"
+        answer = get(of_store, "events", explain="true")
+    assert answer["total"] == 5
+    assert answer["store"]["requests"]["get"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -337,17 +338,122 @@ def test_what_is_masked_for_all_is_printed_and_exported_by_no_command(tmp_path: 
         assert '"note":"***"' in text
 
 
-def test_a_server_without_rules_masks_for_all(whole: Repository) -> None:
-    query = whole.settings.query.model_copy(update={"mask_attributes": ("*password*", "filename")})
-    repository = Repository(whole.settings.model_copy(update={"query": query}))
-    services = Services(repository, repository.settings, SystemClock())
+@contextmanager
+def masking_for_all(repository: Repository, *masks: str) -> Iterator[tuple[Repository, TestClient]]:
+    """The repository and its API with masks for everybody; who asks has all scopes and no rules."""
+    query = repository.settings.query.model_copy(update={"mask_attributes": masks})
+    masked = Repository(repository.settings.model_copy(update={"query": query}))
+    services = Services(masked, masked.settings, SystemClock())
     try:
         with (
             open_doors(("api",), services) as doors,
-            TestClient(application(repository.settings.serve, doors), base_url=f"http://test{PREFIX}/") as client,
+            TestClient(application(masked.settings.serve, doors), base_url=f"http://test{PREFIX}/") as client,
         ):
-            assert client.get("events", params={"limit": 1000}).text.count(SECRET) == 0
-            assert client.get("events", params={"q": f"attribute.{NAME}:*"}).status_code == 400
+            yield masked, client
     finally:
         services.close()
+
+
+def test_a_server_without_rules_masks_for_all(whole: Repository) -> None:
+    with masking_for_all(whole, "*password*", "filename") as (_, client):
+        assert client.get("events", params={"limit": 1000}).text.count(SECRET) == 0
+        assert client.get("events", params={"q": f"attribute.{NAME}:*"}).status_code == 400
     assert replace(CLERK, masks=()).is_everything
+
+
+# Of every operation that takes a query, what is asked besides.
+ASKED: dict[str, list[dict[str, Any]]] = {
+    "/events": [{"limit": 1000}, {"oldest_first": True, "explain": True}, {"as_of": "now"}],
+    "/events/facets": [{"field": ["component_name", "attribute.note"]}, {"field": "day", "as_of": "now"}],
+    "/events/histogram": [{"since": "2026-01-01", "until": "2026-12-31"}],
+    "/events/export": [{"format": form} for form in ("ndjson", "arrow", "csv")],
+    "/events/search": [{}, {"as_of": "now"}],
+    "/replay-plans": [{}, {"as_of": "now"}],
+}
+
+
+def operations_with_queries(client: TestClient) -> set[tuple[str, str]]:
+    """Method and path of each operation whose parameters or whose body have a query, as the API describes itself."""
+    description = client.get("openapi.json").json()
+    schemas = description["components"]["schemas"]
+    found = set()
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            names = set(schemas.get(body.get("$ref", "").rpartition("/")[2], {}).get("properties", ()))
+            names |= {parameter["name"] for parameter in operation.get("parameters", [])}
+            if names & {"q", "query"}:
+                found.add((method, path))
+    return found
+
+
+def answers_to(client: TestClient, text: str) -> Iterator[tuple[str, str]]:
+    """Path and answer of each operation that takes a query, without the text and the names of plans."""
+    for method, path in sorted(operations_with_queries(client) - {("post", "/sql")}):
+        for besides in ASKED[path]:
+            if method == "get":
+                answer = client.get(path.lstrip("/"), params={**besides, "q": text})
+            else:
+                wait = {"wait": 10} if path == "/replay-plans" else {}
+                answer = client.post(path.lstrip("/"), json={**besides, "query": text}, params=wait)
+            assert answer.status_code < 300, (path, answer.text)
+            shown = answer.text
+            if path == "/replay-plans":
+                job = answer.json()
+                shown = str([job["state"], job["done"], job["result"]["events"], job["result"]["refused"]])
+            yield path, re.sub(r'"seconds":[0-9.e-]+', "", shown).replace(text, "")
+
+
+def test_each_operation_answers_a_masked_text_as_one_that_no_event_has(tmp_path: Path) -> None:
+    whole = opened(tmp_path / "r")
+    with whole.flowfiles() as flow:
+        flow.connect("orders", consumer="sort")
+
+    def telling(client: TestClient, *texts: str) -> set[str]:
+        """The paths whose answers tell texts of events from one that no event has."""
+        paths = set()
+        for text in texts:
+            nobody_s = answers_to(client, text.replace(SECRET, "marlinspike"))
+            for (path, one), (_, other) in zip(answers_to(client, text), nobody_s, strict=True):
+                if one != other:
+                    paths.add(path)
+        return paths
+
+    with masking_for_all(whole, "*PASSWORD*", "filename") as (masked, client):
+        assert {path for _, path in operations_with_queries(client)} == {*ASKED, "/sql"}
+        assert telling(client, f"{SECRET}-1", f"NOT {SECRET}*") == set()
+        # In Python as well: a plan is an answer to its query. It is about the events as they are stored, all the same.
+        assert masked.plan_replay(f"{SECRET}-1").refused == []
+        assert len(masked.plan_replay("attribute.note:n1").refused) > 20
+        with pytest.raises(InvalidInputError, match="Masked here"):
+            masked.plan_replay(f"attribute.{NAME}:*")
+    with masking_for_all(whole) as (_, client):
+        assert telling(client, f"{SECRET}-1") == set(ASKED)
+
+
+def test_rules_of_retention_are_told_without_masked_values(tmp_path: Path) -> None:
+    whole = opened(tmp_path / "r", SETTINGS + f'[retention]\nrules = ["attribute:{NAME}={SECRET}-1 keep 1 hour"]\n')
+    for masks, told in (((), True), (("*password*",), False)):
+        with masking_for_all(whole, *masks) as (_, client):
+            plan = client.get("retention/plan")
+            assert f"attribute:{NAME}={SECRET}-1" in plan.text if told else f"attribute:{NAME}=***" in plan.text
+            assert (SECRET in plan.text) is told
+    whole.apply_retention()
+    for masks, told in (((), True), (("*password*",), False)):
+        with masking_for_all(whole, *masks) as (_, client):
+            answer = client.get("timeline/main/difference", params={"former": "0"})
+            assert answer.json()["entries"]["tombstones_added"] != []
+            assert (SECRET in answer.text) is told
+
+
+def test_the_tries_that_wrote_a_file_are_printed_with_masks(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    repository = Repository.create(root)
+    known = {"airflow.dag_id": "orders", "airflow.run_id": SECRET, "airflow.log_url": f"http://airflow/{SECRET}"}
+    task = {"component_type": "AirflowTask", "event_type": "SEND", "transit_uri": "file:///data/report.parquet"}
+    append(repository, [event(1, **task, updated_attributes=known)])
+    command = ["--repository", str(root), "airflow-runs", "wrote", "/data/report.parquet", "--json"]
+    assert SECRET in CliRunner().invoke(cli, command).output
+    (root / "custody.toml").write_text('[query]\nmask_attributes = ["airflow.*_*"]\n')
+    masked = json.loads(CliRunner().invoke(cli, command).output)
+    assert [(one["dag_id"], one["run_id"], one["log_url"]) for one in masked["tries"]] == [(MASK, MASK, MASK)]

@@ -278,6 +278,12 @@ BODIES: dict[str, list[dict[str, Any]]] = {
     "/replay-plans": [{"query": SECRET}],
     "/replay-plans/{plan}/runs": [{}],
     "/quarantine/resubmissions": [{"keys": ["0123456789abcdef"]}],
+    "/quarantine/removals": [{"keys": ["0123456789abcdef"], "pieces": 1}],
+    "/forget-plans": [{"attributes": {"note": SECRET}}],
+    "/forget-plans/{plan}/runs": [{"events": 1, "reason": SECRET}],
+    "/holds": [{"name": SECRET, "reason": ""}],
+    "/hold-counts": [{"name": SECRET}],
+    "/hold-releases": [{"name": SECRET, "reason": SECRET}],
     "/events/search": [{"query": ""}, {"query": SECRET}, {"query": "attribute.note:*", "limit": 100}],
     "/sql": [
         {"query": "SELECT *, (SELECT count(*) FROM logs) FROM events"},
