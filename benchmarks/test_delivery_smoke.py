@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,24 @@ pytestmark = pytest.mark.benchmark
 
 
 def test_a_quick_run_measures_every_side_and_loses_nothing(tmp_path: Path) -> None:
+    assert measured(tmp_path, "events", "site-to-site", "site-to-site raw", "append") == [
+        "events",
+        "site-to-site",
+        "site-to-site raw",
+        "append",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven, which gets NiFi, is not installed")
+def test_nifi_s_receiving_side_takes_the_same_packets(tmp_path: Path) -> None:
+    assert measured(tmp_path, "nifi") == ["NiFi, no sync", "NiFi, synced"]
+
+
+def measured(tmp_path: Path, *only: str) -> list[str]:
+    """Run some sides for a second each; return their names."""
     command = [sys.executable, "-m", "benchmarks.delivery", "--quick", "--scratch", str(tmp_path)]
+    command += [word for name in only for word in ("--only", name)]
     done = subprocess.run(
         [*command, "--output", str(tmp_path)],
         cwd=ROOT,
@@ -31,9 +49,9 @@ def test_a_quick_run_measures_every_side_and_loses_nothing(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stdout + done.stderr
     sides = json.loads((tmp_path / "results.json").read_text())["sides"]
-    assert [side["name"] for side in sides] == ["events", "site-to-site", "append"]
     assert all(side["batches"] > 0 < side["p50_ms"] <= side["p99_ms"] for side in sides)
     assert not list(tmp_path.glob("delivery-*"))
+    return [side["name"] for side in sides]
 
 
 def test_what_is_not_there_once_is_counted(tmp_path: Path) -> None:

@@ -264,6 +264,14 @@ class RawSender:
         self.version = 6
         self.tls: ssl.SSLContext | None = None
 
+    def discovered(self) -> tuple[str, int, str]:
+        """Host and port of the socket, and the id of the input port."""
+        controller_host = urlsplit(self.finder.url)
+        host = controller_host.hostname
+        assert host is not None
+        document = self.finder.get(host, controller_host.port or 80, False, "/nifi-api/site-to-site")["controller"]
+        return host, document["remoteSiteListeningPort"], document["inputPorts"][0]["id"]
+
     def connect(self, host: str, port: int, port_id: str | None, is_secure: bool = False) -> None:
         plain = socket.create_connection((host, port), timeout=30)
         self.socket = plain
@@ -313,12 +321,7 @@ class RawSender:
 
     def _send(self, packets: Sequence[bytes]) -> None:
         if self.socket is None:
-            controller_host = urlsplit(self.finder.url)
-            host = controller_host.hostname
-            assert host is not None
-            document = self.finder.get(host, controller_host.port or 80, False, "/nifi-api/site-to-site")["controller"]
-            port_id = document["inputPorts"][0]["id"]
-            self.connect(host, document["remoteSiteListeningPort"], port_id)
+            self.connect(*self.discovered())
             self.say("NEGOTIATE_FLOWFILE_CODEC")
             self.negotiate("StandardFlowFileCodec", 1)
         assert self.socket is not None

@@ -1,9 +1,10 @@
 """Events a second from many producers over the network: `PYTHONPATH=include python -m benchmarks.delivery`.
 
 A server as users start it, `custody serve`, and producers in processes of their own: by `POST /events`, and as NiFi's
-reporting task delivers, by Site-to-Site. Both share the machine. Beside it the library's own append from as many
-threads.
-At the end each event of a batch that was acknowledged has to be there once; anything else ends with exit code 1.
+reporting task delivers, by Site-to-Site over HTTP and RAW. Both share the machine. Beside it the library's own append
+from as many threads, and the receiving side of NiFi, which takes the same packets from the same producers by RAW.
+At the end each event of a batch that was acknowledged has to be there once, and in NiFi's queue each packet; anything
+else ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow.compute as pc
 
 from benchmarks.append.machine import Machine, load_average
-from benchmarks.delivery.producers import DOORS, Delivered, deliver, uuid_of
+from benchmarks.append.peers.base import PeerUnavailableError
+from benchmarks.delivery.nifi_receiver import nifi_receiving
+from benchmarks.delivery.producers import DOORS, EVENTS, RAW, SITE_TO_SITE, Delivered, deliver, uuid_of
 from benchmarks.environment import LOCAL
 from custody.model import Event
 from custody.repository import Repository
@@ -38,7 +41,7 @@ _PROCESSES = 2
 _LOOK_SECONDS = 0.2
 _HEADING = (
     "side           producers  events/s   acks/s   p50 ms    p99 ms  refused  CPU us an event  "
-    "clients' CPU us  MiB most  in 1/4"
+    "clients' CPU us  MiB most  in 2/4"
 )
 
 
@@ -59,7 +62,7 @@ class Side:
     memory_bytes: int
     """The most that the server had."""
     early_bytes: int
-    """The most that it had in the first quarter of the time."""
+    """The most that it had in the second quarter of the time; in the first one it starts."""
     wrong: int
     """Events of acknowledged batches that are not there once."""
 
@@ -103,10 +106,20 @@ class Watch(threading.Thread):
 @click.option("--seconds", type=click.FloatRange(min=0.2), default=120.0, help="Time of each side.")
 @click.option("--batch", type=click.IntRange(1, 1000), default=100, help="Events of a batch.")
 @click.option("--nifi-batch", type=click.IntRange(1, 1000), default=1000, help="The same of NiFi's task.")
+@click.option("--only", multiple=True, type=click.Choice([*DOORS, "append", "nifi"]), help="These sides and no others.")
 @click.option("--quick", is_flag=True, help="Four producers for a second: a test of the benchmark.")
 @click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
 @click.option("--output", type=click.Path(path_type=Path), default=LOCAL / "delivery", help="Where the results go.")
-def main(producers: int, seconds: float, batch: int, nifi_batch: int, quick: bool, scratch: Path, output: Path) -> None:
+def main(
+    producers: int,
+    seconds: float,
+    batch: int,
+    nifi_batch: int,
+    only: tuple[str, ...],
+    quick: bool,
+    scratch: Path,
+    output: Path,
+) -> None:
     if quick:
         producers, seconds, batch, nifi_batch = 4, 1.0, 10, 20
     for folder in (scratch, output):
@@ -117,9 +130,16 @@ def main(producers: int, seconds: float, batch: int, nifi_batch: int, quick: boo
         click.echo(
             f"{machine}\nload {load_average()}; {producers} producers, batches of {batch}, {seconds} s\n{_HEADING}"
         )
-        sizes = dict(zip(DOORS, (batch, nifi_batch), strict=True))
-        sides = [_over_the_network(folder / door, door, producers, seconds, size) for door, size in sizes.items()]
-        sides.append(_appended(folder / "append", producers, seconds, batch))
+        sizes = {EVENTS: batch, SITE_TO_SITE: nifi_batch, RAW: nifi_batch}
+        sides = [
+            _over_the_network(folder / door, door, producers, seconds, sizes[door])
+            for door in DOORS
+            if door in (only or DOORS)
+        ]
+        if not only or "append" in only:
+            sides.append(_appended(folder / "append", producers, seconds, batch))
+        if "nifi" in (only or ("nifi",)):
+            sides += _into_nifi(folder, producers, seconds, nifi_batch)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     document = {"machine": machine.document(), "load_after": load_average(), "sides": [asdict(side) for side in sides]}
@@ -130,17 +150,53 @@ def main(producers: int, seconds: float, batch: int, nifi_batch: int, quick: boo
 def _over_the_network(root: Path, door: str, producers: int, seconds: float, batch: int) -> Side:
     Repository.create(root)
     with _serving(root, door) as (url, watch):
-        used, own = watch.cpu_seconds(), sum(psutil.Process().cpu_times()[:4])
-        begun = time.time()
-        parts = [range(start, producers, _PROCESSES) for start in range(min(_PROCESSES, producers))]
-        with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-            work = [pool.submit(deliver, door, url, part, batch, begun + seconds) for part in parts]
-            delivered = [one for future in work for one in future.result()]
-        took = time.time() - begun
-        used = watch.cpu_seconds() - used
-        own = sum(psutil.Process().cpu_times()[:4]) - own
-        sizes = watch.sizes
-    return _told(_side(door, delivered, batch, took, used, own, sizes, _wrong(root, delivered, batch)))
+        side = _delivered(door, url, watch, producers, seconds, batch)
+    return _told(side(door, _wrong(root, side.delivered, batch)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    """What producers delivered over the network; called with a name and what is wrong with it, it is a side."""
+
+    delivered: Sequence[Delivered]
+    batch: int
+    took: float
+    used: float
+    own: float
+    sizes: Sequence[int]
+
+    def __call__(self, name: str, wrong: int) -> Side:
+        return _side(name, self.delivered, self.batch, self.took, self.used, self.own, self.sizes, wrong)
+
+
+def _delivered(door: str, url: str, watch: Watch, producers: int, seconds: float, batch: int) -> _Delivered:
+    used, own = watch.cpu_seconds(), sum(psutil.Process().cpu_times()[:4])
+    begun = time.time()
+    parts = [range(start, producers, _PROCESSES) for start in range(min(_PROCESSES, producers))]
+    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
+        work = [pool.submit(deliver, door, url, part, batch, begun + seconds) for part in parts]
+        delivered = [one for future in work for one in future.result()]
+    took = time.time() - begun
+    used = watch.cpu_seconds() - used
+    own = sum(psutil.Process().cpu_times()[:4]) - own
+    return _Delivered(delivered, batch, took, used, own, list(watch.sizes))
+
+
+def _into_nifi(folder: Path, producers: int, seconds: float, batch: int) -> Iterator[Side]:
+    """Deliver to NiFi, with the settings that it ships and with those that make it durable, if it can run here."""
+    for name, is_synced in (("NiFi, no sync", False), ("NiFi, synced", True)):
+        try:
+            with nifi_receiving(folder / f"nifi-{is_synced}", is_synced=is_synced) as nifi:
+                watch = Watch(nifi.pid)
+                watch.start()
+                side = _delivered(RAW, nifi.url, watch, producers, seconds, batch)
+                watch.end()
+                # A packet whose acknowledgement was lost comes again, and NiFi has it twice.
+                missing = max(sum(len(one.acknowledged) for one in side.delivered) - nifi.packets(), 0)
+        except PeerUnavailableError as error:
+            click.echo(f"{name}: {error}", err=True)
+            return
+        yield _told(side(name, missing * batch))
 
 
 def _appended(root: Path, producers: int, seconds: float, batch: int) -> Side:
@@ -184,7 +240,9 @@ def _event(producer: int, batch: int, number: int) -> Event:
 @contextmanager
 def _serving(root: Path, door: str) -> Iterator[tuple[str, Watch]]:
     program = str(Path(sys.prefix) / "bin" / "custody")
-    command = [program, "-r", str(root), "serve", "--door", door, "--port", "0", "--quiet"]
+    command = [program, "-r", str(root), "serve", "--door", door.split()[0], "--port", "0", "--quiet"]
+    if door == RAW:
+        (root / "custody.toml").write_text("[site_to_site]\nraw_port = 0\n")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         said = ""
         for line in server.stderr or ():
@@ -229,7 +287,7 @@ def _side(
         cpu_us=used / events * 1e6,
         client_cpu_us=own / events * 1e6,
         memory_bytes=max(sizes),
-        early_bytes=max(sizes[: max(len(sizes) // 4, 1)]),
+        early_bytes=max(sizes[len(sizes) // 4 : max(len(sizes) // 2, 1)]),
         wrong=wrong,
     )
 
@@ -237,7 +295,7 @@ def _side(
 def _told(side: Side) -> Side:
     rates = f"{side.events_per_second:9.0f} {side.batches / side.seconds:8.0f}"
     click.echo(
-        f"{side.name:14} {side.producers:9} {rates} {side.p50_ms:8.1f} {side.p99_ms:9.1f} {side.refused:8}"
+        f"{side.name:16} {side.producers:7} {rates} {side.p50_ms:8.1f} {side.p99_ms:9.1f} {side.refused:8}"
         f" {side.cpu_us:16.1f} {side.client_cpu_us:16.1f} {side.memory_bytes >> 20:9} {side.early_bytes >> 20:7}"
     )
     if side.wrong:

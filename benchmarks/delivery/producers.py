@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from custody.sample import SampleOptions, sample_files
-from tests.nifi_client import HttpSender, SendError, attributes, packed
+from tests.nifi_client import HttpSender, RawSender, Sender, SendError, attributes, packed
 
-DOORS = ("events", "site-to-site")
+EVENTS, SITE_TO_SITE, RAW = "events", "site-to-site", "site-to-site raw"
+DOORS = (EVENTS, SITE_TO_SITE, RAW)
 # Where they stand in a template, each of the length of what replaces it.
 _PRODUCER, _BATCH, _ORDINAL = "beefbeef", "0b0b0b0b0b0b", "9090909"
 _PAUSE_SECONDS = 0.05
@@ -37,15 +38,18 @@ def uuid_of(producer: int, batch: int, event: int) -> str:
 
 
 def deliver(door: str, url: str, producers: range, batch: int, until: float) -> list[Delivered]:
-    """Let producers deliver batches of so many events, one after the other each, until a moment of `time.time()`."""
-    template = _nifi_template(batch) if door == "site-to-site" else _template(batch)
+    """Let producers deliver batches of so many events, one after the other each, until a moment of `time.time()`.
+
+    The URL is that of a server of custody; of a NiFi, which is asked by RAW alone, `nifi://HOST:SOCKET/ID_OF_PORT`.
+    """
+    template = _template(batch) if door == EVENTS else _nifi_template(batch)
     with ThreadPoolExecutor(len(producers)) as pool:
         return list(pool.map(lambda number: _one(door, url, number, template, until), producers))
 
 
 def _one(door: str, url: str, producer: int, template: bytes, until: float) -> Delivered:
     done = Delivered(producer)
-    send = _by_site_to_site(url) if door == "site-to-site" else _by_post(url)
+    send = _by_post(url) if door == EVENTS else _by_site_to_site(_sender(door, url))
     number = 0
     while time.time() < until:
         number += 1
@@ -78,9 +82,21 @@ def _by_post(url: str) -> Callable[[bytes], bool]:
     return send
 
 
-def _by_site_to_site(url: str) -> Callable[[bytes], bool]:
-    sender = HttpSender(f"{url}/nifi", timeout=60.0)
+class _KnownSender(RawSender):
+    """The client by RAW for a NiFi without the web server that would tell it where the socket is."""
 
+    def discovered(self) -> tuple[str, int, str]:
+        place = urlsplit(self.finder.url)
+        return place.hostname or "", place.port or 0, place.path.lstrip("/")
+
+
+def _sender(door: str, url: str) -> Sender:
+    if door == SITE_TO_SITE:
+        return HttpSender(f"{url}/nifi", timeout=60.0)
+    return _KnownSender(url) if url.startswith("nifi:") else RawSender(f"{url}/nifi")
+
+
+def _by_site_to_site(sender: Sender) -> Callable[[bytes], bool]:
     def send(body: bytes) -> bool:
         with suppress(SendError):
             sender.send([packed(attributes(), body)])

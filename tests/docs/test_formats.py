@@ -67,6 +67,8 @@ from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from custody.workspace import UnitManifest
 from custody.workspace.handoff import PREAMBLE as HANDOFF_PREAMBLE
 from custody.workspace.handoff import HandedJournal, HandoffManifest, decode_manifest, encode_manifest
+from custody.workspace.stored_units import PREAMBLE as ENTRY_PREAMBLE
+from custody.workspace.stored_units import LogEntry, decode_entry, encode_entry
 from custody.workspace.unit_manifest import PREAMBLE as UNIT_PREAMBLE
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
@@ -79,6 +81,7 @@ PREAMBLES = {
     "incarnation": incarnations.PREAMBLE,
     "handoff": HANDOFF_PREAMBLE,
     "staging": UNIT_PREAMBLE,
+    "stored-unit": ENTRY_PREAMBLE,
     "stripe": STRIPE_PREAMBLE,
     "content-container": CONTAINER_PREAMBLE,
     "lease": LEASE_PREAMBLE,
@@ -151,6 +154,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("incarnation", "## Layout", incarnations.Claim),
         ("handoff", "## Layout", HandoffManifest),
         ("handoff", "## Journal", HandedJournal),
+        ("stored-unit", "## Layout", LogEntry),
         ("stripe", "## Layout", StripeMark),
         ("content-container", "## Layout", ContainerMark),
         ("scrub", "## Layout", scrub.ScrubState),
@@ -494,3 +498,10 @@ def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:
     assert batch_file.encode(batch, [data]) == _example("ngsi-batch", "file")
     [(part, content)] = batch_file.decode(_example("ngsi-batch", "file"), "a.batch")
     assert (part, bytes(content)) == (batch.parts[0], data)
+
+
+def test_the_example_of_an_entry_of_a_stored_unit_is_one() -> None:
+    shown = examples(read("formats/stored-unit.md"))["document"].strip().encode()
+    entry = msgspec.json.decode(shown, type=LogEntry)
+    assert msgspec.json.encode(entry) == shown
+    assert decode_entry(encode_entry(entry), "here") == entry
