@@ -443,9 +443,11 @@ def _sources(footer: pq.FileMetaData, load: Callable[[], bytes]) -> list[SourceR
 
 
 def _sources_of_events(data: bytes) -> list[SourceRange]:
-    table = pq.read_table(pa.BufferReader(data), columns=["source_node", "source_ordinal"])
+    table = pq.read_table(pa.BufferReader(data), columns=["source_node", "source_ordinal"], use_threads=False)
     table = table.filter(pc.and_(table.column("source_node").is_valid(), table.column("source_ordinal").is_valid()))
-    bounds = table.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
+    bounds = table.group_by("source_node", use_threads=False).aggregate(
+        [("source_ordinal", "min"), ("source_ordinal", "max")]
+    )
     by_name = {row["source_node"]: row for row in bounds.to_pylist()}
     return [
         _range(name, by_name[name]["source_ordinal_min"], by_name[name]["source_ordinal_max"])

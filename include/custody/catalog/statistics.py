@@ -103,7 +103,7 @@ def read_statistics(objects: CatalogObjects, state: CatalogState, columns: list[
     try:
         table = _opened(objects.store.get(table_key(objects, state)))
         mark = (table.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
-        return table.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
+        return table.read(columns, use_threads=False) if mark == f"{state.catalog_id}:{state.revision}" else None
     # The table is only a copy, so any damage means: make the rows again from the state.
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None
@@ -194,6 +194,6 @@ def _last_table(objects: CatalogObjects, state: CatalogState) -> pa.Table | None
         names = [item for item in objects.at(hint.revision) if item.is_checkpoint and item.uuid.bytes == hint.uuid]
         if not names or hint.catalog_id != state.catalog_id.bytes or hint.revision > state.revision:
             return None
-        return _opened(objects.store.get(folder + statistics_file(names[0].uuid))).read()
+        return _opened(objects.store.get(folder + statistics_file(names[0].uuid))).read(use_threads=False)
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None

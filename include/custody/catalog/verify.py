@@ -163,7 +163,7 @@ def _damaged_blocks(where: str, data: bytes) -> list[Defect]:
     defects = []
     for number in range(log.metadata.num_row_groups):
         try:
-            log.read_row_group(number)
+            log.read_row_group(number, use_threads=False)
         except (OSError, pa.ArrowException, ValueError) as error:
             chunk = log.metadata.row_group(number).column(0)
             start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)

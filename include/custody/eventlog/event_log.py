@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -88,6 +90,8 @@ def refuse(damage: Damage) -> None:
 _TOGETHER_BYTES = 8 << 20
 """Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
 _TOGETHER_BLOCKS = 16
+# A thread more than that is worth its start: these take some 5 ms to decode.
+_VALUES_A_THREAD = 100_000
 _FETCHED_BYTES = 32 << 20
 """Of a log that is read by ranges, so many bytes of blocks are fetched at a time."""
 _SPARSE_ROWS = 64
@@ -429,7 +433,7 @@ class EventLog:
     def _decoded(self, numbers: list[int], columns: Sequence[str] | None, on_damage: OnDamage) -> Iterator[pa.Table]:
         """Decode blocks whose bytes are whole; when that fails, find out by decoding one by one which it is."""
         try:
-            yield self._decode(numbers, columns)
+            tables = self._decode_in_threads(numbers, columns)
         except (OSError, pa.ArrowException, ValueError) as error:
             if len(numbers) == 1:
                 on_damage(self._damage(numbers[0], str(error)))
@@ -437,6 +441,19 @@ class EventLog:
             # The checksums were right, so at least one block was written in a way that this Parquet library refuses.
             for number in numbers:
                 yield from self._decoded([number], columns, on_damage)
+        else:
+            yield from tables
+
+    def _decode_in_threads(self, numbers: list[int], columns: Sequence[str] | None) -> list[pa.Table]:
+        values = int(self.toc.blocks["rows"][numbers].sum()) * len(self.schema.names if columns is None else columns)
+        count = min(pa.cpu_count(), len(numbers), values // _VALUES_A_THREAD)
+        if count <= 1:
+            return [self._decode(numbers, columns)]
+        bounds = [len(numbers) * part // count for part in range(count + 1)]
+        with ThreadPoolExecutor(count, thread_name_prefix="custody-decode") as threads:
+            return list(
+                threads.map(lambda part: self._decode(numbers[part[0] : part[1]], columns), itertools.pairwise(bounds))
+            )
 
     def _decode(self, numbers: list[int], columns: Sequence[str] | None) -> pa.Table:
         schema = self.schema
@@ -451,7 +468,9 @@ class EventLog:
         # Columns that a newer custody added are not decoded.
         wanted = schema.names if columns is None and self.unknown_columns else columns
         held = None if wanted is None else [name for name in wanted if name in schema.names]
-        table = parquet.read_row_groups(range(len(numbers)), columns=held)
+        # pyarrow's own threads let go of the log's bytes after the answer is there, and need Python's lock for that: a
+        # process that ends in that moment is aborted.
+        table = parquet.read_row_groups(range(len(numbers)), columns=held, use_threads=False)
         rows = int(self.toc.blocks["rows"][numbers].sum())
         if table.num_rows != rows:
             raise ValueError(f"expected {rows} events, got {table.num_rows}")

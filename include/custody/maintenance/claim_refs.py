@@ -144,7 +144,7 @@ def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]
     end = pc.add(pc.coalesce(fields.pop("offset"), 0), pc.coalesce(fields.pop("size"), 0))
     table = pa.table({**fields, "end": end}).filter(pc.starts_with(fields["container"], CLAIM_SCHEME))
     if table.num_rows:
-        grouped = table.group_by(_KEY).aggregate([("end", "max"), ("end", "count")])
+        grouped = table.group_by(_KEY, use_threads=False).aggregate([("end", "max"), ("end", "count")])
         columns = (grouped.column(name).to_pylist() for name in (*_KEY, "end_max", "end_count"))
         yield from zip(*columns, strict=True)
 

@@ -56,7 +56,7 @@ def _event_ends(workspace: Workspace, root: str) -> dict[str, int]:
         ends.append(pa.table({"path": paths.cast(pa.string()), "end": pc.add(*numbers)}))
     if not ends:
         return {}
-    longest = pa.concat_tables(ends).drop_null().group_by("path").aggregate([("end", "max")])
+    longest = pa.concat_tables(ends).drop_null().group_by("path", use_threads=False).aggregate([("end", "max")])
     return dict(zip(longest.column("path").to_pylist(), longest.column("end_max").to_pylist(), strict=True))
 
 

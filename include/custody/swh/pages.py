@@ -154,7 +154,12 @@ class PageReader:
             chunks.append(_chunk(described, codec, count, start, first, position))
         group = b"".join((self._group, *chunks, _UNUSED_SIZE, _I64_NEXT, count, b"\0"))
         pieces.append(footer_of(self._footer.before, self._footer.after, [group], rows)[len(MAGIC) :])
-        file = pq.ParquetFile(pa.BufferReader(b"".join(pieces)), read_dictionary=self._dictionaries, pre_buffer=False)
+        # Memory of pyarrow's own: its threads let go of the bytes after the answer is there, and to free bytes of
+        # Python's they would need Python's lock, which aborts a process that ends in that moment.
+        with pa.BufferOutputStream() as whole:
+            for piece in pieces:
+                whole.write(piece)
+            file = pq.ParquetFile(whole.getvalue(), read_dictionary=self._dictionaries, pre_buffer=False)
         table = file.read(use_threads=len(pages) >= _PAGES_OF_THREADS)
         if table.num_rows != rows:
             raise ValueError(f"expected {rows} rows, got {table.num_rows}")

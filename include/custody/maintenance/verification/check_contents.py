@@ -102,7 +102,7 @@ def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Events]]:
         ours = pc.fill_null(pc.starts_with(rows.column("container"), CLAIM_SCHEME), False)
         rows = rows.filter(pc.and_(ours, pc.is_valid(rows.column("sha256"))))
         if rows.num_rows:
-            grouped = rows.group_by(_KEY).aggregate([("event_id", "count"), ("event_id", "min")])
+            grouped = rows.group_by(_KEY, use_threads=False).aggregate([("event_id", "count"), ("event_id", "min")])
             for row in grouped.to_pylist():
                 claim = ContentClaim(**{name: row[name] for name in _CLAIM})
                 statement = _Statement(claim, row["sha256"], row["source_format"] is not None)
