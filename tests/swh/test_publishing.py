@@ -43,9 +43,10 @@ def custody(repository: Repository, *arguments: str) -> Result:
 def test_the_newest_build_answers_and_a_former_one_when_it_is_asked(
     published: Repository, fs: PosixFileSystem, revision: int | None, node_filter: str
 ) -> None:
-    state = published_state(database_catalog(published.settings, fs, SystemClock()), revision)
+    catalog = database_catalog(published.settings, fs, SystemClock())
+    state = published_state(catalog, revision)
     assert {file.partition for file in state.files.values()} == {node_filter}
-    database = ProvenanceDatabase.open(fs, database_folder(published.settings), state)
+    database = ProvenanceDatabase.open(fs, catalog.objects.files, state)
     expected = expected_first(Reference(GRAPH, node_filter))
     assert database.whereis_many([place.swhid for place in expected.values()]) == list(expected.values())
 

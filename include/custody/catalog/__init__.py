@@ -1,6 +1,6 @@
 """The catalog of a writer's database: transactions, states and checkpoints; it alone says what is live."""
 
-from custody.catalog.catalog import Catalog, Difference, open_catalog, store_of, writable_store_of
+from custody.catalog.catalog import Catalog, Difference, open_catalog, read_by_copies, store_of, writable_store_of
 from custody.catalog.chain import last_commit_ms
 from custody.catalog.erased_tombstones import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
@@ -115,6 +115,7 @@ __all__ = [
     "plan_repair",
     "prune",
     "raise_floor",
+    "read_by_copies",
     "readable_checkpoints",
     "rebuild",
     "rebuild_losses",

@@ -59,7 +59,7 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
-from custody.format.names import log_of_toc, parse_event_log
+from custody.format.names import parse_event_log
 from custody.store import (
     ObjectInfo,
     ObjectStore,
@@ -182,11 +182,12 @@ class Catalog:
         return state
 
     def digest_of(self, path: str) -> bytes | None:
-        """Return the digest of a live log, or of its table of contents, as of the last load; None for other files."""
-        file = self._state.files.get(log_of_toc(path) if path.endswith(".toc") else path)
+        """Return the digest of a live file, or of the one beside it, as of the last load; None for other files."""
+        listed = self.objects.files.parquet_of(path)
+        file = self._state.files.get(listed)
         if file is None:
             return None
-        return file.toc_sha256 if path.endswith(".toc") else file.sha256
+        return file.sha256 if listed == path else file.toc_sha256
 
     def revision_at(self, time_ms: int) -> int:
         """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
@@ -616,13 +617,19 @@ def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) 
     stripes = Stripes(fs, store, writer, database, settings.stripes, settings.repository.stripes_retired)
     catalog = Catalog(store, writer, database, clock, stripes)
     catalog.copies = SecondCopyStore(catalog.objects)
+    read_by_copies(catalog, settings, fs)
+    return catalog
+
+
+def read_by_copies(catalog: Catalog, settings: Settings, fs: FileSystem) -> None:
+    """Let a catalog's files be read and written by local copies, where the store is an object store."""
     if settings.is_store_remote:
         # Imported here: a repository in a folder has no copies.
         from custody.catalog.local_copies import LocalCopies
 
-        catalog.objects.files.copies = LocalCopies(fs, store, settings.store, settings.repository.work_copies_bytes_max)
-        catalog.objects.files.digest_of = catalog.digest_of
-    return catalog
+        files, store = catalog.objects.files, catalog.objects.store
+        files.copies = LocalCopies(fs, store, settings.store, settings.repository.work_copies_bytes_max)
+        files.digest_of = catalog.digest_of
 
 
 def _apart(old: Mapping[str, _Entry], new: Mapping[str, _Entry]) -> tuple[Mapping[str, _Entry], Mapping[str, _Entry]]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from custody.catalog.stripes import Stripe, Stripes
 from custody.errors import NotFoundError, StorageError, StripeMissingError
-from custody.format.names import split_stripe, stripe_prefix, toc_path
+from custody.format.names import TOC_SUFFIX, split_stripe, stripe_prefix
 from custody.store import ObjectInfo, ObjectStore, carried
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class DataFiles:
         self.copies: LocalCopies | None = None
         """The local copies of an object store's files; None where the store is a folder, or nothing is read or written
         on this machine."""
+        self.beside_suffix = TOC_SUFFIX
+        """Of the file beside each Parquet file, which says what is in it."""
         self.digest_of: Callable[[str], bytes | None] = lambda path: None
         """What the catalog says of a file: its digest, None where it does not know the file."""
 
@@ -108,7 +110,7 @@ class DataFiles:
     def path(self, path: str) -> Path:
         """Return the path of a file that is about to be read on this machine; of an object store, that of its copy.
 
-        A log is fetched with its table of contents.
+        A log is fetched with its table of contents, a file of a table with its index.
 
         Raises:
             StripeMissingError: its stripe is not there.
@@ -116,9 +118,7 @@ class DataFiles:
         """
         place = self._checked(path)
         if self.copies is not None:
-            if path.endswith(".parquet"):
-                beside = toc_path(path)
-                self.copies.fetch(self._home + beside, self.digest_of(beside))
+            self._fetch_beside(self.copies, path)
             return self.copies.fetch(place.key, self.digest_of(path))
         if place.store.is_remote:
             raise StorageError(f"{place}: files of an object store are read by their copies, and there are none here.")
@@ -127,7 +127,7 @@ class DataFiles:
     def ranged(self, path: str, size: int) -> RangedFile | None:
         """Return a file of `size` bytes to be read by ranges; None where the whole of it is on this machine.
 
-        The table of contents of a log is fetched whole, and checked by the catalog's digest, as `path` does.
+        What lies beside it is fetched whole, and checked by the catalog's digest, as `path` does.
 
         Raises:
             StorageError: the store or the disk refuses.
@@ -135,10 +135,21 @@ class DataFiles:
         place = self._checked(path)
         if self.copies is None or self.copies.has(place.key):
             return None
-        if path.endswith(".parquet"):
-            beside = toc_path(path)
-            self.copies.fetch(self._home + beside, self.digest_of(beside))
+        self._fetch_beside(self.copies, path)
         return self.copies.ranged(place.key, size)
+
+    def beside(self, path: str) -> str:
+        """Return the path of the file that lies beside a Parquet file."""
+        return path.removesuffix(".parquet") + self.beside_suffix
+
+    def parquet_of(self, path: str) -> str:
+        """Return the path of the Parquet file that a file lies beside; of a Parquet file its own."""
+        return path.removesuffix(self.beside_suffix) + ".parquet" if path.endswith(self.beside_suffix) else path
+
+    def _fetch_beside(self, copies: LocalCopies, path: str) -> None:
+        if path.endswith(".parquet"):
+            beside = self.beside(path)
+            copies.fetch(self._home + beside, self.digest_of(beside))
 
     def is_published(self, path: str) -> bool:
         """Whether an object store has a file; False where the store is a folder."""

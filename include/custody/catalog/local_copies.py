@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from custody.errors import ConflictError, NotFoundError, StorageError
-from custody.format.names import FETCHING_SUFFIX, RANGES
+from custody.format.names import BUILDS, FETCHING_SUFFIX, RANGES
 from custody.store import ObjectStore
 from custody.store.ranged_file import RangedFile
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use, room_of
@@ -247,6 +247,12 @@ class LocalCopies:
             for database in self._fs.list(self.folder / writer):
                 for kind in ("data", RANGES):
                     yield from self._below(self.folder / writer / database / kind)
+                # Of a build its finished tables alone: nothing else of it is ever in the store.
+                builds = self.folder / writer / database / BUILDS
+                for build in self._fs.list(builds):
+                    for step in self._fs.list(builds / build):
+                        tables = builds / build / step / "tables"
+                        yield from self._below(tables) if self._fs.is_directory(tables) else ()
 
     def _below(self, folder: Path) -> Iterator[tuple[int, int, Path]]:
         for name in self._fs.list(folder):

@@ -188,6 +188,7 @@ class DatabasePaths:
 CONTENT = "content"  # the folder, in a writer's on the store, of the content repository
 CONTENT_MARKS = "content-marks"  # the folder beside it: the records of its containers
 CONTAINER_MARK = "CONTAINER"  # the mark, in the folder of a content container
+BUILDS = "builds"  # the folder of the builds of those tables
 SOFTWARE = "swh"  # the folder, in a writer's on the store, of the provenance tables of software
 SINK_FOLDER = "ngsi"  # the folder, in the repository's, of what the sink of NGSI keeps
 SINK, SINK_DATABASE = "sink", "ngsi"  # the writer and the database of its catalog
@@ -294,14 +295,17 @@ def event_log_path(first_event_id: int, day: str, suffix: str = "", stripe: str 
     return f"{stripe_prefix(stripe)}data/{day}/events/{first_event_id:0{ID_DIGITS}d}{suffix}.parquet"
 
 
+TOC_SUFFIX = ".toc"
+
+
 def toc_path(log_path: str) -> str:
     """Return the path of the table of contents that lies beside an event log."""
-    return log_path.removesuffix(".parquet") + ".toc"
+    return log_path.removesuffix(".parquet") + TOC_SUFFIX
 
 
 def log_of_toc(path: str) -> str:
     """Return the path of the event log beside which a table of contents lies."""
-    return path.removesuffix(".toc") + ".parquet"
+    return path.removesuffix(TOC_SUFFIX) + ".parquet"
 
 
 def shard_name(first_event_time_ms: int, first_event_id: int, suffix: str = "") -> str:

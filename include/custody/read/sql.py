@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,7 +21,7 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
-from custody.catalog import AddFile, CatalogState, Transaction
+from custody.catalog import AddFile, Catalog, CatalogState, Transaction
 from custody.catalog.codec import decode
 from custody.catalog.pruning import PrunedReads, Restriction
 from custody.clock import Clock
@@ -46,7 +47,7 @@ from custody.sql import (
     StoredTable,
 )
 from custody.sql.restrictions import NUMBERS, TEXTS, TIMES
-from custody.swh.publishing import database_catalog, database_folder, published_state
+from custody.swh.publishing import database_catalog, published_state
 from custody.swh.sql_tables import PREFIX, SOFTWARE_TABLES, damaged_files, files_of
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -224,14 +225,18 @@ class SoftwareSource:
     def damage(self) -> Iterator[Damage]:
         """Read the files of the tables that the query reads from end to end, and yield the damaged ones."""
         if self._read:
-            yield from damaged_files(self._fs, database_folder(self._settings), self._state(), self._read)
+            yield from damaged_files(self._fs, self._catalog.objects.files, self._state(), self._read)
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        # Only when it is needed: most queries are about events alone.
+        return database_catalog(self._settings, self._fs, self._clock)
 
     def _state(self) -> CatalogState:
-        # Only here: of a store that is no folder there are no such tables, and other queries need none.
-        return published_state(database_catalog(self._settings, self._fs, self._clock), self._revision)
+        return published_state(self._catalog, self._revision)
 
     def _table(self, state: CatalogState, name: str) -> StoredTable:
-        files = files_of(state, database_folder(self._settings), name.removeprefix(PREFIX))
+        files = files_of(state, self._catalog.objects.files, name.removeprefix(PREFIX))
         return StoredTable(_OPENER, [(os.fsencode(path), sha256) for path, sha256 in sorted(files.items())])
 
 

@@ -702,10 +702,10 @@ class Repository:
             NotFoundError: nothing was published by then.
         """
         from custody.swh import ProvenanceDatabase
-        from custody.swh.publishing import database_catalog, database_folder, published_state
+        from custody.swh.publishing import database_catalog, published_state
 
-        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
-        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
+        catalog = database_catalog(self.settings, self._fs, self._clock)
+        return ProvenanceDatabase.open(self._fs, catalog.objects.files, published_state(catalog, revision))
 
     def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
         """Yield the files of the content repository, of one writer or of all."""

@@ -16,7 +16,7 @@ from custody.catalog.garbage import OLDER_THAN_MS
 from custody.config import Settings
 from custody.errors import StorageError
 from custody.flow.content import ContentContainers
-from custody.format.names import INDEX, RANGES, ContainerPaths, is_name
+from custody.format.names import INDEX, RANGES, SOFTWARE, ContainerPaths, is_name
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -67,7 +67,7 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
         for path, size in _walk(fs, root, passed_over):
             kind = _kind(path.relative_to(root).parts, is_store=root == settings.store)
             # Copies of an object store's files have a bound of their own: what counts is what the store has.
-            if not (settings.is_store_remote and root == settings.store and kind == "logs"):
+            if not (settings.is_store_remote and root == settings.store and kind in ("logs", "software")):
                 kinds[kind] += size
     kinds["content"] += sum(
         size for folder in _containers_elsewhere(settings, fs, roots) for _, size in _walk(fs, folder)
@@ -112,8 +112,9 @@ def _stored(settings: Settings, fs: FileSystem) -> Iterator[tuple[Path, int]]:
     """Yield the keys below the writers' databases in an object store, and their sizes."""
     store = store_of(settings, fs)
     for writer in filter(is_name, store.folders("")):
-        for info in store.list(f"{writer}/{settings.repository.database}/"):
-            yield Path(info.key), allocated_bytes(info.size_bytes)
+        for database in (settings.repository.database, SOFTWARE):
+            for info in store.list(f"{writer}/{database}/"):
+                yield Path(info.key), allocated_bytes(info.size_bytes)
 
 
 def _on_stripes(settings: Settings, fs: FileSystem, roots: Collection[Path]) -> Counter[str]:

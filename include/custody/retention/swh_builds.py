@@ -14,9 +14,10 @@ from pathlib import Path
 from custody.catalog import Catalog
 from custody.clock import Clock
 from custody.config import Settings
+from custody.format.names import BUILDS
 from custody.retention.deletion import delete_revisions, keep_from
-from custody.retention.disk_usage import allocated_folder_bytes
-from custody.swh.build import BUILDS
+from custody.retention.disk_usage import allocated_bytes, allocated_folder_bytes
+from custody.store import ObjectInfo
 from custody.swh.publishing import database_catalog, database_folder
 from custody.vfs import FileSystem
 
@@ -27,20 +28,20 @@ _REMOVING = ".removing-"
 def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_room: bool) -> list[Path]:
     """Return the folders of builds that may go now, and the rest of those whose removal was interrupted.
 
+    Of an object store a build counts wherever any of it is: here, where it was made, or in the store.
+
     Args:
         settings: of the repository.
         fs: where its store is.
         clock: what the grace is measured with.
         needs_room: whether what was replaced goes without a grace.
     """
-    # Beside an object store no tables of software are built.
-    if settings.is_store_remote:
-        return []
     folder = database_folder(settings) / BUILDS
-    names = fs.list(folder)
+    catalog = database_catalog(settings, fs, clock)
+    stored = _stored(catalog)
+    names = sorted({*fs.list(folder), *stored})
     if not names:
         return []
-    catalog = database_catalog(settings, fs, clock)
     live = {file.partition for file in catalog.load().files.values()}
     replaced = {name: at_ms for name, (_, at_ms) in _replaced(catalog).items()}
     now = clock.now_ms()
@@ -55,7 +56,8 @@ def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
             is_former = replaced[name] <= (now if needs_room else before)
         else:
             # A build without any file is about to begin.
-            is_former = max(_touched(fs, folder / name), default=now) <= before
+            touched = (*_touched(fs, folder / name), *(info.modified_ms for info in stored.get(name, ())))
+            is_former = max(touched, default=now) <= before
         folders += [folder / name] if is_former else []
     return folders
 
@@ -76,8 +78,14 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
         # The floor first, as with event logs: no kept revision may list a file that is gone.
         keep_from(catalog, max(revisions))
         delete_revisions(catalog)
-    size = sum(allocated_folder_bytes(fs, folder) for folder in folders)
+    stored = _stored(catalog)
+    sizes = [allocated_bytes(info.size_bytes) for folder in folders for info in stored.get(folder.name, ())]
+    size = sum(sizes) if settings.is_store_remote else sum(allocated_folder_bytes(fs, folder) for folder in folders)
     for folder in folders:
+        for info in stored.get(folder.name, ()):
+            catalog.objects.files.delete(info.key)
+        if not fs.exists(folder):
+            continue
         removed = folder
         # Renamed before it is deleted: a build under its own name is always whole.
         if not folder.name.startswith(_REMOVING):
@@ -88,6 +96,14 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
         fs.remove_tree(removed)
         fs.sync_directory(folder.parent)
     return len(folders), size
+
+
+def _stored(catalog: Catalog) -> dict[str, list[ObjectInfo]]:
+    """Return, by build, what an object store has of it; nothing where the store is a folder."""
+    builds: dict[str, list[ObjectInfo]] = {}
+    for info in catalog.objects.files.list(f"{BUILDS}/") if catalog.objects.files.copies is not None else ():
+        builds.setdefault(Path(info.key).parts[1], []).append(info)
+    return builds
 
 
 def _replaced(catalog: Catalog) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError, InvalidInputError
 from custody.swh.database import Occurrence, ProvenanceDatabase, Whereabouts
-from custody.swh.publishing import database_catalog, database_folder, published_state
+from custody.swh.publishing import database_catalog, published_state
 from custody.swh.swhid import Swhid
 from custody.vfs import FileSystem
 
@@ -55,7 +55,6 @@ class PublishedDatabase:
         content_of: Callable[[int, str | None], Swhid],
     ) -> None:
         self._options = settings.swh
-        self._folder = database_folder(settings)
         self._catalog = database_catalog(settings, fs, clock)
         self._fs = fs
         self._clock = clock
@@ -131,7 +130,7 @@ class PublishedDatabase:
 
     def _opened(self) -> tuple[int, ProvenanceDatabase]:
         state = published_state(self._catalog)
-        database = ProvenanceDatabase.open(self._fs, self._folder, state, self._options.cache_bytes)
+        database = ProvenanceDatabase.open(self._fs, self._catalog.objects.files, state, self._options.cache_bytes)
         # Before it gives any answer: with a damaged index the former build goes on.
         database.check()
         return state.revision, database

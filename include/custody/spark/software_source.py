@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from custody.clock import SystemClock
 from custody.config import load_settings
 from custody.errors import InvalidInputError
-from custody.swh.publishing import database_catalog, database_folder, published_state
+from custody.swh.publishing import database_catalog, published_state
 from custody.swh.sql_tables import KEYS_MAX, disk_schema, files_of, keyed_table, ranges_of
 from custody.swh.tables import TABLES
 from custody.vfs import PosixFileSystem
@@ -68,7 +68,7 @@ class SoftwareSource(DataSource):  # type: ignore[misc]
         settings, fs = load_settings(Path(options["repository"])), PosixFileSystem()
         catalog = database_catalog(settings, fs, SystemClock())
         state = published_state(catalog, None if revision is None else int(revision))
-        return SoftwareReader(table, files_of(state, database_folder(settings), table), _keys(options.get("keys")))
+        return SoftwareReader(table, files_of(state, catalog.objects.files, table), _keys(options.get("keys")))
 
     def _table(self) -> str:
         table = self.options.get("table")

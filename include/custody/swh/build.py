@@ -24,7 +24,7 @@ import msgspec
 
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError, StorageError
 from custody.format.checked_json import is_changed, with_checksum
-from custody.format.names import SOFTWARE
+from custody.format.names import BUILDS, SOFTWARE
 from custody.swh.index_file import INDEX_SUFFIX
 from custody.swh.table_file import WrittenFile
 from custody.vfs import FileSystem
@@ -45,7 +45,6 @@ STEPS = (
 
 NODES_STEP, TIMESTAMPS_STEP, LEAVES_STEP, FRONTIER_STEP = STEPS[:4]
 PUBLISH = "swh_publish"
-BUILDS = "builds"
 DATABASE = SOFTWARE
 """Under which name the database lies beside the events of a writer."""
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.format.names import name_as_text
 from custody.swh.pages import CACHE_BYTES, PageCache
 from custody.swh.swhid import ObjectType, Swhid
-from custody.swh.table_file import IndexedTable
+from custody.swh.table_file import IndexedTable, StoredFile
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,
@@ -36,6 +38,10 @@ from custody.swh.tables import (
     hash_keys,
 )
 from custody.vfs import FileSystem
+
+if TYPE_CHECKING:
+    from custody.catalog.data_files import DataFiles
+    from custody.store.ranged_file import RangedFile
 
 # Bounds the memory of one question: a common content is in very many directories.
 _DIRECTORIES_AT_ONCE = 4096
@@ -69,30 +75,62 @@ class Occurrence:
     origin: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _CatalogFile:
+    """A file of a table that the catalog lists, in an object store."""
+
+    files: DataFiles
+    path: str
+    size: int
+
+    def ranged(self) -> RangedFile | None:
+        # The index of a whole copy as well: it was never compared with the catalog by this process.
+        self.files.path(self.files.beside(self.path))
+        return self.files.ranged(self.path, self.size)
+
+    def fetch(self) -> Path:
+        return self.files.path(self.path)
+
+
 class ProvenanceDatabase:
     """A database that is open, for any number of threads; files are opened when they are first needed, and stay open.
 
     Args:
         files: of each table the files, with their SHA-256 where the catalog tells it.
         cache_bytes: how much of what was decoded lately is kept in memory.
+        stored: of files in an object store, how they are read.
     """
 
     def __init__(
-        self, fs: FileSystem, files: Mapping[str, Mapping[Path, bytes | None]], cache_bytes: int = CACHE_BYTES
+        self,
+        fs: FileSystem,
+        files: Mapping[str, Mapping[Path, bytes | None]],
+        cache_bytes: int = CACHE_BYTES,
+        stored: Mapping[Path, StoredFile] = MappingProxyType({}),
     ) -> None:
         # One cache for all tables, so that one number bounds the memory of the database.
         cache = PageCache(cache_bytes)
-        self._tables = {name: IndexedTable(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
+        self._tables = {
+            name: IndexedTable(fs, spec, files.get(name, {}), cache, stored) for name, spec in TABLES.items()
+        }
 
     @classmethod
     def open(
-        cls, fs: FileSystem, folder: Path, state: CatalogState, cache_bytes: int = CACHE_BYTES
+        cls, fs: FileSystem, listed: DataFiles, state: CatalogState, cache_bytes: int = CACHE_BYTES
     ) -> ProvenanceDatabase:
-        """Open the files that are live in a state of the database's catalog."""
+        """Open the files that are live in a state of the database's catalog.
+
+        Args:
+            listed: the files of the catalog; those of an object store are read by ranges.
+        """
         files: dict[str, dict[Path, bytes | None]] = {}
+        stored: dict[Path, StoredFile] = {}
         for path, file in state.files.items():
-            files.setdefault(file.table, {})[folder / path] = file.sha256
-        return cls(fs, files, cache_bytes)
+            where = listed.where(path)
+            files.setdefault(file.table, {})[where] = file.sha256
+            if listed.copies is not None:
+                stored[where] = _CatalogFile(listed, path, file.size_bytes)
+        return cls(fs, files, cache_bytes, stored)
 
     def check(self) -> None:
         """Open all indexes, so that no question has to wait for one.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,9 @@ from custody.errors import CorruptionError
 from custody.eventlog.parquet_footer import MAGIC, TAIL_BYTES, cut_footer, footer_of, read_varint, skip_struct, varint
 from custody.swh.elias_fano import CheckedWords
 from custody.swh.tables import TableSpec
+
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile, Span
 
 COLUMN = np.dtype([("codec", "<u4"), ("size", "<u4"), ("offset", "<u8"), ("crc32", "<u4"), ("zero", "<u4")])
 """Of a column: its codec, as Parquet numbers them, and its dictionary page, where it has one; part of the format."""
@@ -125,6 +129,27 @@ class PageReader:
         ]
         self._group = bytes((1 << 4 | _LIST, len(columns) << 4 | _STRUCT))
         self._dictionaries = sorted(_DICTIONARIES.intersection(columns))
+
+    def fetch(self, file: RangedFile, index: PageIndex, pages: Sequence[int]) -> None:
+        """Fetch what is not whole here of some pages of a file in an object store.
+
+        Raises:
+            NotFoundError: the file is gone.
+            StorageError: the store or the disk refuses.
+        """
+        places = [index.places(page) for page in pages]
+        checksums: dict[Span, int] = {}
+        for number, _ in self._columns:
+            _, dictionary, offset, crc32 = index.stored[number]
+            checksums[offset, offset + dictionary] = crc32
+            for place in places:
+                start, at = place[1 + 2 * number], place[2 + 2 * number]
+                checksums[start, start + (at & _UINT32_MAX)] = at >> 32
+
+        def is_whole(span: Span) -> bool:
+            return zlib_ng.crc32(file.view[span[0] : span[1]]) == checksums[span]
+
+        file.fetch([span for span in checksums if not is_whole(span)], is_whole)
 
     def read(self, data: memoryview, index: PageIndex, pages: Sequence[int]) -> pa.Table:
         """Return the rows of some pages of a file; each column is one array.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from custody.catalog import Action, AddFile, Catalog, CatalogState, Note, RemoveFile, store_of
+from custody.catalog import Action, AddFile, Catalog, CatalogState, Note, RemoveFile, read_by_copies, store_of
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import NotFoundError
@@ -30,34 +30,45 @@ class Published:
 
 
 def database_folder(settings: Settings) -> Path:
-    """Return where the database of a repository lies.
-
-    Raises:
-        ConfigurationError: the store is no folder of this machine.
-    """
-    settings.require_folder("building and asking tables of software")
+    """Return where the database of a repository lies; of an object store, where it is built and its copies lie."""
     return settings.store / settings.repository.writer / DATABASE
 
 
 def database_catalog(settings: Settings, fs: FileSystem, clock: Clock) -> Catalog:
     """Return the catalog that says which files the database consists of."""
-    return Catalog(store_of(settings, fs), settings.repository.writer, DATABASE, clock)
+    return catalog_of(settings, settings.repository.writer, fs, clock)
+
+
+def catalog_of(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
+    """Return the catalog of the database that lies beside the events of a writer."""
+    catalog = Catalog(store_of(settings, fs), writer, DATABASE, clock)
+    catalog.objects.files.beside_suffix = INDEX_SUFFIX
+    read_by_copies(catalog, settings, fs)
+    return catalog
 
 
 def publish(catalog: Catalog, build: Build) -> Published:
     """Make a build live in one transaction, unless it is, and remove what only its steps needed.
 
-    Durability: on return the build is live, also after power loss.
+    Durability: on return the build is live, also after power loss. The files are in an object store before they are
+    listed.
 
     Raises:
         NotFoundError: a step of the build did not finish.
-        ConflictError: another build was published at the same time. Try again.
+        ConflictError: another build was published at the same time, or the object store has other bytes under the
+            name of a file. Try again, or build under another name.
+        StorageError: the store refuses.
     """
     files = build.files()
     # A process that died may have published this build already.
     state = catalog.settle()
     # Published already: another transaction would only add a revision.
     if set(state.files) != set(files):
+        stored = catalog.objects.files
+        for path, file in files.items():
+            if path not in state.files:
+                stored.publish(path, bytes.fromhex(file.sha256))
+                stored.publish(stored.beside(path), bytes.fromhex(file.index_sha256))
         actions = [Action(remove_file=RemoveFile(path=path)) for path in state.files if path not in files]
         actions += [
             Action(add_file=_live(build.name, path, file)) for path, file in files.items() if path not in state.files

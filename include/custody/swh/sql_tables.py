@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,9 @@ from custody.sql.keyed import KEYS_MAX, KeyedDataset, Range
 from custody.swh.table_file import IndexedTable
 from custody.swh.tables import DATE, TABLES, TableSpec
 from custody.vfs import FileSystem, PosixFileSystem
+
+if TYPE_CHECKING:
+    from custody.catalog.data_files import DataFiles
 
 __all__ = [
     "KEYS_MAX",
@@ -51,9 +55,13 @@ def disk_schema(spec: TableSpec) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in fields])
 
 
-def files_of(state: CatalogState, folder: Path, table: str) -> dict[Path, bytes]:
-    """Return the live files of a table and their SHA-256."""
-    return {folder / path: file.sha256 for path, file in state.files.items() if file.table == table}
+def files_of(state: CatalogState, listed: DataFiles, table: str) -> dict[Path, bytes]:
+    """Return the live files of a table and their SHA-256; those of an object store are fetched whole.
+
+    Raises:
+        StorageError: the store refuses.
+    """
+    return {listed.path(path): file.sha256 for path, file in state.files.items() if file.table == table}
 
 
 def open_table(name: str, files: Sequence[tuple[bytes, bytes]]) -> KeyedDataset:
@@ -107,12 +115,13 @@ def _ranges(table: IndexedTable) -> list[Range]:
     return [(file.index.first, file.index.last) for file in table.files]
 
 
-def damaged_files(fs: FileSystem, folder: Path, state: CatalogState, tables: Sequence[str]) -> Iterator[Damage]:
+def damaged_files(fs: FileSystem, listed: DataFiles, state: CatalogState, tables: Sequence[str]) -> Iterator[Damage]:
     """Yield the files of some tables, named as in SQL, and of their indexes, that are not as the catalog says."""
     for path, file in state.files.items():
         if PREFIX + file.table not in tables:
             continue
         for one, digest in ((path, file.sha256), (file.toc_path, file.toc_sha256)):
-            if hashlib.sha256(fs.view(folder / one)).digest() != digest:
-                text = f"{folder / one}: the SHA-256 does not match what the catalog says. Build the database anew."
-                yield Damage(folder / one, None, None, None, text)
+            where = listed.path(one)
+            if hashlib.sha256(fs.view(where)).digest() != digest:
+                text = f"{where}: the SHA-256 does not match what the catalog says. Build the database anew."
+                yield Damage(where, None, None, None, text)

@@ -10,10 +10,12 @@ of a key are where the index says that they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import msgspec
 import numpy as np
@@ -23,11 +25,15 @@ import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog.hashing_file import HashingSink
+from custody.store import carried
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, mmap_random, read_index
 from custody.swh.pages import PageCache, PageReader, find_pages
 from custody.swh.swhid import ObjectType
 from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
 from custody.vfs import FileSystem
+
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile
 
 GROUP_ROWS = 4096
 """Rows of a row group: measured, docs/swh.md."""
@@ -36,6 +42,8 @@ _WHOLE_PAGE_BYTES = 1 << 30
 """Pages are cut at rows, the same ones in all columns, and never at bytes."""
 _PAGES_AT_ONCE = 128
 """Pages that are decoded together: at most half a million rows."""
+_PARALLEL = 16
+"""So many indexes come from an object store at a time."""
 _ALL = 1 << 62
 """More rows than there are, and few enough to be added to a place."""
 _TYPE = "type"
@@ -130,21 +138,38 @@ def write_tables(
     )
 
 
+class StoredFile(Protocol):
+    """A file of an object store, which has its index beside it."""
+
+    def ranged(self) -> RangedFile | None:
+        """Return the file to be read by ranges, None where there is a copy of the whole; the index is fetched."""
+
+    def fetch(self) -> object:
+        """Fetch the whole, unless the copy that is here is whole."""
+
+
 class IndexedTable:
     """All files of one table; their indexes are read by the first question.
 
     Args:
         paths: the files, with their SHA-256 where the catalog tells it.
         cache: what was decoded lately, of all tables; None keeps nothing.
+        stored: of files in an object store, how they are read; the paths are those of their copies then.
     """
 
     def __init__(
-        self, fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes | None], cache: PageCache | None = None
+        self,
+        fs: FileSystem,
+        spec: TableSpec,
+        paths: Mapping[Path, bytes | None],
+        cache: PageCache | None = None,
+        stored: Mapping[Path, StoredFile] = MappingProxyType({}),
     ) -> None:
         self.spec = spec
         self._fs = fs
         self._paths = dict(sorted(paths.items()))
         self._cache = PageCache(0) if cache is None else cache
+        self._stored = stored
         self._readers: dict[tuple[str, ...], PageReader] = {}
 
     @cached_property
@@ -153,8 +178,17 @@ class IndexedTable:
 
         Raises:
             CorruptionError: the head of an index is damaged, or another one is in its place.
+            StorageError: the store refuses.
         """
-        return [TableFile(self._fs, path, self._cache, digest) for path, digest in self._paths.items()]
+
+        def opened(path: Path) -> TableFile:
+            return TableFile(self._fs, path, self._cache, self._paths[path], self._stored.get(path))
+
+        if not self._stored or len(self._paths) < 2:
+            return [opened(path) for path in self._paths]
+        # Each waits for its index to come from the store.
+        with ThreadPoolExecutor(min(_PARALLEL, len(self._paths))) as threads:
+            return list(threads.map(carried(opened), self._paths))
 
     def pages_of(self, keys: np.ndarray) -> int:
         """Return how many pages the rows of some keys (sorted, all different) are in.
@@ -196,12 +230,23 @@ class TableFile:
 
     Args:
         sha256: what the catalog says of the file; None takes any index that is whole.
+        stored: how it is read, where it lies in an object store.
     """
 
-    def __init__(self, fs: FileSystem, path: Path, cache: PageCache, sha256: bytes | None = None) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        cache: PageCache,
+        sha256: bytes | None = None,
+        stored: StoredFile | None = None,
+    ) -> None:
         self._fs = fs
         self._path = path
         self._cache = cache
+        self._stored = stored
+        self._is_fetched_anew = False
+        self._ranged = None if stored is None else stored.ranged()
         self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX), sha256)
 
     def rows(self, keys: np.ndarray, reader: PageReader, first: int | None = None) -> list[pa.Table]:
@@ -264,15 +309,23 @@ class TableFile:
         return self._cache.get((self._path, pages[0], reader.columns), lambda: self._read(pages, reader))
 
     def _read(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
+        if self._ranged is not None:
+            reader.fetch(self._ranged, self.index.pages, pages)
         try:
             return reader.read(self._data, self.index.pages, pages)
         # A number that was flipped in a page's head may ask for more memory than there is.
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
+            # A copy on this disk may be damaged where the store's file is whole.
+            if self._stored is not None and self._ranged is None and not self._is_fetched_anew:
+                self._is_fetched_anew = True
+                self._stored.fetch()
+                self.__dict__.pop("_data", None)
+                return self._read(pages, reader)
             self._refuse(f"pages {pages[0]} to {pages[-1]} cannot be read: {error}", error)
 
     @cached_property
     def _data(self) -> memoryview:
-        return mmap_random(self._fs, self._path)
+        return mmap_random(self._fs, self._path) if self._ranged is None else self._ranged.view
 
     def _refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
         raise CorruptionError(f"{self._path}: {what}. Build the database anew.") from cause

@@ -58,7 +58,7 @@ def test_what_was_replaced_stays_for_the_grace_and_then_goes_with_its_revisions(
     for revision in (0, 1):
         with pytest.raises(PrunedError):
             published_state(catalog, revision)
-    database = ProvenanceDatabase.open(fs, database_folder(published), published_state(catalog))
+    database = ProvenanceDatabase.open(fs, catalog.objects.files, published_state(catalog))
     reference = Reference(GRAPH, "all")
     node, held = next(iter(reference.holding().items()))
     assert database.whereis(swhid(reference, node)).author_date == held[0][0]

@@ -22,7 +22,6 @@ from custody.catalog import (
     copied_entries,
     copied_ids,
     ids_added_by,
-    store_of,
     verify,
 )
 from custody.catalog.second_copies import copied_entry
@@ -32,6 +31,7 @@ from custody.errors import CustodyError
 from custody.format.names import SINK, SINK_DATABASE, SINK_FOLDER, SOFTWARE
 from custody.maintenance.findings import Finding, Level
 from custody.store import LocalStore
+from custody.swh.publishing import catalog_of
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -140,8 +140,12 @@ def check_sink(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -
 
 def check_software(settings: Settings, writer: str, fs: FileSystem, clock: Clock, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with the catalog of the provenance tables of software, and with the tables."""
-    if fs.exists(settings.store / writer / SOFTWARE):
-        catalog = Catalog(store_of(settings, fs), writer, SOFTWARE, clock)
+    catalog = catalog_of(settings, writer, fs, clock)
+    if settings.is_store_remote:
+        exists = bool(catalog.objects.store.folders(f"{writer}/{SOFTWARE}/"))
+    else:
+        exists = fs.exists(settings.store / writer / SOFTWARE)
+    if exists:
         yield from _check(catalog, "software-damaged", level, writer)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import CustodyError
+from custody.errors import ConfigurationError, CustodyError
 from custody.spark.session import start_session
 from custody.spark.swh.work import HISTORY, Sizes, Work, rows_in
 from custody.swh import open_graph
@@ -130,6 +130,11 @@ def _do(
     step: str, settings: Settings, arguments: argparse.Namespace, session: SparkSession | None
 ) -> tuple[StepReport, SparkSession | None]:
     started = time.monotonic()
+    if settings.is_staging_stored:
+        raise ConfigurationError(
+            'repository.staging = "store": steps of software hand each other files in repository.work_folder, which '
+            "driver and executors have to share. Build where they do, and ask from anywhere."
+        )
     fs = PosixFileSystem()
     folder = database_folder(settings)
     if step == PUBLISH:
