@@ -124,10 +124,15 @@ class DataFiles:
             raise StorageError(f"{place}: files of an object store are read by their copies, and there are none here.")
         return Path(str(place))
 
-    def ranged(self, path: str, size: int) -> RangedFile | None:
+    def is_copied(self, path: str) -> bool:
+        """Whether there is a copy of a whole file of an object store on this machine; it may be damaged."""
+        return self.copies is not None and self.copies.has(self._home + path)
+
+    def ranged(self, path: str, size: int, *, with_beside: bool = True) -> RangedFile | None:
         """Return a file of `size` bytes to be read by ranges; None where the whole of it is on this machine.
 
-        What lies beside it is fetched whole, and checked by the catalog's digest, as `path` does.
+        What lies beside it is fetched whole, unless the caller reads that by ranges, and checked by the catalog's
+        digest, as `path` does.
 
         Raises:
             StorageError: the store or the disk refuses.
@@ -135,7 +140,8 @@ class DataFiles:
         place = self._checked(path)
         if self.copies is None or self.copies.has(place.key):
             return None
-        self._fetch_beside(self.copies, path)
+        if with_beside:
+            self._fetch_beside(self.copies, path)
         return self.copies.ranged(place.key, size)
 
     def beside(self, path: str) -> str:

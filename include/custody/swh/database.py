@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 # Bounds the memory of one question: a common content is in very many directories.
 _DIRECTORIES_AT_ONCE = 4096
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_WHOLE_INDEX_BYTES = 1 << 20
+"""Smaller indexes come from an object store whole: by ranges they would take several requests, one after the other."""
 _Best = dict[tuple[int, int], tuple[int, bytes]]
 """Of dates and revisions, the best path: how many names, and the path."""
 
@@ -84,9 +86,24 @@ class _CatalogFile:
     size: int
 
     def ranged(self) -> RangedFile | None:
-        # The index of a whole copy as well: it was never compared with the catalog by this process.
-        self.files.path(self.files.beside(self.path))
-        return self.files.ranged(self.path, self.size)
+        return self.files.ranged(self.path, self.size, with_beside=False)
+
+    def ranged_index(self) -> RangedFile | None:
+        index = self.files.beside(self.path)
+        size = None
+        if not self.files.is_copied(index):
+            # Its pieces, where another question fetched some, have the length of the whole: no request tells it.
+            size = self.files.ranged_size(index)
+            if size is None and (info := self.files.head(index)) is not None:
+                size = info.size_bytes
+        if size is not None and size > _WHOLE_INDEX_BYTES:
+            return self.files.ranged(index, size)
+        # What is here whole is compared with the catalog once a process.
+        self.files.path(index)
+        return None
+
+    def forget_index(self) -> None:
+        self.files.forget(self.files.beside(self.path))
 
     def fetch(self) -> Path:
         return self.files.path(self.path)

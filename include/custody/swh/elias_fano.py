@@ -6,18 +6,24 @@ looked up by jumping to the zero before its upper part, without unpacking anythi
 block of the row is stored too, so that only the block with that zero is read.
 
 The words lie in a mapped file. Each block of them is compared with its checksum before it is used for the first time,
-so a query reads and checks the few blocks that its answer rests on, and not the whole file.
+so a query reads and checks the few blocks that its answer rests on, and not the whole file. Of a file in an object
+store these blocks are all that is fetched.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
+
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile, Span
 
 BLOCK_WORDS = 512
 """Words of 8 bytes that one checksum is of; part of the format."""
@@ -210,15 +216,22 @@ class CheckedWords:
     Args:
         sums: None when the words were just made, and need no check.
         path: the file that they are in, with `offset` of the first one; for errors.
+        ranged: the file, where it lies in an object store and blocks are fetched as they are needed.
     """
 
     def __init__(
-        self, words: np.ndarray, sums: np.ndarray | None = None, path: Path | None = None, offset: int = 0
+        self,
+        words: np.ndarray,
+        sums: np.ndarray | None = None,
+        path: Path | None = None,
+        offset: int = 0,
+        ranged: RangedFile | None = None,
     ) -> None:
         self._words = words
         self._sums = sums
         self.path = path
         self._offset = offset
+        self._ranged = ranged
         blocks = blocks_of(len(words))
         # A byte a block: threads set them without a lock, as they only ever set the same value.
         self._is_checked = bytearray(blocks) if sums is not None else bytearray(b"\x01") * blocks
@@ -226,33 +239,44 @@ class CheckedWords:
     def at(self, place: int) -> int:
         """Return one word."""
         if not self._is_checked[place >> BLOCK_SHIFT]:
-            self._check(place >> BLOCK_SHIFT)
+            self._check([place >> BLOCK_SHIFT])
         return int(self._words[place])
 
     def take(self, places: np.ndarray) -> np.ndarray:
         """Return the words at some places."""
-        for block in np.unique(places >> BLOCK_SHIFT).tolist():
-            if not self._is_checked[block]:
-                self._check(block)
+        self._check([block for block in np.unique(places >> BLOCK_SHIFT).tolist() if not self._is_checked[block]])
         words: np.ndarray = self._words[places]
         return words
 
     def part(self, start: int, end: int) -> np.ndarray:
         """Return the words from one place to before another."""
-        for block in range(start >> BLOCK_SHIFT, blocks_of(end)):
-            if not self._is_checked[block]:
-                self._check(block)
+        blocks = range(start >> BLOCK_SHIFT, blocks_of(end))
+        self._check([block for block in blocks if not self._is_checked[block]])
         return self._words[start:end]
 
-    def _check(self, block: int) -> None:
-        start = block * BLOCK_WORDS
-        if self._sums is not None and zlib_ng.crc32(self._words[start : start + BLOCK_WORDS].data) != self._sums[block]:
+    def _check(self, blocks: Sequence[int]) -> None:
+        damaged = [block for block in blocks if not self._is_whole(block)]
+        if damaged and self._ranged is not None:
+            spans = {self._span(block): block for block in damaged}
+            self._ranged.fetch(spans, lambda span: self._is_whole(spans[span]))
+            damaged = [block for block in damaged if not self._is_whole(block)]
+        if damaged:
             raise CorruptionError(
-                f"{self.path} @{self._offset + start * WORD_BYTES}: the checksum of a block of the index does not "
-                "match. Build the database anew."
+                f"{self.path} @{self._span(damaged[0])[0]}: the checksum of a block of the index does not match. "
+                "Build the database anew."
             )
-        # Threads that check a block at the same time find the same.
-        self._is_checked[block] = 1
+        for block in blocks:
+            # Threads that check a block at the same time find the same.
+            self._is_checked[block] = 1
+
+    def _is_whole(self, block: int) -> bool:
+        start = block * BLOCK_WORDS
+        return self._sums is None or zlib_ng.crc32(self._words[start : start + BLOCK_WORDS].data) == self._sums[block]
+
+    def _span(self, block: int) -> Span:
+        """Where a block is in the file."""
+        start = self._offset + block * BLOCK_WORDS * WORD_BYTES
+        return start, min(start + BLOCK_WORDS * WORD_BYTES, self._offset + len(self._words) * WORD_BYTES)
 
     def __len__(self) -> int:
         """Return the number of words."""

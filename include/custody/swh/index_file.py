@@ -12,6 +12,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,12 +21,17 @@ from custody.swh.elias_fano import WORD_BYTES, CheckedWords, EliasFano, blocks_o
 from custody.swh.pages import COLUMN, PageIndex, page_words
 from custody.vfs import FileSystem, advise_random_access
 
+if TYPE_CHECKING:
+    from custody.store.ranged_file import RangedFile
+
 INDEX_SUFFIX = ".ef"
 PREAMBLE = b"CUSTSEF\x01"
 # On disk (docs/formats/swh-index.md): preamble, first and last key, number of keys, lower bits, columns, upper words,
 # pages, SHA-256 of the table's file.
 _HEAD = struct.Struct("<8sQQQIIQQ32s")
 _DIGEST_BYTES = 32
+_HEAD_BYTES = 64 << 10
+"""The first request of an index in an object store: the head of a file of some million rows."""
 _KEYS_MAX = 1 << 48
 """More keys, words or pages than a file has: what a hostile head says is refused before it is added up."""
 
@@ -96,15 +102,20 @@ class KeyIndex:
         return head + hashlib.sha256(head).digest() + body.tobytes()
 
 
-def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> KeyIndex:
+def read_index(
+    fs: FileSystem, path: Path, file_sha256: bytes | None = None, ranged: RangedFile | None = None
+) -> KeyIndex:
     """Map an index and check its head; with `file_sha256`, also that it is that of the file the catalog lists.
+
+    Args:
+        ranged: the index, where it lies in an object store and is read by ranges; `path` is for messages then.
 
     Raises:
         FormatVersionError: it was written by a newer custody.
         CorruptionError: it is damaged, or another one is in its place.
         StorageError: it cannot be read.
     """
-    data = mmap_random(fs, path)
+    data = mmap_random(fs, path) if ranged is None else _with_head(ranged)
     if data[:7] == PREAMBLE[:7] and len(data) > 7 and data[7] != PREAMBLE[7]:
         raise FormatVersionError(f"{path} @7: expected an index of keys of version 1, got {data[7]}.")
     if len(data) < _HEAD.size or data[:8] != PREAMBLE:
@@ -113,9 +124,7 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
     if max(count, highs, pages) > _KEYS_MAX or low_bits >= WORD_BYTES * 8:
         raise CorruptionError(f"{path} @24: expected an index of keys, got a head of impossible numbers.")
     words = highs + low_words(count, low_bits) + page_words(pages, columns)
-    places = _HEAD.size + COLUMN.itemsize * columns
-    sums = places + WORD_BYTES * blocks_of(highs)
-    end = sums + -(-4 * blocks_of(words) // WORD_BYTES) * WORD_BYTES
+    places, sums, end = _parts_of_head(columns, highs, words)
     body = end + _DIGEST_BYTES
     # Sizes before digests: they say where the digest lies, and nothing is read beyond the end.
     if len(data) != body + WORD_BYTES * words:
@@ -128,7 +137,8 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
             f"got that of {file.hex()}. Build the database anew."
         )
     checked = CheckedWords(
-        np.frombuffer(data, "<u8", offset=body), np.frombuffer(data, "<u4", blocks_of(words), sums), path, body
+        *(np.frombuffer(data, "<u8", offset=body), np.frombuffer(data, "<u4", blocks_of(words), sums), path, body),
+        ranged=ranged,
     )
     ones = np.frombuffer(data, "<u8", blocks_of(highs), places)
     keys = EliasFano.from_words(count, low_bits, highs, checked, ones)
@@ -138,6 +148,42 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
     described = np.frombuffer(data, COLUMN, columns, _HEAD.size)
     start = highs + low_words(count, low_bits)
     return KeyIndex(first, last, keys, PageIndex(described, checked, start, pages), file, checked)
+
+
+def _parts_of_head(columns: int, highs: int, words: int) -> tuple[int, int, int]:
+    """Where the counts of ones and the checksums begin, and where the head ends before its digest."""
+    places = _HEAD.size + COLUMN.itemsize * columns
+    sums = places + WORD_BYTES * blocks_of(highs)
+    return places, sums, sums + -(-4 * blocks_of(words) // WORD_BYTES) * WORD_BYTES
+
+
+def _with_head(ranged: RangedFile) -> memoryview:
+    """Return the bytes of an index in an object store, of which the head was fetched; the caller judges it."""
+    data = ranged.view
+    if not _has_whole_head(data):
+        ranged.fetch(
+            [(0, min(len(data), _HEAD_BYTES))], lambda span: _head_end(data) > span[1] or _has_whole_head(data)
+        )
+    if _HEAD_BYTES < _head_end(data) <= len(data) and not _has_whole_head(data):
+        ranged.fetch([(0, _head_end(data))], lambda span: _has_whole_head(data))
+    return data
+
+
+def _head_end(data: memoryview) -> int:
+    """Return how far the head reaches by its own numbers, its digest included; 0 where they make no sense."""
+    if len(data) < _HEAD.size or data[: len(PREAMBLE)] != PREAMBLE:
+        return 0
+    _, _, _, count, low_bits, columns, highs, pages, _ = _HEAD.unpack_from(data)
+    if max(count, highs, pages) > _KEYS_MAX or low_bits >= WORD_BYTES * 8:
+        return 0
+    words = highs + low_words(count, low_bits) + page_words(pages, columns)
+    return _parts_of_head(columns, highs, words)[2] + _DIGEST_BYTES
+
+
+def _has_whole_head(data: memoryview) -> bool:
+    end = _head_end(data)
+    body = end - _DIGEST_BYTES
+    return 0 < end <= len(data) and hashlib.sha256(data[:body]).digest() == data[body:end]
 
 
 def mmap_random(fs: FileSystem, path: Path) -> memoryview:

@@ -142,7 +142,13 @@ class StoredFile(Protocol):
     """A file of an object store, which has its index beside it."""
 
     def ranged(self) -> RangedFile | None:
-        """Return the file to be read by ranges, None where there is a copy of the whole; the index is fetched."""
+        """Return the file to be read by ranges, None where there is a copy of the whole."""
+
+    def ranged_index(self) -> RangedFile | None:
+        """Return the index to be read by ranges; None where it is small, or here already: it was fetched whole then."""
+
+    def forget_index(self) -> None:
+        """Remove what is here of the index."""
 
     def fetch(self) -> object:
         """Fetch the whole, unless the copy that is here is whole."""
@@ -247,7 +253,16 @@ class TableFile:
         self._stored = stored
         self._is_fetched_anew = False
         self._ranged = None if stored is None else stored.ranged()
-        self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX), sha256)
+        index_path = path.with_suffix(INDEX_SUFFIX)
+        if stored is None:
+            self.index = read_index(fs, index_path, sha256)
+            return
+        try:
+            self.index = read_index(fs, index_path, sha256, stored.ranged_index())
+        except CorruptionError:
+            # What is here of it may be damaged, its length too, where the store's is whole.
+            stored.forget_index()
+            self.index = read_index(fs, index_path, sha256, stored.ranged_index())
 
     def rows(self, keys: np.ndarray, reader: PageReader, first: int | None = None) -> list[pa.Table]:
         """Return the rows of some keys (uint64, sorted, all different), in the order of the file.
