@@ -45,11 +45,17 @@ Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
 
 
-def tables(rows: int, base: int = BASE_EVENTS, seed: int = 7) -> Iterator[pa.Table]:
-    """Yield tables of EVENT_SCHEMA with `rows` events in all, ids from 0 on in order, `base` events a table."""
+def tables(
+    rows: int, base: int = BASE_EVENTS, seed: int = 7, *, first_event_id: int = 0, first_tile: int = 0
+) -> Iterator[pa.Table]:
+    """Yield tables of EVENT_SCHEMA with `rows` events in all, ids from the first on in order, `base` events a table.
+
+    Each tile tells the base as another stretch of time, so that what goes on begins at the next tile.
+    """
     template = _template(base, seed)
     for start in range(0, rows, base):
-        yield template.tile(start // base, start).slice(0, min(base, rows - start))
+        tile = template.tile(first_tile + start // base, first_event_id + start)
+        yield tile.slice(0, min(base, rows - start))
 
 
 def write_journals(
