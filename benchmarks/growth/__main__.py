@@ -53,15 +53,14 @@ def main(sizes: tuple[int, ...], tries: int, files: int, folder: Path | None, sc
         machine = Machine.look(home)
         click.echo(str(machine), err=True)
         for size in sorted(sizes):
-            if str(size) in figures:
-                continue
-            # A process each, so that memory is that of one size.
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                costs = process.submit(grow, home / "repository", size, files).result()
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                figures[str(size)] = costs | process.submit(ask_all, home / "repository", tries).result()
-            kept.write_text(json.dumps(figures, indent=1))
-        chosen = {str(size): figures[str(size)] for size in sorted(sizes)}
+            # A process for each half, so that memory is that of one, and each half is kept.
+            for half, arguments in ((grow, (size, files)), (ask_all, (tries,))):
+                key = f"{half.__name__} {size}"
+                if key not in figures:
+                    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                        figures[key] = process.submit(half, home / "repository", *arguments).result()
+                    kept.write_text(json.dumps(figures, indent=1))
+        chosen = {str(size): figures[f"grow {size}"] | figures[f"ask_all {size}"] for size in sorted(sizes)}
         output.write_text(
             json.dumps({"machine": asdict(machine), "load": os.getloadavg(), "figures": chosen}, indent=1) + "\n"
         )

@@ -149,6 +149,10 @@ class Lineage:
                     stack += [(depth + 1, child) for child in reversed(children)]
 
 
+_EVENTS_AN_IDENTIFIER = 4
+"""Of an identifier so many events a FlowFile are read first, and so many times more where these do not tell."""
+
+
 @dataclass(slots=True)
 class _Walk:
     """What a breadth-first walk has met so far."""
@@ -168,7 +172,7 @@ class _Walk:
             if self.bounds.include(event):
                 self.events[writer, event.event_id] = event
                 if event.alternate_identifier_uri:
-                    self.identifiers.setdefault(event.alternate_identifier_uri, set())
+                    self.identifiers.setdefault(event.alternate_identifier_uri, set()).add(event.flowfile_uuid)
                 mentioned.update(_relatives(event))
             else:
                 self.mark(_relatives(event), Cut.TIME)
@@ -183,22 +187,43 @@ class _Walk:
         if not wanted:
             return set()
         self.followed.update(wanted)
-        having: dict[str, set[str]] = {name: set() for name in wanted}
-        found = identified(wanted, self.bounds.events_max + 1)
-        if len(found) > self.bounds.events_max:
-            self.mark({event.flowfile_uuid for _, event in found}, Cut.SIZE)
-        for _, event in found:
-            # An index has texts in lower case, and of long ones the beginning.
-            if event.alternate_identifier_uri in having:
-                having[event.alternate_identifier_uri].add(event.flowfile_uuid)
         flowfiles: set[str] = set()
-        for name, uuids in having.items():
-            self.identifiers[name] = uuids
+        for name, uuids in self._having(identified, wanted, asked).items():
+            self.identifiers.setdefault(name, set()).update(uuids)
             if name in asked or len(uuids) <= self.bounds.identifier_flowfiles_max:
                 flowfiles |= uuids
             else:
-                self.mark(uuids & self.visited, Cut.IDENTIFIER)
+                self.mark(self.identifiers[name] & self.visited, Cut.IDENTIFIER)
         return flowfiles
+
+    def _having(self, identified: Identified, wanted: Sequence[str], asked: Set[str]) -> dict[str, set[str]]:
+        """Return the FlowFiles of each identifier; of one that has too many, some, but more than it may have.
+
+        Millions of events may name an identifier that tells nothing: few are read to know that.
+        """
+        having: dict[str, set[str]] = {name: set() for name in wanted}
+        most = self.bounds.events_max + 1
+        few = min(most, _EVENTS_AN_IDENTIFIER * (self.bounds.identifier_flowfiles_max + 1))
+        if not asked and self._add(having, identified(wanted, few)) < few:
+            return having
+        for name in wanted:
+            limit = most if name in asked else few
+            while True:
+                count = self._add(having, identified([name], limit))
+                if count < limit or limit == most or len(having[name]) > self.bounds.identifier_flowfiles_max:
+                    break
+                limit = min(most, _EVENTS_AN_IDENTIFIER * limit)
+            if count > self.bounds.events_max:
+                self.mark(having[name], Cut.SIZE)
+        return having
+
+    @staticmethod
+    def _add(having: Mapping[str, set[str]], found: Sequence[tuple[str, Event]]) -> int:
+        for _, event in found:
+            # An index has texts in lower case, and of long ones the beginning.
+            if event.alternate_identifier_uri and event.alternate_identifier_uri in having:
+                having[event.alternate_identifier_uri].add(event.flowfile_uuid)
+        return len(found)
 
     def mark(self, uuids: Iterable[str], cut: Cut) -> None:
         """Take note that there is more of some FlowFiles."""

@@ -268,6 +268,34 @@ def test_an_identifier_of_too_many_flowfiles_is_a_bound_that_says_so(flowfiles_m
     assert {*"abc"} <= set(asked.nodes), "what was asked for is given"
 
 
+def test_of_an_identifier_that_tells_nothing_few_events_are_read() -> None:
+    store = family([("a", "b")])
+    store.events += named(("b", "erp:1"), ("c", "erp:1"), *((f"f{number:05}", "x:0") for number in range(20_000)))
+    store.events += named(("b", "x:0"), ("c", "x:0"))
+    read = 0
+
+    def counted(identifiers: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
+        nonlocal read
+        found = store.identified(identifiers, events_max)
+        read += len(found)
+        return found
+
+    lineage = trace(store.lookup, ["a"], 50_000, identified=counted)
+    assert set(lineage.nodes) == {*"abc"}
+    assert lineage.cut == {"b": Cut.IDENTIFIER}
+    # Also where it is not followed: these two have it in common, whichever events were read.
+    assert lineage.identifiers == {"erp:1": ("b", "c"), "x:0": ("b", "c")}
+    assert read < 2000
+
+
+def test_an_identifier_of_few_flowfiles_with_many_events_is_followed() -> None:
+    store = family([])
+    store.events += named(("a", "x:0"), *((f"f{number % 3}", "x:0") for number in range(5000)))
+    lineage = trace(store.lookup, ["a"], 50_000, identified=store.identified)
+    assert set(lineage.nodes) == {"a", "f0", "f1", "f2"}
+    assert lineage.is_complete
+
+
 def test_identifiers_of_more_events_than_the_bound_cut_the_lineage() -> None:
     store = family([])
     store.events += named(*((f"f{number:02}", "x:0") for number in range(30)))
