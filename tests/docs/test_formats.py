@@ -60,6 +60,7 @@ from custody.quarantine import Quarantine, QuarantineEntry
 from custody.replay import Refusal, replay_plan
 from custody.serving.jobs import Job, decode_job
 from custody.site_to_site.transactions import EndedTransaction, read_ended
+from custody.store.placed_writers import PlacedWriter
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
 from custody.swh.pages import COLUMN
@@ -155,6 +156,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("handoff", "## Layout", HandoffManifest),
         ("handoff", "## Journal", HandedJournal),
         ("stored-unit", "## Layout", LogEntry),
+        ("placed-writer", "## Layout", PlacedWriter),
         ("stripe", "## Layout", StripeMark),
         ("content-container", "## Layout", ContainerMark),
         ("scrub", "## Layout", scrub.ScrubState),
@@ -505,3 +507,9 @@ def test_the_example_of_an_entry_of_a_stored_unit_is_one() -> None:
     entry = msgspec.json.decode(shown, type=LogEntry)
     assert msgspec.json.encode(entry) == shown
     assert decode_entry(encode_entry(entry), "here") == entry
+
+
+def test_the_example_of_a_placed_writer_is_one() -> None:
+    shown = examples(read("formats/placed-writer.md"))["document"].rstrip("\n").encode()
+    record = msgspec.json.decode(shown, type=PlacedWriter)
+    assert with_checksum(msgspec.json.encode(record)) == shown

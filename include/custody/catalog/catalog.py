@@ -583,16 +583,25 @@ class Catalog:
 
 
 def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
-    """Return the store of a repository.
+    """Return the store of a repository, which knows the writers that lie in stores of their own.
 
     Raises:
         ConfigurationError: its URL is of no known kind, the environment does not fit it, or there is no such bucket.
     """
     location = settings.repository.store
-    store = open_store(location, fs, settings.root, can_put_if_absent=settings.catalog.put_if_absent)
-    if settings.is_store_remote:
-        require_bucket(store, location)
-    return store
+
+    def open_at(location: str) -> ObjectStore:
+        return open_store(location, fs, settings.root, can_put_if_absent=settings.catalog.put_if_absent)
+
+    store = open_at(location)
+    if not settings.is_store_remote:
+        return store
+    # Imported here: a repository in a folder has none.
+    from custody.store.placed_writers import PlacedWriters
+
+    placed = PlacedWriters(store, location, open_at)
+    require_bucket(placed, location)
+    return placed
 
 
 def writable_store_of(settings: Settings, fs: FileSystem) -> ObjectStore:

@@ -120,7 +120,8 @@ _PLACES = {
         "Look at everything on containers and store, and name each defect, what it costs and what mends it.",
     ),
     "writers": _place(
-        "writers_cmd:writers", "List the writers, retire one that is done, take up the retired in an archive."
+        "writers_cmd:writers",
+        "List writers, place one in a store of its own, retire one that is done, take up the retired in an archive.",
     ),
 }
 

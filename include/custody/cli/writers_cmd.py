@@ -1,4 +1,4 @@
-"""`custody writers`: which writers there are, retiring one that is done, and the archive that takes up the retired."""
+"""`custody writers`: which there are, where they lie, retiring one that is done, and the archive of the retired."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from custody.repository.writers import (
     absorbable,
     check_retirable,
     list_writers,
+    place_writer,
     retire_writer,
 )
 
 
 @click.group(cls=CommandGroup)
 def writers() -> None:
-    """List the writers, retire one that is done, take up the retired in an archive."""
+    """List writers, place one in a store of its own, retire one that is done, take up the retired in an archive."""
 
 
 @writers.command("list")
@@ -44,6 +45,27 @@ def list_all(repository: Path, as_json: bool) -> None:
     rows = [(*_row(item), item.groups_waiting, item.host, _said(item)) for item in entries]
     head = ("writer", "kind", "revision#", "events#", "logs#", "bytes#", "waiting#", "machine", "")
     print_table(f"{len(rows)} writers", head, rows)
+
+
+@writers.command("place")
+@click.argument("writer")
+@click.argument("store")
+@json_option
+@click.pass_obj
+def place(repository: Path, writer: str, store: str, as_json: bool) -> None:
+    """Let WRITER lie in STORE, such as another bucket, from its first event on.
+
+    The repository's own store has to be an object store; it keeps the record, so that every machine finds the writer.
+
+    \b
+    Example:
+      custody -r demo writers place plant-7 s3://plant-7/provenance
+    """
+    done = place_writer(load_settings(repository), writer, store)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"writer {writer}: {'lies' if done.is_new else 'lies already'} in {done.store}")
 
 
 @writers.command("retire")

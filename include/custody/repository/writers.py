@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from custody.catalog import FederatedState
+from custody.catalog import FederatedState, writable_store_of
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
-from custody.errors import InvalidInputError
+from custody.config.parsing import is_local
+from custody.errors import ConfigurationError, ConflictError, InvalidInputError
+from custody.format.names import check_name
 from custody.journal import ARCHIVE, purpose_of
 from custody.lease import Attempt
 from custody.maintenance.absorption import open_archive, plan_absorptions
 from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.maintenance.retirement import Retirement, require_retirable, retire
 from custody.repository.local_pass import LocalUnits, UnitsDone
+from custody.store import open_store, require_bucket, require_conditional_puts
+from custody.store.placed_writers import PlacedWriters
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import StepReport, Workspace, look, rollover_lease, run_step
 
@@ -33,6 +37,8 @@ class WriterEntry(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     logs: int
     log_bytes: int
+    store: str
+    """Where its part of the repository lies."""
     groups_waiting: int
     """Groups of journals that are not live yet."""
     reason: str | None = None
@@ -66,6 +72,7 @@ def list_writers(settings: Settings, fs: FileSystem | None = None, clock: Clock 
                 events=sum(file.rows for file in files),
                 logs=len(files),
                 log_bytes=sum(file.size_bytes for file in files),
+                store=item.catalog.objects.store.locate(item.writer),
                 groups_waiting=len(moments[item.writer].waiting),
                 reason=None if state.seal is None else state.seal.reason,
                 archive=None if taken is None else archives.get(item.writer),
@@ -73,6 +80,48 @@ def list_writers(settings: Settings, fs: FileSystem | None = None, clock: Clock 
             )
         )
     return entries
+
+
+class PlacedEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A writer that lies in a store of its own."""
+
+    writer: str
+    store: str
+    """The URL of the store."""
+    is_new: bool
+    """Whether it was placed now."""
+
+
+def place_writer(settings: Settings, writer: str, location: str, fs: FileSystem | None = None) -> PlacedEntry:
+    """Let a writer lie in an object store of its own, from its first event on.
+
+    Durability: on return the repository's store says so to every machine.
+
+    Raises:
+        ConfigurationError: the repository's store or the other one is no object store, or that one has no such bucket
+            or writes over names that are taken.
+        InvalidInputError: it is no name of a writer.
+        ConflictError: something of the writer is stored already, or it was placed in another store.
+    """
+    if not settings.is_store_remote:
+        raise ConfigurationError(
+            f"store {settings.repository.store!r}: writers lie in stores of their own beside an object store alone."
+        )
+    check_name("writer", writer)
+    if is_local(location):
+        raise ConfigurationError(f"store {location!r}: expected s3://, gs:// or az:// with a bucket.")
+    store = writable_store_of(settings, fs or PosixFileSystem())
+    other = open_store(location, PosixFileSystem(), settings.root, can_put_if_absent=settings.catalog.put_if_absent)
+    require_bucket(other, location)
+    require_conditional_puts(other, location)
+    if not isinstance(store, PlacedWriters):
+        raise TypeError("expected the store of a repository in an object store")
+    if store.placed.get(writer) != location and next(iter(other.keys(f"{writer}/")), None) is not None:
+        raise ConflictError(
+            f"{other.locate(writer)}: holds objects of a writer of this name, of another repository. "
+            "Choose another name, or another prefix."
+        )
+    return PlacedEntry(writer=writer, store=location, is_new=store.place(writer, location))
 
 
 def check_retirable(settings: Settings, writer: str, *, is_machine_dead: bool = False) -> WriterEntry:
