@@ -15,6 +15,7 @@ import click
 
 from benchmarks.eventlog.bulk import BASE_EVENTS, tables, write_journals
 from custody.errors import NotFoundError
+from custody.lineage import Bounds
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
@@ -26,6 +27,7 @@ from custody.workspace import Workspace
 _GROUP_EVENTS = 1_000_000
 _FILE_EVENTS = 1000
 _UUIDS = 100
+_LINEAGE_EVENTS = 50_000
 Figures = dict[str, float]
 Question = Callable[[], object]
 Ask = Callable[[Repository, random.Random, int], Question]
@@ -132,7 +134,9 @@ def _of_a_day(repository: Repository, chance: random.Random, end: int) -> Questi
 
 def _lineage(repository: Repository, chance: random.Random, end: int) -> Question:
     uuid = _any_event(repository, chance, end).flowfile_uuid
-    return lambda: repository.lineage([uuid])
+    # The sample told again has the same identifiers each time: followed, they would join what grows.
+    bounds = Bounds(_LINEAGE_EVENTS, identifier_flowfiles_max=1)
+    return lambda: repository.lineage([uuid], bounds)
 
 
 _QUESTIONS: dict[str, Ask] = {
