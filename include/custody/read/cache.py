@@ -43,6 +43,8 @@ _EVENTS_SHARE = 8
 # An event as an object beside its bytes in columns: the object, its dictionaries, and the heads of its texts.
 _EVENT_BYTES = 1500
 _TEXT_COPIES = 2
+# To make it takes as long as to read a few events.
+_NOTHING = EVENT_SCHEMA.empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,7 @@ class TailCache:
         is_writer_live: Callable[[], bool],
         in_parts: frozenset[tuple[Path, ...]],
     ) -> Tail:
-        # So that no group gives an empty table: pyarrow cannot join none.
-        tables, parts = [EVENT_SCHEMA.empty_table()], list[TailPart]()
+        tables, parts = list[pa.Table](), list[TailPart]()
         for group in groups:
             if group.sealed in in_parts:
                 decoded, journals = _checked(fs, group.sealed)
@@ -156,7 +157,7 @@ class TailCache:
             for damage in decoded.torn if decoded.torn and not is_writer_live() else ():
                 on_damage(damage)
             tables.append(decoded.table)
-        return Tail(pa.concat_tables(tables), tuple(parts))
+        return Tail(pa.concat_tables(tables) if tables else _NOTHING, tuple(parts))
 
     def _sealed_group(self, fs: FileSystem, group: Group) -> DecodedJournal:
         # By the group's journals: once all are sealed, nothing is added to it any more.
@@ -374,7 +375,7 @@ def _checked(fs: FileSystem, paths: Sequence[Path]) -> tuple[DecodedJournal, lis
         except CorruptionError as error:
             said.append(_unread(path, error))
             continue
-        said.append(_said_of(journal, EVENT_SCHEMA.empty_table()))
+        said.append(_said_of(journal, _NOTHING))
         journals.append(journal)
         # The check touched every page of the file; without this, memory would grow with the number of journals.
         journal.release_memory()
@@ -382,7 +383,7 @@ def _checked(fs: FileSystem, paths: Sequence[Path]) -> tuple[DecodedJournal, lis
 
 
 def _unread(path: Path, error: CorruptionError) -> DecodedJournal:
-    return DecodedJournal(EVENT_SCHEMA.empty_table(), (Damage(path, None, None, None, str(error)),))
+    return DecodedJournal(_NOTHING, (Damage(path, None, None, None, str(error)),))
 
 
 def _said_of(journal: JournalFile, table: pa.Table, omitted_bytes: int = 0) -> DecodedJournal:
@@ -465,7 +466,7 @@ def _head_bytes(data: bytes) -> int:
 
 def _merged(parts: list[DecodedJournal]) -> DecodedJournal:
     """Return the events of several journals in the order of their ids."""
-    table = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(part.table for part in parts)])
+    table = pa.concat_tables([_NOTHING, *(part.table for part in parts)])
     ids = table.column("event_id").to_numpy()
     if len(ids) and (np.diff(ids) < 0).any():
         table = table.sort_by("event_id")

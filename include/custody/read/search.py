@@ -180,6 +180,8 @@ class SearchSource:
             return
         scans = []
         for look in self.tail.looks():
+            if not look.num_rows:
+                continue
             one = integers(look.column("event_id"), np.int64), Scan(look, self._attributes)
             yield one
             scans += [one] if self._keeps_terms else []
