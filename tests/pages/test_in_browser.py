@@ -404,7 +404,7 @@ def looked_at(page: Any, axe: str, path: str, width: int) -> list[str]:
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 320])
+@pytest.mark.parametrize("width", [1280, 320, 3840])
 def test_everybody_can_use_every_page(server: Served, repository: Repository, colours: str, width: int) -> None:
     [changed] = repository.search(f'flowfile_uuid:"{ORDER}" AND event_type:CONTENT_MODIFIED').events
     axe = (build.WORK / "source" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")

@@ -1034,19 +1034,20 @@ class Repository:
 
         return choose_expired(self.settings, self._fs, self._clock, self.workspaces()).plan
 
-    def apply_retention(self) -> RetentionResult:
+    def apply_retention(self, events: int | None = None) -> RetentionResult:
         """Expire what is too old or has no room, and delete what expired longer ago than the grace.
 
-        A limit that cannot be kept is no error: the plan in the result says so.
+        With `events`, of a plan, nothing is done where the logs that go have more or fewer. A limit that cannot be kept
+        is no error: the plan in the result says so.
 
         Durability: on return the reported changes survive power loss. It can be stopped at any time: do it again.
 
         Raises:
-            ConflictError: another process changed a catalog meanwhile. Try again.
+            ConflictError: another process changed a catalog meanwhile, or the plan has changed. Try again.
         """
         from custody.repository.retention_api import apply_retention
 
-        return apply_retention(self.settings, self._fs, self._clock)
+        return apply_retention(self.settings, self._fs, self._clock, events)
 
     def hold(
         self,

@@ -59,6 +59,7 @@ class JobKind(StrEnum):
     FORGET = "forget"
     HOLD_COUNT = "hold-count"
     QUARANTINE_REMOVAL = "quarantine-removal"
+    RETENTION = "retention"
 
 
 class JobState(StrEnum):

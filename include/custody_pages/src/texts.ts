@@ -6,7 +6,7 @@ const plural = (number: number, one: string, many: string): string =>
 export const TEXTS = {
   product: "custody",
   skip: "Skip to the content",
-  pages: { search: "Search", event: "Event", lineage: "Lineage", run: "Run", replay: "Replay", status: "Status", proof: "Proof", keep: "Hold and forget" },
+  pages: { search: "Search", event: "Event", lineage: "Lineage", run: "Run", replay: "Replay", status: "Status", proof: "Proof", keep: "Hold and forget", sql: "SQL" },
   navigation: "Pages",
   theme: "Colours",
   themes: { auto: "System", light: "Light", dark: "Dark" },
@@ -262,6 +262,35 @@ export const TEXTS = {
     taskId: "Task (may be empty)",
     show: "Show",
   },
+  sql: {
+    title: "SQL",
+    intro: "One SELECT over the tables below: it reads, and changes nothing. It may take as many seconds and give as many rows as are set here.",
+    query: "Query",
+    submit: "Ask",
+    keys: "Ctrl and Enter ask as well.",
+    rows: "Rows at most",
+    seconds: "Seconds at most",
+    tables: "Tables",
+    columnsOf: (table: string) => `Columns of ${table}`,
+    about: {
+      events: "every event of every writer, those included that are not live yet",
+      logs: "every live event log",
+      transactions: "every transaction of every writer's catalog",
+    } as Record<string, string>,
+    column: "Column",
+    examples: "Examples",
+    table: "Rows",
+    found: (rows: number, isCut: boolean) => (isCut ? `The first ${plural(rows, "row", "rows")}; there are more.` : plural(rows, "row", "rows")),
+    none: "null",
+    cutValue: (characters: number) => `… (${characters.toLocaleString("en-GB")} characters)`,
+    save: "Save as JSON",
+    samples: [
+      ["Events by type", "select event_type, count(*) as events, sum(file_size) as bytes from events group by all order by events desc"],
+      ["Which components took longest", "select component_name, median(event_duration) as ms, count(*) as events from events where event_duration >= 0 group by all order by ms desc limit 20"],
+      ["Files that were sent, by day", "select event_time::date as day, count(distinct flowfile_uuid) as files from events where event_type = 'SEND' group by all order by day"],
+      ["Values of an attribute", "select updated_attributes['filename'] as name, count(*) as events from events group by all order by events desc limit 20"],
+    ],
+  },
   keep: {
     title: "Hold and forget",
     intro:
@@ -364,6 +393,7 @@ export const TEXTS = {
       forget: "Forgetting",
       "hold-count": "Count of what a hold keeps",
       "quarantine-removal": "Removal from the quarantine",
+      retention: "Retention",
     } as Record<string, string>,
     remove: (number: number) => `Remove ${plural(number, "chosen piece", "chosen pieces")} for good`,
     removeQuestion: (number: number) =>
@@ -490,6 +520,12 @@ export const TEXTS = {
     countOf: (name: string) => `Count what ${name} keeps`,
     releaseQuestion: (name: string) => `${name} ends. What should have expired goes with the next retention.`,
     after: (before: string, after: string) => `Room: ${before} now, ${after} after it.`,
+    hides: (rule: string) => `${rule} begins to hide events of logs that stay.`,
+    expire: "Let it go now",
+    expireHint: "As the DAG of retention does. What goes is deleted from disk when its grace is over.",
+    expireNumber: (number: string) => `Type the number of events that go, ${number}`,
+    expired: (number: number) => `${plural(number, "event", "events")} went.`,
+    mayNotExpire: "To let it go here your token needs the scope manage. On the command line:",
   },
 } as const;
 

@@ -37,6 +37,7 @@ NOT_OF_EVENTS = {
     "/hold-counts": "what is held now",
     "/hold-releases": "what is held from now on",
     "/retention/plan": "what goes next",
+    "/retention/runs": "what goes now",
     "/forget-plans": "what goes next",
     "/forget-plans/{plan}/runs": "what goes next",
     "/replay-plans/{plan}": "of the moment for which the plan was made",

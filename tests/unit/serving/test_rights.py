@@ -281,6 +281,7 @@ BODIES: dict[str, list[dict[str, Any]]] = {
     "/quarantine/removals": [{"keys": ["0123456789abcdef"], "pieces": 1}],
     "/forget-plans": [{"attributes": {"note": SECRET}}],
     "/forget-plans/{plan}/runs": [{"events": 1, "reason": SECRET}],
+    "/retention/runs": [{"events": 1 << 40}],
     "/holds": [{"name": SECRET, "reason": ""}],
     "/hold-counts": [{"name": SECRET}],
     "/hold-releases": [{"name": SECRET, "reason": SECRET}],
