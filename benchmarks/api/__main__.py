@@ -68,7 +68,7 @@ def main(events: int, rounds: int, seconds: float, repository: Path | None, scra
         if repository is None:
             scratch.mkdir(parents=True, exist_ok=True)
             repository = Path(stack.enter_context(TemporaryDirectory(dir=scratch))) / "repository"
-            _build(repository, events)
+            build_repository(repository, events)
         server = stack.enter_context(served(repository, "--door", "api"))
         alone = stack.enter_context(_http_alone())
         searches = _searches(Repository.open(repository), (server.url, server.process.pid), alone, rounds)
@@ -78,7 +78,8 @@ def main(events: int, rounds: int, seconds: float, repository: Path | None, scra
     _print(searches, health)
 
 
-def _build(root: Path, events: int) -> None:
+def build_repository(root: Path, events: int) -> None:
+    """Make a repository with so many events, all of them live."""
     opened = Repository.create(root)
     write_journals(PosixFileSystem(), opened.settings, tables(events), group_events=_GROUP_EVENTS)
     run_steps(opened.settings)

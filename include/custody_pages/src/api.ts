@@ -46,7 +46,7 @@ export async function order<T>(method: "POST" | "DELETE", path: string, body?: u
 }
 
 /** Ask what is sent as a body. Numbers come as they are written: JavaScript's own would round those of 64 bits. */
-export async function asked<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+export async function askByBody<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
   const sent = { method: "POST", body: JSON.stringify(body) };
   const answer = await answered(addressOf(path), { "Content-Type": "application/json" }, signal, sent);
   return exact(await answer.text()) as T;

@@ -2,7 +2,7 @@
 
 import { useRef, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
-import { ask, asked } from "./api.ts";
+import { ask, askByBody } from "./api.ts";
 import { command } from "./command.ts";
 import type { SqlRows, Welcome } from "./documents.ts";
 import { Frame, Head, Notices, Question, SameAnswer, Shown, start, TableFrame, useAnswer } from "./frame.tsx";
@@ -96,7 +96,7 @@ function Asking(): ReactNode {
 }
 
 function Rows(): ReactNode {
-  const [answer, again] = useAnswer((signal) => inTurn(() => asked<SqlRows>("sql", question, signal)), "sql");
+  const [answer, again] = useAnswer((signal) => inTurn(() => askByBody<SqlRows>("sql", question, signal)), "sql");
   return (
     <section aria-label={texts.table}>
       <Shown answer={answer} again={again}>
@@ -197,7 +197,7 @@ function inTurn<T>(question: () => Promise<T>): Promise<T> {
 
 function Columns({ table }: { table: string }): ReactNode {
   const describing = { query: `select * from ${table} limit 0`, limit: 1 };
-  const [answer, again] = useAnswer((signal) => inTurn(() => asked<SqlRows>("sql", describing, signal)), table);
+  const [answer, again] = useAnswer((signal) => inTurn(() => askByBody<SqlRows>("sql", describing, signal)), table);
   return (
     <Shown answer={answer} again={again}>
       {({ columns, types }) => (

@@ -219,7 +219,7 @@ export const TEXTS = {
     parents: "From",
     children: "Became",
     bound: "More behind",
-    expand: "Show more",
+    expand: (events: number | undefined) => (events ? `Show ${plural(events, "more event", "more events")}` : "Show more"),
     centre: "Start here",
     start: "start",
     way: "On the way from the start",
