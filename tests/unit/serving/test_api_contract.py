@@ -72,7 +72,10 @@ def test_every_answer_is_as_described(
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: Case[Any]) -> None:
             # Not every text is a query, and not every query a SELECT: a 400 says what is wrong with it.
-            not_asked: list[schemathesis.CheckFunction] = [positive_data_acceptance, *([negative_data_rejection] if _looks_right(case) else [])]
+            not_asked: list[schemathesis.CheckFunction] = [
+                positive_data_acceptance,
+                *([negative_data_rejection] if _looks_right(case) else []),
+            ]
             answer = case.call_and_validate(headers=dict(headers), excluded_checks=not_asked)
             # Who brings no token that is known is told nothing.
             assert headers is HEADERS or answer.status_code >= 400
