@@ -2,35 +2,51 @@
 
 `PYTHONPATH=include python -m benchmarks.api --events 1000000`
 
-Each search is asked by turns of the library in this process and of a server over one kept connection; both have asked
-it before. Then `/healthz` is asked every 20 ms: alone, and beside two exports whose readers take what comes.
+Each search is asked by turns, several times in a row, and CPU time counts, of all threads of a process:
+
+- *library*: `Repository.search`, whose answer is objects.
+- *documents*: the same and the JSON that `custody search --json` makes of it, which is what the API answers with.
+- *API*: the process of `custody serve`, asked over one kept connection.
+- *HTTP alone*: a process with the same HTTP server, which answers with as many bytes that it has already: no answer of
+  the API can cost less than this and *documents*.
+
+Both have answered each search before. Then `/healthz` is asked every 20 ms: alone, and beside two exports whose readers
+take what comes.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlencode
 
 import click
 import httpx
+import msgspec
 
 from benchmarks.environment import LOCAL
 from benchmarks.eventlog.bulk import tables, write_journals
-from custody.repository import Repository
+from custody.cli.output import answered
+from custody.cli.search_cmd import json_document
+from custody.repository import Repository, StoredEvent
 from custody.vfs import PosixFileSystem
 from tests.support import run_steps
 from tests.unit.serving.serve_process import served
 
 _GROUP_EVENTS = 250_000
 _ASKED_EVERY_SECONDS = 0.02
-_PAGE = 100
+_IN_A_ROW = 10
+PAGES = (20, 100, 1000)
 QUESTIONS = {
     "newest": "",
     "a type": "event_type:SEND",
@@ -41,7 +57,7 @@ QUESTIONS = {
 
 @click.command(help=__doc__, context_settings={"show_default": True})
 @click.option("--events", type=click.IntRange(min=1000), default=1_000_000, help="Events of the repository.")
-@click.option("--rounds", type=click.IntRange(min=3), default=50, help="Each search is asked so often.")
+@click.option("--rounds", type=click.IntRange(min=1), default=20, help="Turns of ten for each search.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, help="Requests beside exports, for so long.")
 @click.option("--repository", type=click.Path(path_type=Path), help="An existing repository, instead of a new one.")
 @click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk of a new repository.")
@@ -52,45 +68,111 @@ def main(events: int, rounds: int, seconds: float, repository: Path | None, scra
         if repository is None:
             scratch.mkdir(parents=True, exist_ok=True)
             repository = Path(stack.enter_context(TemporaryDirectory(dir=scratch))) / "repository"
-            _build(repository, events)
+            build_repository(repository, events)
         server = stack.enter_context(served(repository, "--door", "api"))
-        searches = _searches(Repository.open(repository), f"{server.url}/api/v1/events", rounds)
+        alone = stack.enter_context(_http_alone())
+        searches = _searches(Repository.open(repository), (server.url, server.process.pid), alone, rounds)
         health = _health(server.url, seconds)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps({"searches": searches, "health": health}, indent=1))
     _print(searches, health)
 
 
-def _build(root: Path, events: int) -> None:
+def build_repository(root: Path, events: int) -> None:
+    """Make a repository with so many events, all of them live."""
     opened = Repository.create(root)
     write_journals(PosixFileSystem(), opened.settings, tables(events), group_events=_GROUP_EVENTS)
     run_steps(opened.settings)
 
 
-def _searches(repository: Repository, url: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Return milliseconds by question: medians of the library and of the API, and how many events match."""
+def _searches(
+    repository: Repository, server: tuple[str, int], alone: tuple[str, int], rounds: int
+) -> dict[str, dict[str, float]]:
+    """Return by question the medians of milliseconds of CPU, and of milliseconds that the library and the API take."""
+    with closing(_Asked(*server)) as asked, closing(_Asked(*alone)) as alone_asked:
+        return _compared(repository, asked, alone_asked, rounds)
+
+
+def _compared(repository: Repository, asked: _Asked, alone_asked: _Asked, rounds: int) -> dict[str, dict[str, float]]:
     answers = {}
-    with httpx.Client(timeout=120) as client:
+    for page in PAGES:
         for name, text in QUESTIONS.items():
-
-            def library(text: str = text) -> int:
-                return repository.search(text, limit=_PAGE).total
-
-            def api(text: str = text) -> int:
-                total: int = client.get(url, params={"q": text, "limit": _PAGE}).raise_for_status().json()["total"]
-                return total
-
-            expected = library()
-            if api() != expected:
-                raise click.ClickException(f"{name}: the API counts {api()} events, the library {expected}.")
-            times: dict[str, list[float]] = {"library": [], "api": []}
+            sides: dict[str, tuple[Callable[[], object], Callable[[], int]]] = {}
+            path = f"/api/v1/events?{urlencode({'q': text, 'limit': page})}"
+            total, size = json.loads(asked.get(path))["total"], len(asked.get(path))
+            expected = repository.search(text, limit=page).total
+            if total != expected:
+                raise click.ClickException(f"{name}: the API counts {total} events, the library {expected}.")
+            sides["library"] = partial(repository.search, text, limit=page), time.process_time_ns
+            sides["documents"] = partial(search_document, repository, text, page), time.process_time_ns
+            sides["api"] = partial(asked.get, path), asked.cpu_ns
+            sides["http"] = partial(alone_asked.get, f"/{size}"), alone_asked.cpu_ns
+            cpu: dict[str, list[float]] = {side: [] for side in sides}
+            wall: dict[str, list[float]] = {side: [] for side in sides}
             for _ in range(rounds):
-                times["library"].append(_timed(library))
-                times["api"].append(_timed(api))
-            medians = {side: statistics.median(values) * 1000 for side, values in times.items()}
-            answers[name] = {**medians, "matches": expected}
-            click.echo(f"{name}: {answers[name]}", err=True)
+                for side, (ask, cpu_ns) in sides.items():
+                    ask()
+                    started, began = time.perf_counter_ns(), cpu_ns()
+                    for _ in range(_IN_A_ROW):
+                        ask()
+                    cpu[side].append((cpu_ns() - began) / _IN_A_ROW / 1e6)
+                    wall[side].append((time.perf_counter_ns() - started) / _IN_A_ROW / 1e6)
+            one = {f"{side}_cpu": statistics.median(values) for side, values in cpu.items()}
+            one |= {f"{side}_cpu_least": min(values) for side, values in cpu.items()}
+            one |= {f"{side}_wall": statistics.median(values) for side, values in wall.items()}
+            answers[f"{name}, {page} shown"] = {**one, "matches": expected, "bytes": size}
+            click.echo(f"{name}, {page} shown: {one}", err=True)
     return answers
+
+
+def search_document(repository: Repository, text: str, page: int) -> bytes:
+    """Return the JSON that `custody search --json` makes of a search."""
+    found = repository.search(text, limit=page)
+    events = [StoredEvent(one.writer, answered(one.event, repository.settings, whole=False)) for one in found.events]
+    return msgspec.json.encode(json_document(found, events, None))
+
+
+class _Asked:
+    """A server that is asked over one connection.
+
+    Args:
+        url: of the server.
+        process: its number, of this machine.
+    """
+
+    def __init__(self, url: str, process: int) -> None:
+        self._connection = HTTPConnection(url.removeprefix("http://"))
+        # Linux's clock of the CPU time of another process, all of its threads together.
+        self._clock = ~process << 3 | 2
+
+    def get(self, path: str) -> bytes:
+        """Return the body of an answer."""
+        self._connection.request("GET", path)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise click.ClickException(f"{path}: expected an answer, got {answer.status}: {body[:500]!r}")
+        return body
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def cpu_ns(self) -> int:
+        """Return the CPU time that the process has taken so far."""
+        return time.clock_gettime_ns(self._clock)
+
+
+@contextmanager
+def _http_alone() -> Iterator[tuple[str, int]]:
+    """Start a process with the HTTP server of custody and nothing behind it; yield its URL and number."""
+    command = [sys.executable, "-m", "benchmarks.api.http_alone"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip(), process.pid
+        finally:
+            process.terminate()
 
 
 def _timed(ask: Callable[[], object]) -> float:
@@ -151,12 +233,24 @@ def _read(url: str, form: str, stop: threading.Event, taken: list[int]) -> None:
 
 
 def _print(searches: dict[str, dict[str, float]], health: dict[str, dict[str, float]]) -> None:
-    columns = ("search, 100 events shown", "matches", "library, ms", "API, ms", "more by")
-    rows: list[tuple[str, ...]] = [columns, ("---",) * 5]
+    columns = (
+        "search",
+        "matches",
+        "library",
+        "documents",
+        "API",
+        "API / documents",
+        "HTTP alone",
+        "wall: library",
+        "API",
+    )
+    rows: list[tuple[str, ...]] = [columns, ("---",) * len(columns)]
     for name, one in searches.items():
-        more = one["api"] - one["library"]
-        added = f"{more:.1f} ms, {more / one['library']:.0%}"
-        rows.append((name, f"{one['matches']:,.0f}", f"{one['library']:.1f}", f"{one['api']:.1f}", added))
+        cpu = {side: one[f"{side}_cpu"] for side in ("library", "documents", "api", "http")}
+        times = f"{one['api_cpu'] / one['documents_cpu']:.2f}"
+        shown = [f"{value:.2f}" for value in (cpu["library"], cpu["documents"], cpu["api"])]
+        walls = [f"{one[f'{side}_wall']:.2f}" for side in ("library", "api")]
+        rows.append((name, f"{one['matches']:,.0f}", *shown, times, f"{cpu['http']:.2f}", *walls))
     rows += [("",) * 5, ("`/healthz`", "median, ms", "99 of 100 below", "most", "exports, MB/s"), ("---",) * 5]
     for name, one in health.items():
         speed = f"{one['exported_mb_s']:.1f}" if "exported_mb_s" in one else "-"

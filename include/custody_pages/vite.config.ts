@@ -1,6 +1,6 @@
 import { defineConfig } from "vite";
 
-const PAGES = ["search", "event", "lineage", "run", "replay", "status", "proof", "keep"];
+const PAGES = ["search", "event", "lineage", "run", "replay", "status", "proof", "keep", "sql"];
 
 export default defineConfig({
   // The documents lie below any path that they are mounted at.

@@ -58,7 +58,7 @@ from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
 from custody.quarantine import Quarantine, QuarantineEntry
 from custody.replay import Refusal, replay_plan
-from custody.serving.jobs import Job, decode_job
+from custody.serving.jobs import KeptJob, decode_job
 from custody.site_to_site.transactions import EndedTransaction, read_ended
 from custody.store.placed_writers import PlacedWriter
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
@@ -165,7 +165,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Manifest", UnitManifest),
         ("replay-plan", "## Layout", replay_plan.ReplayPlan),
         ("export-cursors", "## Layout", Cursors),
-        ("job", "## Layout", Job),
+        ("job", "## Layout", KeptJob),
         ("site-to-site", "## Layout of an end", EndedTransaction),
         ("run-cursor", "## Layout", RunCursor),
         ("lease", "## Layout", Holder),

@@ -148,7 +148,7 @@ def test_what_changed_between_two_revisions_and_why(server: Served, repository: 
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 320])
+@pytest.mark.parametrize("width", [1280, 320, 3840])
 def test_everybody_can_use_what_changes_something(
     server: Served, repository: Repository, colours: str, width: int
 ) -> None:

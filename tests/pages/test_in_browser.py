@@ -404,7 +404,7 @@ def looked_at(page: Any, axe: str, path: str, width: int) -> list[str]:
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 320])
+@pytest.mark.parametrize("width", [1280, 320, 3840])
 def test_everybody_can_use_every_page(server: Served, repository: Repository, colours: str, width: int) -> None:
     [changed] = repository.search(f'flowfile_uuid:"{ORDER}" AND event_type:CONTENT_MODIFIED').events
     axe = (build.WORK / "source" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
@@ -434,6 +434,19 @@ def test_a_query_that_cannot_be_read_says_where(server: Served) -> None:
         page.goto(f"{server.url}/ui/search.html?q=event_type:SNED")
         page.get_by_role("alert").get_by_text("Did you mean SEND?").wait_for()
         assert page.get_by_label("Query").input_value() == "event_type:SNED"
+
+
+def test_what_lies_behind_a_bound_is_counted_where_it_can_be_shown(server: Served, repository: Repository) -> None:
+    [child] = repository.search(f'flowfile_uuid:"{CHILDREN[3]}"').events
+    with opened(server.url) as page:
+        page.goto(f"{server.url}/ui/lineage.html?flowfile={child.event.flowfile_uuid}")
+        settled(page)
+        # The order's own events before it became parts: it was received, and changed.
+        more = page.get_by_role("link", name="Show 2 more events")
+        more.wait_for()
+        led(page, more.click)
+        assert page.get_by_role("link", name="Show 2 more events").count() == 0
+        assert page.get_by_role("link", name="RECEIVE", exact=True).count() == 1
 
 
 def test_a_lineage_of_thousands_is_a_picture_of_the_nearest_and_stays_usable(server: Served) -> None:

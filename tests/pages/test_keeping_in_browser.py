@@ -213,7 +213,7 @@ def test_where_a_content_is_in_software_is_said_or_that_nobody_knows(server: Ser
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 320])
+@pytest.mark.parametrize("width", [1280, 320, 3840])
 def test_everybody_can_use_what_keeps_and_forgets(
     server: Served, repository: Repository, colours: str, width: int
 ) -> None:
@@ -263,3 +263,29 @@ def test_who_may_not_manage_is_shown_the_command(repository: Repository) -> None
             assert page.get_by_role("button", name=re.compile("^Release")).count() == 0
     finally:
         (root / "tokens").unlink()
+
+
+def test_retention_is_let_go_from_the_page_by_the_number_of_its_events(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    (repository.settings.root / "custody.toml").write_text('[retention]\nage_max = "30 days"\n')
+    append(repository, sample(300))
+    run_steps(repository.settings)
+    axe = (build.WORK / "source" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    with served(repository.settings.root, "--door", "pages") as running, opened(running.url) as page:
+        page.goto(f"{running.url}/ui/proof.html")
+        settled(page)
+        act = page.get_by_role("button", name="Let it go now")
+        typed = page.get_by_label("Type the number of events that go, 300")
+        typed.fill("299")
+        assert act.is_disabled()
+        typed.fill("300")
+        assert looked_at(page, axe, "proof.html", 1280) == []
+        act.click()
+        page.get_by_text("300 events went.").wait_for()
+        page.reload()
+        settled(page)
+        page.get_by_text("300 events went.").wait_for()
+        page.goto(f"{running.url}/ui/search.html")
+        settled(page)
+        page.get_by_text("No event matches.").wait_for()
+    assert Repository.open(repository.settings.root).search("").total == 0

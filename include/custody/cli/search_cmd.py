@@ -76,7 +76,7 @@ def search(
         talk.print(f"{result.lost} of the {result.total} events cannot be read and were passed over for this page.")
     events = [StoredEvent(item.writer, answered(item.event, opened.settings, whole=whole)) for item in result.events]
     if as_json:
-        _print_json(result, events, counter.traffic if explain else None)
+        print_json(json_document(result, events, counter.traffic if explain else None))
         return
     print_table(
         f"{result.total} events",
@@ -100,7 +100,8 @@ def _structured(text: str) -> dict[str, object]:
     return document
 
 
-def _print_json(result: SearchResult, events: Sequence[StoredEvent], asked: Traffic | None) -> None:
+def json_document(result: SearchResult, events: Sequence[StoredEvent], asked: Traffic | None) -> dict[str, object]:
+    """Return what `--json` prints of a search; `asked` is what it asked of an object store, to explain it."""
     document: dict[str, object] = {
         "total": result.total,
         "events": [_document(stored) for stored in events],
@@ -111,7 +112,7 @@ def _print_json(result: SearchResult, events: Sequence[StoredEvent], asked: Traf
     if asked is not None:
         document["explain"] = {writer: msgspec.to_builtins(done) for writer, done in result.explained.items()}
         document["store"] = msgspec.to_builtins(asked)
-    print_json(document)
+    return document
 
 
 def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], as_json: bool) -> None:

@@ -129,6 +129,11 @@ class Visibility:
         """Whether it hides no event and no value."""
         return not self.hides_events and not self.masks
 
+    @property
+    def without_masks(self) -> Visibility:
+        """The same events, with all values: for what sends them on, and shows nobody what they say."""
+        return Visibility(self.see, self.hide)
+
     def masking(self, masks: tuple[str, ...]) -> Visibility:
         """Return what somebody may see for whom more attributes are masked."""
         return Visibility(self.see, self.hide, (*self.masks, *masks))

@@ -16,12 +16,14 @@ import msgspec
 from custody.errors import ConfigurationError
 from custody.format.framing import DocumentFormat
 from custody.model import Event
+from custody.model.masking import AttributeMask
 from custody.replay.refusals import Refusal, RefusalCode
 from custody.replay.replayed_flowfile import ReplayJudge
 from custody.vfs import FileSystem
 
 PREAMBLE = b"CUSTRPL\x01"
 KIND_PLAN = 1
+_NO_MASK = AttributeMask()
 
 
 class PlannedReplay(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +54,8 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     refused: list[Refusal] = []
     notices: list[str] = []
     """What could not be read when the plan was made: it may hold more events that the query means."""
+    visibility: str | None = None
+    """What whoever made it might see, as `Visibility.key`; None for every event."""
 
     @property
     def bytes(self) -> int:
@@ -89,12 +93,22 @@ FoundEvent = tuple[str, int, Event | None]
 
 
 def make_plan(
-    found: Iterable[FoundEvent], judge: ReplayJudge, *, repository: str, revisions: Mapping[str, int], now_ms: int
+    found: Iterable[FoundEvent],
+    judge: ReplayJudge,
+    *,
+    repository: str,
+    revisions: Mapping[str, int],
+    now_ms: int,
+    mask: AttributeMask = _NO_MASK,
 ) -> ReplayPlan:
-    """Return the plan for some events; those that cannot be replayed are named in it."""
+    """Return the plan for some events; those that cannot be replayed are named in it.
+
+    Whether an event repeats another one is decided by what its reader may see of both (`mask`): else who may append
+    events could guess a masked value, and the plan would say whether the guess is right.
+    """
     events: list[PlannedReplay] = []
     refused: list[Refusal] = []
-    for item in _judged(found, judge):
+    for item in _judged(found, judge, mask):
         if isinstance(item, Refusal):
             refused.append(item)
         else:
@@ -109,7 +123,7 @@ def make_plan(
     )
 
 
-def _judged(found: Iterable[FoundEvent], judge: ReplayJudge) -> Iterator[PlannedReplay | Refusal]:
+def _judged(found: Iterable[FoundEvent], judge: ReplayJudge, mask: AttributeMask) -> Iterator[PlannedReplay | Refusal]:
     seen: dict[bytes, str] = {}
     for writer, event_id, event in found:
         if event is None:
@@ -120,7 +134,7 @@ def _judged(found: Iterable[FoundEvent], judge: ReplayJudge) -> Iterator[Planned
             yield judged
             continue
         # By digest: of a million events the attributes of all would have to be kept.
-        digest = judged.digest
+        digest = judged.digest(mask)
         if digest in seen:
             yield Refusal(writer, event_id, RefusalCode.REPEATED, seen[digest])
             continue

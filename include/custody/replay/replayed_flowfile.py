@@ -15,6 +15,7 @@ import msgspec
 from custody.errors import CustodyError, NotFoundError
 from custody.flow import FlowFile
 from custody.model import MASK, ContentClaim, Event, EventType
+from custody.model.masking import AttributeMask
 from custody.replay.refusals import Refusal, RefusalCode
 
 REPLAY_ATTRIBUTE = "flowfile.replay"
@@ -36,10 +37,10 @@ class Replay(msgspec.Struct, frozen=True):
     size: int
     content_claim: ContentClaim | None
 
-    @property
-    def digest(self) -> bytes:
-        """Equal for two events whose replays cannot be told apart."""
-        sent = (self.event.flowfile_uuid, self.queue, self.size, self.content_claim, sorted(self.attributes.items()))
+    def digest(self, mask: AttributeMask) -> bytes:
+        """Return what is equal for two events whose replays cannot be told apart by whom some values are masked."""
+        attributes = mask.values(self.attributes) if mask else self.attributes
+        sent = (self.event.flowfile_uuid, self.queue, self.size, self.content_claim, sorted(attributes.items()))
         return hashlib.blake2b(msgspec.msgpack.encode(sent), digest_size=16).digest()
 
     def flowfile(self, uuid: str, now_ms: int) -> FlowFile:

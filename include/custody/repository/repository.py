@@ -722,40 +722,54 @@ class Repository:
         writer: str | None = None,
         as_of: AsOf | None = None,
         on_progress: Callable[[int], None] = lambda _done: None,
+        visibility: Visibility | None = None,
     ) -> ReplayPlan:
         """Return the plan for sending the FlowFiles of some events again; nothing is changed.
 
         The events are those that a query finds, as `search` of `answering()` does, oldest first; or those with some
         ids. Each is looked at as it is today, also with `as_of`: what was forgotten since is not sent again.
-        `on_progress` is called for each with the number of events so far; what it raises ends the planning.
+        `on_progress` is called for each with the number of events so far; what it raises ends the planning. For
+        somebody with a `visibility` the plan is made as if there were no events but those that it shows.
 
         Raises:
             NotFoundError: no FlowFile was ever queued here, or there is no such revision.
             InvalidInputError: the query cannot be read.
             ConfigurationError: several writers have events, and an id or a revision is given without a writer.
         """
+        from custody.model.masking import AttributeMask
         from custody.replay import ReplayJudge, make_plan
         from custody.repository.flow import existing_queues
 
         notices: dict[str, None] = {}
         revisions = {item.writer: item.catalog.load().revision for item in self.workspaces()}
-        found = self._numbered(event_ids, writer) if event_ids else self._found(text, writer, as_of, notices)
+        asked = self.answering() if visibility is None else self.answering().seen_by(visibility)
+        sources = self._replay_sources(visibility)
+        if event_ids:
+            found = self._numbered(event_ids, writer, sources)
+        else:
+            found = self._found(asked, text, writer, as_of, notices, sources)
         with existing_queues(self.settings, self._fs, self._clock) as queues:
-            judge = ReplayJudge({one.name for one in queues.connections()}, self._replay_sources.finder())
+            judge = ReplayJudge({one.name for one in queues.connections()}, sources.finder())
             plan = make_plan(
                 _counted(found, on_progress),
                 judge,
                 repository=queues.id,
                 revisions=revisions,
                 now_ms=self._clock.now_ms(),
+                mask=AttributeMask() if asked._visibility is None else asked._visibility.mask,
             )
-        asked = text if isinstance(text, str) else msgspec.json.encode(text).decode()
         return msgspec.structs.replace(
-            plan, query=asked, as_of=None if as_of is None else str(as_of), notices=list(notices)
+            plan,
+            query=text if isinstance(text, str) else msgspec.json.encode(text).decode(),
+            as_of=None if as_of is None else str(as_of),
+            notices=list(notices),
+            visibility=None if visibility is None else visibility.key,
         )
 
-    def check_replay(self, plan: ReplayPlan | Path) -> ReplayCheck:
+    def check_replay(self, plan: ReplayPlan | Path, *, visibility: Visibility | None = None) -> ReplayCheck:
         """Return what is left of a replay plan, and which of its events cannot be replayed any more.
+
+        To somebody with a `visibility` an event that it does not show is one that was forgotten.
 
         Raises:
             InvalidInputError: the plan is of another repository, or too old.
@@ -766,7 +780,7 @@ class Repository:
 
         opened = self._opened_plan(plan)
         with existing_queues(self.settings, self._fs, self._clock) as queues:
-            return check_plan(queues, opened, self._replay_sources, self._clock.now_ms())
+            return check_plan(queues, opened, self._replay_sources(visibility), self._clock.now_ms())
 
     def replay(
         self,
@@ -777,11 +791,13 @@ class Repository:
         on_progress: Callable[[int, int], None] = lambda _done, _total: None,
         writer: SlotWriter | None = None,
         wait_seconds: float | None = None,
+        visibility: Visibility | None = None,
     ) -> ReplayReport:
         """Send the FlowFiles of a plan again, each once; a run that was broken off goes on where it stopped.
 
         Each enters the queue that it came from under a uuid of its own, and a REPLAY event links the two. A full queue
-        stops the run: the report says so, and the plan can be run again.
+        stops the run: the report says so, and the plan can be run again. For somebody with a `visibility` nothing is
+        sent of an event that it does not show; what is sent has all its values.
 
         Durability: on return what the report names survives power loss.
 
@@ -803,7 +819,7 @@ class Repository:
             return run_plan(
                 flow.queues,
                 opened,
-                self._replay_sources,
+                self._replay_sources(visibility),
                 self._clock,
                 user=user or login_name(),
                 skip_changed=skip_changed,
@@ -837,7 +853,7 @@ class Repository:
             raise Refusal(name, event_id, RefusalCode.UNKNOWN_EVENT, detail).error()
         with self.flowfiles(wait_seconds=wait_seconds) as flow:
             return replay_one(
-                flow.queues, name, events[0], self._replay_sources.finder, self._clock, user or login_name()
+                flow.queues, name, events[0], self._replay_sources(None).finder, self._clock, user or login_name()
             )
 
     def status(self) -> RepositoryStatus:
@@ -1018,19 +1034,20 @@ class Repository:
 
         return choose_expired(self.settings, self._fs, self._clock, self.workspaces()).plan
 
-    def apply_retention(self) -> RetentionResult:
+    def apply_retention(self, events: int | None = None) -> RetentionResult:
         """Expire what is too old or has no room, and delete what expired longer ago than the grace.
 
-        A limit that cannot be kept is no error: the plan in the result says so.
+        With `events`, of a plan, nothing is done where the logs that go have more or fewer. A limit that cannot be kept
+        is no error: the plan in the result says so.
 
         Durability: on return the reported changes survive power loss. It can be stopped at any time: do it again.
 
         Raises:
-            ConflictError: another process changed a catalog meanwhile. Try again.
+            ConflictError: another process changed a catalog meanwhile, or the plan has changed. Try again.
         """
         from custody.repository.retention_api import apply_retention
 
-        return apply_retention(self.settings, self._fs, self._clock)
+        return apply_retention(self.settings, self._fs, self._clock, events)
 
     def hold(
         self,
@@ -1139,13 +1156,15 @@ class Repository:
                     self._shards.forget(built.path)
                     yield workspace.writer, built
 
-    @property
-    def _replay_sources(self) -> ReplaySources:
+    def _replay_sources(self, visibility: Visibility | None) -> ReplaySources:
+        """Return what a replay reads for somebody: the events that may be seen, with all their values."""
         from custody.flow.content import ContentReader
         from custody.replay import ReplaySources
 
+        shown = self if visibility is None else self.seen_by(visibility.without_masks)
+
         def read_events(writer: str, event_ids: Sequence[int]) -> dict[int, Event]:
-            return {event.event_id: event for event in self.get_many(event_ids, writer)}
+            return {event.event_id: event for event in shown.get_many(event_ids, writer)}
 
         return ReplaySources(read_events, lambda: ContentReader(self._fs, self.settings.content_store).find)
 
@@ -1154,21 +1173,30 @@ class Repository:
 
         return read_plan(self._fs, plan) if isinstance(plan, Path) else plan
 
-    def _numbered(self, event_ids: Sequence[int], writer: str | None) -> Iterator[FoundEvent]:
+    def _numbered(self, event_ids: Sequence[int], writer: str | None, sources: ReplaySources) -> Iterator[FoundEvent]:
         """Yield the events with some ids, each id once."""
         name = self._one_writer(writer)
         wanted = list(dict.fromkeys(event_ids))
         for first in range(0, len(wanted), _REPLAY_PAGE):
             some = wanted[first : first + _REPLAY_PAGE]
-            events = self._replay_sources.read_events(name, some)
+            events = sources.read_events(name, some)
             yield from ((name, event_id, events.get(event_id)) for event_id in some)
 
     def _found(
-        self, text: str | dict[str, object], writer: str | None, as_of: AsOf | None, notices: dict[str, None]
+        self,
+        asked: Repository,
+        text: str | dict[str, object],
+        writer: str | None,
+        as_of: AsOf | None,
+        notices: dict[str, None],
+        sources: ReplaySources,
     ) -> Iterator[FoundEvent]:
-        """Yield the events that a query finds, oldest first, as they are today."""
-        # A query is a question: which events a plan has must not tell the values that answers mask.
-        asked, cursor = self.answering(), None
+        """Yield the events that a query finds, oldest first, as they are today.
+
+        A query is a question, put to the repository as it answers (`asked`): which events a plan has must not tell the
+        values that answers mask.
+        """
+        cursor = None
         while True:
             page = asked.search(text, limit=_REPLAY_PAGE, oldest_first=True, cursor=cursor, writer=writer, as_of=as_of)
             notices.update(dict.fromkeys(page.notices))
@@ -1177,7 +1205,7 @@ class Repository:
             else:
                 # What was live then may be forgotten now; and a FlowFile is sent with its values, not with masks.
                 for name, stored in groupby(page.events, key=lambda stored: stored.writer):
-                    yield from self._numbered([one.event.event_id for one in stored], name)
+                    yield from self._numbered([one.event.event_id for one in stored], name, sources)
             cursor = page.cursor
             if cursor is None:
                 return

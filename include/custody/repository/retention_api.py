@@ -6,6 +6,7 @@ import msgspec
 
 from custody.clock import Clock
 from custody.config import Settings
+from custody.errors import ConflictError
 from custody.retention import RETENTION_STEPS, RetentionPlan, choose_expired, mark_expired
 from custody.vfs import FileSystem
 from custody.workspace import UnitReport, Workspace
@@ -26,16 +27,22 @@ class RetentionResult(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[str, tuple[UnitReport, ...]]
 
 
-def apply_retention(settings: Settings, fs: FileSystem, clock: Clock) -> RetentionResult:
-    """Do one pass, as the DAG does.
+def apply_retention(settings: Settings, fs: FileSystem, clock: Clock, events: int | None = None) -> RetentionResult:
+    """Do one pass, as the DAG does; with `events` only where the logs that go have so many.
 
     A limit that cannot be kept is no error here: the plan says so.
 
     Raises:
-        ConflictError: a log was compacted, or a hold was made, in the meantime. Try again.
+        ConflictError: a log was compacted, or a hold was made, in the meantime; or the logs that go have other events.
+            Look at the plan, and try again.
     """
     writers = [item.writer for item in Workspace.all(settings, fs)]
     choice = choose_expired(settings, fs, clock, [Workspace(settings, writer, fs, clock) for writer in writers])
+    going = sum(log.events for log in choice.plan.expiring)
+    if events is not None and events != going:
+        raise ConflictError(
+            f"expected the number of events that go now, {going}, got {events}. Look at the plan again."
+        )
     mark_expired(choice)
     reports: dict[str, tuple[UnitReport, ...]] = {}
     for name in _AFTER_THE_MARK:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from custody.clock import SystemClock
 from custody.errors import BackpressureError, CorruptionError, InvalidInputError, NotFoundError
 from custody.flowfile_repository import REPLAY_DAYS
 from custody.format.names import is_name
+from custody.model.visibility import Visibility
 from custody.quarantine import QuarantineEntry
 from custody.read.time_travel import AsOf
 from custody.replay import ReplayPlan, login_name, read_plan, save_plan
@@ -41,7 +42,7 @@ from custody.serving.api_problems import ProblemDocument
 from custody.serving.application import grant_of, is_from_own_page
 from custody.serving.door import Services
 from custody.serving.http_requests import BodyRefusedError
-from custody.serving.jobs import Job, JobKind, Jobs, OnProgress, Outcome
+from custody.serving.jobs import Job, JobKind, Jobs, KeptJob, OnProgress, Outcome
 from custody.vfs import PosixFileSystem
 from custody.workspace.run_reports import RunOverview, StepReport, list_runs, read_run, report_place, run_of
 
@@ -56,6 +57,7 @@ _ID_MAX = (1 << 63) - 1
 _PLAN = re.compile(r"(\d{13})-[0-9a-f]{32}")
 _PLANS_MAX = 1000
 _DAY_MS = 24 * 3600 * 1000
+_STOPPED_HERE = "a queue takes no more FlowFiles now. Run the plan again: it goes on where it stopped."
 _OF_REPLAY = (JobKind.REPLAY_PLAN, JobKind.REPLAY)
 """Jobs that take the scope `replay` to begin or to end; the others take `manage`."""
 
@@ -168,6 +170,7 @@ class Changes:
         read_body: returns the body of a request as a struct.
         moment: returns the revision or the time that a text means.
         answered: returns a document as an answer.
+        seen: returns what the sender of the request may see, None for every event.
     """
 
     def __init__(
@@ -176,6 +179,7 @@ class Changes:
         read_body: Callable[[Request, type[Any]], Any],
         moment: Callable[[str | None], AsOf | None],
         answered: Callable[[object], Response],
+        seen: Callable[[], Visibility | None],
     ) -> None:
         self._services = services
         self.repository: Repository = services.repository
@@ -183,6 +187,7 @@ class Changes:
         self._read_body = read_body
         self._moment = moment
         self._answered = answered
+        self._seen = seen
         settings = self.repository.settings
         self.jobs_of_all = Jobs(self._fs, settings.jobs, settings.root, SystemClock())
 
@@ -195,23 +200,27 @@ class Changes:
         read, replay, manage = Scope.READ, Scope.REPLAY, Scope.MANAGE
         plan = "/replay-plans/{plan}"
         return (
-            ChangeOperation("/replay-plans", self.replay_plans, PlacedPlans, replay),
-            ChangeOperation("/replay-plans", self.make_plan, Job, replay, "POST", ReplayQuestion, 202),
-            ChangeOperation(plan, self.replay_plan, PlanOverview, replay),
-            ChangeOperation(f"{plan}/check", self.check_plan, CheckOverview, replay),
-            ChangeOperation(f"{plan}/runs", self.run_plan, Job, replay, "POST", ReplayOrder, 202),
+            ChangeOperation("/replay-plans", self.replay_plans, PlacedPlans, replay, of_all=False),
+            ChangeOperation("/replay-plans", self.make_plan, Job, replay, "POST", ReplayQuestion, 202, of_all=False),
+            ChangeOperation(plan, self.replay_plan, PlanOverview, replay, of_all=False),
+            ChangeOperation(f"{plan}/check", self.check_plan, CheckOverview, replay, of_all=False),
+            ChangeOperation(f"{plan}/runs", self.run_plan, Job, replay, "POST", ReplayOrder, 202, of_all=False),
             ChangeOperation("/quarantine/resubmissions", self.resubmit, Job, manage, "POST", ResubmitOrder, 202),
             ChangeOperation("/quarantine/{key}", self.quarantine_entry, QuarantineEntry, read),
-            ChangeOperation("/jobs", self.jobs, JobList, read),
-            ChangeOperation("/jobs/{job_id}", self.job, Job, read),
-            ChangeOperation("/jobs/{job_id}", self.cancel_job, Job, read, "DELETE", None, 202),
+            ChangeOperation("/jobs", self.jobs, JobList, read, of_all=False),
+            ChangeOperation("/jobs/{job_id}", self.job, Job, read, of_all=False),
+            ChangeOperation("/jobs/{job_id}", self.cancel_job, Job, read, "DELETE", None, 202, of_all=False),
             ChangeOperation("/runs", self.runs, RunList, read),
             ChangeOperation("/runs/{run}", self.run, OneRun, read),
         )
 
     def replay_plans(self, *, limit: Count = 100) -> Response:
-        """Replay plans that were made here, the newest first."""
+        """Replay plans that were made here, the newest first; with rules those of the jobs that are kept."""
         names = self._plan_names()
+        seen = self._seen()
+        if seen is not None:
+            made = _plans_of(self.jobs_of_all.begun_with(seen.key))
+            names = [name for name in names if name in made]
         items = [
             PlacedPlan(name=name, href=f"replay-plans/{name}", made_ms=int(name[:13])) for name in names[::-1][:limit]
         ]
@@ -220,8 +229,8 @@ class Changes:
     async def make_plan(self, request: Request, *, wait: Wait = 0) -> Response:
         """Say of events whether they can be sent again, how many bytes that is, and why others cannot; as a job."""
         question: ReplayQuestion = await self._read_body(request, ReplayQuestion)
-        as_of = self._moment(question.as_of)
-        await run_in_threadpool(self._check_question, question, as_of)
+        as_of, seen = self._moment(question.as_of), self._seen()
+        await run_in_threadpool(self._check_question, question, as_of, seen)
 
         def work(on_progress: OnProgress) -> Outcome:
             # Planning changes nothing, so it needs no writer slot.
@@ -231,6 +240,7 @@ class Changes:
                 writer=question.writer,
                 as_of=as_of,
                 on_progress=lambda done: on_progress(done, None),
+                visibility=seen,
             )
             name = self._keep(plan)
             result = {"plan": name, "href": f"replay-plans/{name}", "events": len(plan.events), "bytes": plan.bytes}
@@ -241,18 +251,24 @@ class Changes:
 
     def replay_plan(self, plan: str) -> Response:
         """A replay plan: what it sends again, and what it does not and why."""
-        return self._answered(plan_overview(self._plan(plan), REFUSED_SHOWN))
+        overview = plan_overview(self._plan(plan), REFUSED_SHOWN)
+        seen = self._seen()
+        if seen is not None and seen.hides_events:
+            # Revisions count what others stored.
+            overview = msgspec.structs.replace(overview, revisions={})
+        return self._answered(overview)
 
     def check_plan(self, plan: str) -> Response:
         """What is left of a replay plan, and which of its events cannot be sent again any more."""
         whole = self._plan(plan)
-        return self._answered(check_overview(whole, self.repository.check_replay(whole), REFUSED_SHOWN))
+        check = self.repository.check_replay(whole, visibility=self._seen())
+        return self._answered(check_overview(whole, check, REFUSED_SHOWN))
 
     async def run_plan(self, request: Request, plan: str, *, wait: Wait = 0) -> Response:
         """Send what is left of a replay plan, each event once; as a job, which goes on where an earlier one stopped."""
         order: ReplayOrder = await self._read_body(request, ReplayOrder)
         await run_in_threadpool(self._plan, plan)
-        user = self.user_of(request)
+        user, seen = self.user_of(request), self._seen()
 
         def work(on_progress: OnProgress) -> Outcome:
             with self._services.lent_writer() as writer:
@@ -262,7 +278,11 @@ class Changes:
                     skip_changed=order.skip_changed,
                     on_progress=on_progress,
                     writer=writer,
+                    visibility=seen,
                 )
+            if seen is not None and report.stopped is not None:
+                # What others have in the queue is counted in the reason.
+                report = msgspec.structs.replace(report, stopped=_STOPPED_HERE)
             result = msgspec.to_builtins(replay_overview(report, REFUSED_SHOWN))
             return Outcome(result, None if report.stopped is None else _stopped(report.stopped))
 
@@ -299,20 +319,26 @@ class Changes:
         return self._answered(self.repository.quarantine.get(key))
 
     def jobs(self, *, limit: Count = 100) -> Response:
-        """Long work that was begun here, the newest first."""
-        items, total = self.jobs_of_all.newest(limit)
-        return self._answered(JobList(items=items, total=total))
+        """Long work that was begun here, the newest first; with rules only that of those who see the same."""
+        seen = self._seen()
+        if seen is None:
+            items, total = self.jobs_of_all.newest(limit)
+        else:
+            own = self.jobs_of_all.begun_with(seen.key)
+            items, total = own[:limit], len(own)
+        return self._answered(JobList(items=[job.shown for job in items], total=total))
 
     async def job(self, job_id: str, *, wait: Wait = 0) -> Response:
         """How far a job is, or what it came to."""
-        return self._answered(await self._ended(job_id, wait))
+        await run_in_threadpool(self._own_job, job_id)
+        return self._answered((await self._ended(job_id, wait)).shown)
 
     def cancel_job(self, request: Request, job_id: str) -> Response:
         """Let a job end where it is; what it did so far stays."""
-        needed = Scope.REPLAY if self.jobs_of_all.get(job_id).kind in _OF_REPLAY else Scope.MANAGE
+        needed = Scope.REPLAY if self._own_job(job_id).kind in _OF_REPLAY else Scope.MANAGE
         if needed not in grant_of(request).scopes:
             raise HTTPException(403, f"expected a token with the scope {needed}")
-        answer = self._answered(self.jobs_of_all.cancel(job_id))
+        answer = self._answered(self.jobs_of_all.cancel(job_id).shown)
         answer.status_code = 202
         return answer
 
@@ -333,19 +359,28 @@ class Changes:
         self, request: Request, wait: float, kind: JobKind, subject: str, unit: str, work: Callable[..., Outcome]
     ) -> Response:
         """Begin a job for whoever asks; answer it when it ends, or after `wait` seconds."""
-        user = self.user_of(request)
+        user, seen = self.user_of(request), self._seen()
+        visibility = None if seen is None else seen.key
         try:
-            job = await run_in_threadpool(self.jobs_of_all.submit, kind, subject, user, unit, work)
+            job = await run_in_threadpool(self.jobs_of_all.submit, kind, subject, user, unit, work, visibility)
         except BackpressureError as error:
             raise HTTPException(429, str(error), {"Retry-After": "5"}) from None
-        answer = self._answered(await self._ended(job.id, wait))
+        answer = self._answered((await self._ended(job.id, wait)).shown)
         answer.status_code = 202
         # Relative to the address that was asked for: right below any path that the API is mounted at.
         depth = request.scope["route"].path.count("/") - 1
         answer.headers["Location"] = f"{'../' * depth}jobs/{job.id}"
         return answer
 
-    async def _ended(self, job_id: str, wait: float) -> Job:
+    def _own_job(self, job_id: str) -> KeptJob:
+        """Return a job; to whom rules hide something only one of somebody who sees the same."""
+        job = self.jobs_of_all.get(job_id)
+        seen = self._seen()
+        if seen is not None and job.visibility != seen.key:
+            raise NotFoundError(f"there is no job {job_id[:80]!r}.")
+        return job
+
+    async def _ended(self, job_id: str, wait: float) -> KeptJob:
         """Return a job when it has ended, or as it is after some seconds."""
         deadline = time.monotonic() + wait
         while True:
@@ -355,7 +390,7 @@ class Changes:
                 return job
             await asyncio.sleep(min(_POLL_SECONDS, left))
 
-    def _check_question(self, question: ReplayQuestion, as_of: AsOf | None) -> None:
+    def _check_question(self, question: ReplayQuestion, as_of: AsOf | None, seen: Visibility | None) -> None:
         """Refuse what cannot be planned before a job is begun for it."""
         if (question.query is None) != bool(question.event_ids) or len(question.event_ids) > KEYS_MAX:
             raise InvalidInputError(f"expected a query, which is '' for all events, or 1 to {KEYS_MAX} event_ids.")
@@ -366,7 +401,7 @@ class Changes:
         if question.query is None:
             return
         # As it answers: a condition on a masked attribute would tell its values.
-        answering = self.repository.answering()
+        answering = self.repository.answering() if seen is None else self.repository.answering().seen_by(seen)
         total = answering.search(question.query, limit=1, writer=question.writer, as_of=as_of).total
         if total > PLAN_EVENTS_MAX:
             raise InvalidInputError(
@@ -407,11 +442,15 @@ class Changes:
         return self.repository.settings.replays / f"{name}.plan"
 
     def _plan(self, name: str) -> ReplayPlan:
+        """Return a plan; to whom rules hide something only one of somebody who sees the same: it names events."""
         if not _PLAN.fullmatch(name) or not self._fs.exists(self._plan_path(name)):
             raise NotFoundError(f"there is no replay plan {name[:80]!r}.")
         plan = read_plan(self._fs, self._plan_path(name))
         if name != f"{plan.made_ms:013d}-{plan.id}":
             raise CorruptionError(f"{self._plan_path(name)}: expected the plan of this name, got {plan.id}.")
+        seen = self._seen()
+        if seen is not None and plan.visibility != seen.key:
+            raise NotFoundError(f"there is no replay plan {name[:80]!r}.")
         return plan
 
 
@@ -426,6 +465,12 @@ async def check_origin(request: Request) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.method == "POST" and kind != "application/json":
         raise BodyRefusedError(415, "body-type", "expected a body of the type application/json")
+
+
+def _plans_of(jobs: Iterable[Job]) -> set[str]:
+    """Return the names of the plans that jobs made."""
+    made = (job.result for job in jobs if job.kind is JobKind.REPLAY_PLAN)
+    return {result["plan"] for result in made if result is not None}
 
 
 def _stopped(why: str) -> ProblemDocument:

@@ -18,13 +18,12 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from threading import BoundedSemaphore
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 from fastapi import Depends, FastAPI, Query, Request, params
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
@@ -74,6 +73,7 @@ from custody.serving.api_documents import (
 )
 from custody.serving.api_export import EXPORTS
 from custody.serving.api_keeping import Keeping
+from custody.serving.api_operation import Operation
 from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
 from custody.serving.api_software import SoftwarePlaces, SoftwareTables
 from custody.serving.application import grant_of, visibility_of
@@ -171,13 +171,14 @@ def api_application(services: Services, changes: Changes | None = None) -> FastA
     """Return the API of a repository; who mounts it says who may do what (`grant_of`), and closes `changes`."""
     app = FastAPI(title="custody", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     app.router.redirect_slashes = False
+    app.router.route_class = Operation
     _Api(services.repository, changes or _changes_of(services), SoftwareTables(services)).add_to(app)
     handle_problems(app, str(services.repository.settings.root))
     return app
 
 
 def _changes_of(services: Services) -> Changes:
-    return Changes(services, _body, _moment, _json)
+    return Changes(services, _body, _moment, _json, lambda: _SEEN.get())
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -285,10 +286,7 @@ class _Api:
         of_all: bool = False,
     ) -> None:
         name = answer.__name__
-        needed = [
-            _needs(scope, of_all=of_all or name in _OF_ALL, as_it_came=of_all or name in _AS_IT_CAME),
-            Depends(_no_unknown_parameters),
-        ]
+        needed = [_needs(scope, of_all=of_all or name in _OF_ALL, as_it_came=of_all or name in _AS_IT_CAME)]
         good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
         if document is not None:
             good = {"content": {"application/json": {"schema": schema_of(document)}}}
@@ -438,31 +436,33 @@ class _Api:
         event = self._event(writer, event_id, as_of)
         shown = event if whole else shortened(event, self._settings.query.attribute_characters_max)
         contents = ContentReader(PosixFileSystem(), self._settings.content_store)
-        here = f"events/{writer}/{event_id}"
+        here, then = f"events/{writer}/{event_id}", "" if as_of is None else f"?{urlencode({'as_of': as_of})}"
         return _json(
             OneEvent(
                 writer=writer,
                 event=event_document(shown),
                 attributes=shown.attributes,
-                content=_place(contents, event.content_claim, f"{here}/content"),
-                previous_content=_place(contents, event.previous_content_claim, f"{here}/content/previous"),
-                links={"lineage": f"lineage?flowfile={event.flowfile_uuid}", "nifi": f"{here}/nifi"},
+                content=_place(contents, event.content_claim, f"{here}/content{then}"),
+                previous_content=_place(contents, event.previous_content_claim, f"{here}/content/previous{then}"),
+                links={
+                    "lineage": f"lineage?{urlencode({'flowfile': event.flowfile_uuid})}{then.replace('?', '&')}",
+                    "nifi": f"{here}/nifi{then}",
+                },
             )
         )
 
-    def nifi(self, writer: str, event_id: Id) -> Response:
+    def nifi(self, writer: str, event_id: Id, *, as_of: AsOf = None) -> Response:
         """One event as NiFi's own JSON."""
-        return Response(
-            msgspec.json.encode(event_to_json(self._event(writer, event_id))), media_type="application/json"
-        )
+        document = event_to_json(self._event(writer, event_id, as_of))
+        return Response(msgspec.json.encode(document), media_type="application/json")
 
-    def content(self, request: Request, writer: str, event_id: Id) -> Response:
+    def content(self, request: Request, writer: str, event_id: Id, *, as_of: AsOf = None) -> Response:
         """The content after an event, or a range of its bytes."""
-        return self._content(request, writer, event_id, previous=False)
+        return _content_answer(request, self._found_content(writer, event_id, as_of, previous=False))
 
-    def previous_content(self, request: Request, writer: str, event_id: Id) -> Response:
+    def previous_content(self, request: Request, writer: str, event_id: Id, *, as_of: AsOf = None) -> Response:
         """The content before an event, or a range of its bytes."""
-        return self._content(request, writer, event_id, previous=True)
+        return _content_answer(request, self._found_content(writer, event_id, as_of, previous=True))
 
     def software(
         self,
@@ -471,9 +471,10 @@ class _Api:
         *,
         previous: bool = False,
         limit: Annotated[int, Query(ge=1, le=SOFTWARE_MAX)] = 20,
+        as_of: AsOf = None,
     ) -> Response:
         """Where the content after an event, or before it, is in software; all of its bytes are read for it."""
-        content = self._found_content(writer, event_id, previous=previous)
+        content = self._found_content(writer, event_id, as_of, previous=previous)
         most = min(limit, self._settings.swh.occurrences_max)
         return _json(self._software.places(content, most))
 
@@ -511,9 +512,11 @@ class _Api:
         # A picture is opened by a browser: its text is inert there, and as text it can do nothing at all.
         return Response(export(self._repository.diagram(lineage), form), media_type="text/plain; charset=utf-8")
 
-    def dag_runs(self, dag_id: Name, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100) -> Response:
+    def dag_runs(
+        self, dag_id: Name, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100, as_of: AsOf = None
+    ) -> Response:
         """Runs of one of Airflow's DAGs, the newest first."""
-        return _json(dag_runs(self._repository, dag_id, limit))
+        return _json(dag_runs(self._repository, dag_id, limit, _moment(as_of)))
 
     def dag_run(
         self,
@@ -523,9 +526,10 @@ class _Api:
         map_index: Annotated[
             int | None, Query(ge=-1, le=_ID_MAX, description="-1 for a task that is not mapped.")
         ] = None,
+        as_of: AsOf = None,
     ) -> Response:
         """What a run of one of Airflow's DAGs, or a task of it, read and wrote."""
-        return _json(dag_run(self._repository, dag_id, run_id, task_id, map_index))
+        return _json(dag_run(self._repository, dag_id, run_id, task_id, map_index, _moment(as_of)))
 
     def status(self) -> Response:
         """What is live, what waits, and the room that it takes."""
@@ -633,11 +637,8 @@ class _Api:
             raise NotFoundError(f"there is no writer {writer[:80]!r}.")
         return self._repository.workspace(writer)
 
-    def _content(self, request: Request, writer: str, event_id: int, *, previous: bool) -> Response:
-        return _content_answer(request, self._found_content(writer, event_id, previous=previous))
-
-    def _found_content(self, writer: str, event_id: int, *, previous: bool) -> Content:
-        event = self._event(writer, event_id)
+    def _found_content(self, writer: str, event_id: int, as_of: str | None, *, previous: bool) -> Content:
+        event = self._event(writer, event_id, as_of)
         claim = event.previous_content_claim if previous else event.content_claim
         state = ContentReader(PosixFileSystem(), self._settings.content_store).availability(claim)
         if state in (Availability.GONE, Availability.ERASED):
@@ -752,24 +753,6 @@ def _needs(scope: Scope, *, of_all: bool = False, as_it_came: bool = False) -> p
             raise HTTPException(403, "this tells of all events, and you may see some of them only")
 
     return params.Depends(check)
-
-
-async def _no_unknown_parameters(request: Request) -> None:
-    """Refuse a parameter that is not known, or that comes twice: a mistyped filter must not widen an answer."""
-    route = request.scope["route"]
-    needed = route.dependant if isinstance(route, APIRoute) else None  # codespell:ignore
-    known = {each.alias: each.field_info.annotation for each in needed.query_params} if needed is not None else {}
-    unknown = sorted(set(request.query_params) - set(known))
-    if unknown:
-        raise InvalidInputError(f"parameter {unknown[0][:80]!r}: expected one of {', '.join(sorted(known)) or 'none'}.")
-    for name, annotation in known.items():
-        times = len(request.query_params.getlist(name))
-        if times > 1 and not _is_list(annotation):
-            raise InvalidInputError(f"parameter {name!r}: expected it once, got it {times} times.")
-
-
-def _is_list(annotation: object) -> bool:
-    return get_origin(annotation) is list or any(get_origin(each) is list for each in get_args(annotation))
 
 
 async def _body(request: Request, kind: type[_Answer]) -> _Answer:

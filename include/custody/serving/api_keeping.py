@@ -22,7 +22,7 @@ from custody.query.times import time_span
 from custody.repository import EventSelection, Hold
 from custody.serving.access import Scope
 from custody.serving.api_changes import KEYS_MAX, LISTED_MAX, ChangeOperation, Changes, Wait
-from custody.serving.api_problems import GoneError
+from custody.serving.api_problems import GoneError, ProblemDocument
 from custody.serving.jobs import Job, JobKind, JobState, OnProgress, Outcome
 
 REASON_CHARACTERS_MAX = 2000
@@ -86,7 +86,23 @@ class RemovalOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     pieces: int
 
 
-KEEPING_DOCUMENTS = (Meant, ForgetOrder, HoldOrder, HoldName, ReleaseOrder, Released, RemovalOrder, Hold)
+class RetentionOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Consent to the plan of retention: how many events the logs have that it names as going."""
+
+    events: int
+
+
+KEEPING_DOCUMENTS = (
+    Meant,
+    ForgetOrder,
+    HoldOrder,
+    HoldName,
+    ReleaseOrder,
+    Released,
+    RemovalOrder,
+    RetentionOrder,
+    Hold,
+)
 
 
 class Keeping:
@@ -123,6 +139,7 @@ class Keeping:
             ChangeOperation("/hold-counts", self.count_held, Job, manage, "POST", HoldName, 202),
             ChangeOperation("/hold-releases", self.release, Released, manage, "POST", ReleaseOrder),
             ChangeOperation("/quarantine/removals", self.remove_quarantined, Job, manage, "POST", RemovalOrder, 202),
+            ChangeOperation("/retention/runs", self.run_retention, Job, manage, "POST", RetentionOrder, 202),
         )
 
     async def make_forget_plan(self, request: Request, *, wait: Wait = 0) -> Response:
@@ -219,6 +236,23 @@ class Keeping:
         subject = f"{len(keys)} pieces"
         return await self._changes.begun(request, wait, JobKind.QUARANTINE_REMOVAL, subject, "pieces", work)
 
+    async def run_retention(self, request: Request, *, wait: Wait = 0) -> Response:
+        """Let go what the plan of retention names, if its logs have as many events as are named; as a job."""
+        order: RetentionOrder = await self._read_body(request, RetentionOrder)
+
+        def work(on_progress: OnProgress) -> Outcome:
+            on_progress(0, order.events)
+            done = self._repository.apply_retention(order.events)
+            on_progress(order.events, order.events)
+            steps = {name: len(reports) for name, reports in done.steps.items()}
+            expired = done.plan.expiring
+            result = {"logs": len(expired), "events": order.events, "bytes": sum(log.bytes for log in expired)}
+            problem = None if done.plan.problem is None else _limit_not_kept(done.plan.problem)
+            return Outcome({**result, "used_bytes": done.plan.after_bytes, "steps": steps}, problem)
+
+        subject = f"{order.events} events"
+        return await self._changes.begun(request, wait, JobKind.RETENTION, subject, "events", work)
+
     def _selection(self, meant: Meant) -> EventSelection:
         """Return what a document means.
 
@@ -284,6 +318,12 @@ class Keeping:
 def _check_reason(reason: str) -> None:
     if not reason.strip() or len(reason) > REASON_CHARACTERS_MAX:
         raise InvalidInputError(f"reason: expected 1 to {REASON_CHARACTERS_MAX} characters; it stays in the catalog.")
+
+
+def _limit_not_kept(why: str) -> ProblemDocument:
+    return ProblemDocument(
+        type="/problems/storage", title="The limit cannot be kept", status=507, detail=why, kind="storage"
+    )
 
 
 def _check_name(name: str) -> None:

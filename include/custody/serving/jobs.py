@@ -17,7 +17,7 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -59,6 +59,7 @@ class JobKind(StrEnum):
     FORGET = "forget"
     HOLD_COUNT = "hold-count"
     QUARANTINE_REMOVAL = "quarantine-removal"
+    RETENTION = "retention"
 
 
 class JobState(StrEnum):
@@ -102,6 +103,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Why it failed, was cancelled or lost."""
 
 
+class KeptJob(Job, frozen=True, kw_only=True):
+    """A job as it is kept."""
+
+    visibility: str | None = None
+    """What whoever began it might see, as `Visibility.key`; None for every event."""
+
+    @property
+    def shown(self) -> Job:
+        """The job as it is answered: a digest of rules could be tried against guesses of them."""
+        return Job(**{name: getattr(self, name) for name in Job.__struct_fields__})
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a job came to; with a problem it has failed, whatever it did before."""
@@ -123,7 +136,7 @@ class JobCancelledError(Exception):
 class _Entry:
     """A job of this process that has not ended."""
 
-    job: Job
+    job: KeptJob
     work: Work
     is_cancelled: bool = False
     said: float = field(default_factory=lambda: float("-inf"))
@@ -152,10 +165,12 @@ class Jobs:
         self._thread: Thread | None = None
         self._is_closed = False
         self._begun = 0
-        self._unwritten: dict[str, Job] = {}
+        self._unwritten: dict[str, KeptJob] = {}
         """How jobs ended, where the disk refused to take it."""
 
-    def submit(self, kind: JobKind, subject: str, user: str, unit: str, work: Work) -> Job:
+    def submit(
+        self, kind: JobKind, subject: str, user: str, unit: str, work: Work, visibility: str | None = None
+    ) -> KeptJob:
         """Begin a job, behind those of this process that were begun before; return it at once.
 
         Durability: on return the job is known after a power loss: as lost, where its process ended before it.
@@ -172,7 +187,7 @@ class Jobs:
             self._begun += 1
             if self._begun % _SWEEP_EACH == 0:
                 self._sweep()
-            job = Job(
+            job = KeptJob(
                 id=f"{now_ms:013d}-{secrets.token_hex(8)}",
                 kind=kind,
                 subject=subject[:_SUBJECT_CHARACTERS_MAX],
@@ -181,6 +196,7 @@ class Jobs:
                 state=JobState.QUEUED,
                 created_ms=now_ms,
                 unit=unit,
+                visibility=visibility,
             )
             self._write(job)
             entry = _Entry(job, work)
@@ -192,7 +208,7 @@ class Jobs:
             self._changed.notify_all()
         return job
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str) -> KeptJob:
         """Return a job as it is now.
 
         Raises:
@@ -212,16 +228,16 @@ class Jobs:
         job = self._read(job_id)
         return job if job.state.is_final else _lost(job)
 
-    def newest(self, limit: int) -> tuple[list[Job], int]:
+    def newest(self, limit: int) -> tuple[list[KeptJob], int]:
         """Return the newest jobs, at most `limit`, and how many there are; one whose file is damaged is left out."""
         names = self._names()
-        jobs = []
-        for job_id in names[::-1][:limit]:
-            with suppress(NotFoundError, CorruptionError):  # removed meanwhile, or for `custody verify` to name
-                jobs.append(self.get(job_id))
-        return jobs, len(names)
+        return list(self._readable(names[::-1][:limit])), len(names)
 
-    def cancel(self, job_id: str) -> Job:
+    def begun_with(self, visibility: str) -> list[KeptJob]:
+        """Return the jobs that somebody began who might see just this, the newest first."""
+        return [job for job in self._readable(self._names()[::-1]) if job.visibility == visibility]
+
+    def cancel(self, job_id: str) -> KeptJob:
         """Let a job end where it is; return it as it is now. What it did so far stays; one that has ended stays so.
 
         Durability: on return the wish survives power loss.
@@ -327,7 +343,7 @@ class Jobs:
         if entry.is_cancelled or (is_due and self._fs.exists(self._mark(entry.job.id))):
             raise JobCancelledError
 
-    def _change(self, entry: _Entry, job: Job) -> bool:
+    def _change(self, entry: _Entry, job: KeptJob) -> bool:
         """Take a new state of a job, and write it; return whether the disk took it."""
         with self._changed:
             entry.job = job
@@ -368,13 +384,13 @@ class Jobs:
                 self._write(job)
                 self._unwritten.pop(job.id, None)
 
-    def _read(self, job_id: str) -> Job:
+    def _read(self, job_id: str) -> KeptJob:
         path = self._path(job_id)
         if not _ID.fullmatch(job_id) or not self._fs.exists(path):
             raise NotFoundError(f"there is no job {job_id[:80]!r}.")
         return decode_job(self._fs.read(path), path)
 
-    def _write(self, job: Job) -> None:
+    def _write(self, job: KeptJob) -> None:
         self._fs.write_durably(self._path(job.id), with_checksum(msgspec.json.encode(job)))
 
     def _sweep(self) -> None:
@@ -393,6 +409,11 @@ class Jobs:
             stem, _, suffix = name.partition(".")
             if suffix == "lock" and _OWNER.fullmatch(stem) and not self._fs.is_locked(self._folder / name):
                 self._fs.remove(self._folder / name)
+
+    def _readable(self, names: Iterable[str]) -> Iterator[KeptJob]:
+        for job_id in names:
+            with suppress(NotFoundError, CorruptionError):  # removed meanwhile, or for `custody verify` to name
+                yield self.get(job_id)
 
     def _names(self) -> list[str]:
         """Return the ids of all jobs, the oldest first."""
@@ -419,7 +440,7 @@ _STOPPED = _ended(
 _FAULT = _ended("error", 500, "The server failed", "the server failed; its log says why")
 
 
-def decode_job(data: bytes, path: Path) -> Job:
+def decode_job(data: bytes, path: Path) -> KeptJob:
     """Return the job of a file.
 
     Raises:
@@ -428,7 +449,7 @@ def decode_job(data: bytes, path: Path) -> Job:
     if not has_right_checksum(data):
         raise CorruptionError(f"{path}: expected a job with its checksum, got other bytes.")
     try:
-        job = msgspec.json.decode(data, type=Job)
+        job = msgspec.json.decode(data, type=KeptJob)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected a job, got {error}.") from error
     # The owner becomes a path.
@@ -441,7 +462,7 @@ def _cancelled(where: str) -> ProblemDocument:
     return _ended("cancelled", 409, "It was cancelled", f"the job was ended {where}; what it did before stays")
 
 
-def _lost(job: Job) -> Job:
+def _lost(job: KeptJob) -> KeptJob:
     detail = "the process that did it ended before it did; what was done stays. Ask for it again: it goes on from there"
     problem = _ended("lost", 503, "It was lost", detail)
     return msgspec.structs.replace(job, state=JobState.LOST, problem=problem)

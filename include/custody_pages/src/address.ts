@@ -1,6 +1,6 @@
 // The state of a page is its address: whoever has the address sees the same.
 
-export type Page = "search" | "event" | "lineage" | "run" | "replay" | "status" | "proof" | "keep";
+export type Page = "search" | "event" | "lineage" | "run" | "replay" | "status" | "proof" | "keep" | "sql";
 export type Parameters = Record<string, string | number | boolean | null | undefined | string[]>;
 
 /** The address of a page with parameters; those without a value are left out. */

@@ -45,6 +45,20 @@ export async function order<T>(method: "POST" | "DELETE", path: string, body?: u
   return (await (await answered(addressOf(path, parameters), headers, undefined, { method, ...sent })).json()) as T;
 }
 
+/** Ask what is sent as a body. Numbers come as they are written: JavaScript's own would round those of 64 bits. */
+export async function askByBody<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+  const sent = { method: "POST", body: JSON.stringify(body) };
+  const answer = await answered(addressOf(path), { "Content-Type": "application/json" }, signal, sent);
+  return exact(await answer.text()) as T;
+}
+
+/** JSON whose numbers are kept as texts, where the browser gives them as they are written. */
+export function exact(text: string): unknown {
+  const asWritten = (_: string, value: unknown, context?: { source?: string }): unknown =>
+    typeof value === "number" && context?.source !== undefined && String(value) !== context.source ? context.source : value;
+  return JSON.parse(text, asWritten as (key: string, value: unknown) => unknown);
+}
+
 export interface Piece {
   data: Uint8Array<ArrayBuffer>;
   /** Bytes of the whole content. */

@@ -23,6 +23,14 @@ test("a token is named and not written", () => {
   assert.equal(curl("http://h/api?q=a&b=1", true), `curl -H "Authorization: Bearer $CUSTODY_TOKEN" 'http://h/api?q=a&b=1'`);
 });
 
+test("a question that is sent is what the page sends, whatever is in it", () => {
+  for (const text of HOSTILE) {
+    const line = curl("http://h/sql", false, { query: text });
+    const sent = execFileSync("sh", ["-c", `curl() { printf %s "$4"; }; ${line}`], { encoding: "utf8" });
+    assert.deepEqual(JSON.parse(sent), { query: text });
+  }
+});
+
 test("an address keeps what it is not asked to change", () => {
   const current = new URLSearchParams("q=a%26b&f=x:1&f=y:2");
   assert.equal(changed(current, { f: ["x:1"] }), "?q=a%26b&f=x%3A1");

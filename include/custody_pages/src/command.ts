@@ -20,7 +20,8 @@ export function command(name: string, words: string[], options: Record<string, V
 }
 
 /** The same question by curl; the token is named, not written. */
-export function curl(address: string, hasToken: boolean): string {
+export function curl(address: string, hasToken: boolean, body?: unknown): string {
   const token = hasToken ? `-H "Authorization: Bearer $CUSTODY_TOKEN" ` : "";
-  return `curl ${token}${word(address)}`;
+  const sent = body === undefined ? "" : `-H 'Content-Type: application/json' -d ${word(JSON.stringify(body))} `;
+  return `curl ${token}${sent}${word(address)}`;
 }

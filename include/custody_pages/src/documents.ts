@@ -302,6 +302,10 @@ export interface HeldLog {
   bytes: number;
 }
 
+export interface Hiding {
+  rule: string;
+}
+
 export interface RetentionPlan {
   now_ms: number;
   used_bytes: number;
@@ -309,6 +313,7 @@ export interface RetentionPlan {
   limit_bytes: number | null;
   expiring: Expiring[];
   held: HeldLog[];
+  hiding: Hiding[];
   problem?: string | null;
 }
 
@@ -361,6 +366,14 @@ export interface RefusedReplay {
   event_id: number;
   code: string;
   message: string;
+}
+
+export interface SqlRows {
+  columns: string[];
+  types: string[];
+  rows: unknown[][];
+  is_cut: boolean;
+  notices?: string[];
 }
 
 export interface PlanOverview {

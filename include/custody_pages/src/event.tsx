@@ -39,7 +39,7 @@ function OneEventPage(): ReactNode {
             <Facts event={one.event} />
             <Attributes one={one} />
             <Contents after={one.content} before={one.previous_content} name={`${writer}-${id}`} />
-            <Software path={path} one={one} />
+            <Software path={path} asOf={asOf} one={one} />
             <section>
               <h2>{TEXTS.event.replay}</h2>
               <Replay question={{ event_ids: [Number(id)], writer, as_of: asOf }} />
@@ -69,9 +69,9 @@ function Ways({ one: { event, attributes } }: { one: OneEvent }): ReactNode {
       {number > 0 && <a href={other(number - 1)}>{TEXTS.event.previousEvent}</a>}
       <a href={other(number + 1)}>{TEXTS.event.nextEvent}</a>
       {!isWhole && <a href={pageAddress("event", { writer, event: id, as_of: asOf, whole: true })}>{TEXTS.event.whole}</a>}
-      {run.dag_id && run.run_id && <a href={pageAddress("run", run)}>{TEXTS.event.run}</a>}
+      {run.dag_id && run.run_id && <a href={pageAddress("run", { ...run, as_of: asOf })}>{TEXTS.event.run}</a>}
       <a href={pageAddress("keep", { ids: id, writer })}>{TEXTS.event.keep}</a>
-      <SaveButton path={`${path}/nifi`} name={`event-${writer}-${id}.json`}>
+      <SaveButton path={`${path}/nifi`} parameters={{ as_of: asOf }} name={`event-${writer}-${id}.json`}>
         {TEXTS.event.nifi}
       </SaveButton>
     </p>

@@ -10,7 +10,7 @@ import { TEXTS } from "./texts.ts";
 import type { Parameters } from "./address.ts";
 import "./style.css";
 
-const NAVIGATION: Page[] = ["search", "lineage", "run", "status", "proof"];
+const NAVIGATION: Page[] = ["search", "lineage", "run", "sql", "status", "proof"];
 const THEME = "custody-theme";
 type Theme = keyof typeof TEXTS.themes;
 
@@ -55,7 +55,7 @@ export function Frame({ page, title, children }: { page: Page; title: string; ch
         <span className="product">{TEXTS.product}</span>
         <nav aria-label={TEXTS.navigation}>
           {NAVIGATION.map((one) => (
-            <a key={one} href={pageAddress(one, one === "search" || one === "lineage" ? carried : {})} aria-current={one === page ? "page" : undefined}>
+            <a key={one} href={pageAddress(one, one === "search" || one === "lineage" || one === "sql" ? carried : {})} aria-current={one === page ? "page" : undefined}>
               {TEXTS.pages[one]}
             </a>
           ))}
@@ -324,16 +324,19 @@ export function SameAnswer({
   commandLine,
   path,
   parameters = {},
+  body,
 }: {
   commandLine: string;
   path: string;
   parameters?: Parameters;
+  /** What is sent, where the question is too long for an address. */
+  body?: unknown;
 }): ReactNode {
   return (
     <details className="same">
       <summary>{TEXTS.same.title}</summary>
       <Copied label={TEXTS.same.command} text={commandLine} />
-      <Copied label={TEXTS.same.api} text={curl(addressOf(path, parameters), token() !== null)} />
+      <Copied label={TEXTS.same.api} text={curl(addressOf(path, parameters), token() !== null, body)} />
       <Copied label={TEXTS.same.link} text={location.href} />
     </details>
   );

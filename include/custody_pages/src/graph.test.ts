@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventDocument, LineageDocument, LineageNode } from "./documents.ts";
-import { drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { behindOf, drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
 import { barsOfDays } from "./histogram_days.ts";
 import { bytes, relative } from "./moments.ts";
 
@@ -23,6 +23,12 @@ const lineage = (nodes: LineageNode[]): LineageDocument => ({
 const happened = (changes: Partial<EventDocument>): LineageNode => ({
   ...node("a1b2c3d4-0000"),
   events: [{ writer: "main", event: { event_type: "ROUTE", event_time: 5, component_id: "c", component_type: "t", flowfile_uuid: "a", file_size: 0, ...changes } }],
+});
+
+test("behind a bound are the events that the lineage does not show", () => {
+  const bounded = happened({ event_id: 3, flowfile_uuid: "a" });
+  const found = [3, 4, 9].map((event_id) => ({ writer: "main", event: { ...bounded.events[0]!.event, event_id } }));
+  assert.deepEqual([...behindOf([bounded], found)], [["a", 2]]);
 });
 
 test("an edge that both ends name is one, and one to what is not there is none", () => {

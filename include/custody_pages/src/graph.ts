@@ -1,6 +1,6 @@
 // What of a lineage is drawn: the nearest FlowFiles first, at most NODES_MAX, and the way from one to another.
 
-import type { LineageDocument, LineageNode } from "./documents.ts";
+import type { LineageDocument, LineageNode, Listed } from "./documents.ts";
 
 export const NODES_MAX = 300;
 
@@ -28,6 +28,17 @@ export function edgesOf(nodes: LineageNode[]): Edge[] {
     for (const parent of node.parents) add(parent, node.uuid);
   }
   return [...edges.values()];
+}
+
+/** How many events each FlowFile has that the lineage does not: of those that some were found of. */
+export function behindOf(cut: LineageNode[], found: Listed[]): Map<string, number> {
+  const shown = new Set(cut.flatMap(({ events }) => events.map(({ writer, event }) => `${writer}/${event.event_id}`)));
+  const counts = new Map<string, number>();
+  for (const { writer, event } of found) {
+    if (shown.has(`${writer}/${event.event_id}`)) continue;
+    counts.set(event.flowfile_uuid, (counts.get(event.flowfile_uuid) ?? 0) + 1);
+  }
+  return counts;
 }
 
 /** The nodes in order of their distance from the roots; those that no root leads to stand last. */

@@ -31,7 +31,7 @@ function KeepPage(): ReactNode {
       <p>
         <a href={pageAddress("proof")}>{TEXTS.proof.holds}</a>
       </p>
-      <SameAnswer commandLine={`${command("forget", [], { "dry-run": true })}${options} --reason …`} path="forget-plans" />
+      <SameAnswer commandLine={`${command("forget", [], { "dry-run": true })}${options} --reason …`} path="forget-plans" body={meant ?? {}} />
     </Frame>
   );
 }

@@ -1,12 +1,12 @@
 // Lineage: what led to FlowFiles and what came of them, as a table and as a picture of the nearest ones.
 
-import { lazy, Suspense, useMemo, useState, type ReactNode } from "react";
+import { lazy, Suspense, useEffect, useMemo, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress, remember, type Parameters } from "./address.ts";
-import { ApiError, ask } from "./api.ts";
+import { ApiError, ask, askByBody } from "./api.ts";
 import { command } from "./command.ts";
-import type { LineageDocument, LineageNode } from "./documents.ts";
+import type { EventPage, LineageDocument, LineageNode } from "./documents.ts";
 import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
-import { byDistance, drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { behindOf, byDistance, drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
 import { absolute } from "./moments.ts";
 import { anywhere } from "./query.ts";
 import { TEXTS } from "./texts.ts";
@@ -18,6 +18,9 @@ const EVENTS_SHOWN = 6;
 /** Rows of the table that are there at once, and by which it grows. */
 const ROWS = 300;
 const ENDS = 5;
+/** So many FlowFiles with a bound are counted, by so many events. */
+const COUNTED = 100;
+const EVENTS_COUNTED = 1000;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const texts = TEXTS.lineage;
 
@@ -122,6 +125,7 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
     remember({ chosen: uuid });
   };
   const behind = Object.keys(lineage.frontier).length;
+  const counts = useBehind(lineage, inOrder);
   return (
     <>
       <Notices notices={lineage.notices} />
@@ -166,7 +170,7 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
         <Head columns={[texts.flowfile, texts.events, texts.first, texts.last, texts.parents, texts.children, texts.bound]} />
         <tbody>
           {inOrder.slice(0, rows).map((node) => (
-            <NodeRow key={node.uuid} node={node} names={names} isChosen={node.uuid === chosen} isRoot={roots.includes(node.uuid)} onWay={onWay} pick={pick} />
+            <NodeRow key={node.uuid} node={node} names={names} isChosen={node.uuid === chosen} isRoot={roots.includes(node.uuid)} onWay={onWay} more={counts.get(node.uuid)} pick={pick} />
           ))}
         </tbody>
       </TableFrame>
@@ -218,12 +222,32 @@ function Ends({ nodes, names, isCut, pick }: { nodes: LineageNode[]; names: Map<
   );
 }
 
+/** How many events each of the nearest FlowFiles has behind a bound; nothing where there are too many to be counted at once. */
+function useBehind(lineage: LineageDocument, inOrder: LineageNode[]): Map<string, number> {
+  const [counts, setCounts] = useState<Map<string, number>>(new Map());
+  useEffect(() => {
+    const cut = inOrder.filter((node) => node.cut).slice(0, COUNTED);
+    if (!cut.length) return;
+    const stop = new AbortController();
+    const query = { or: cut.map(({ uuid }) => ({ field: "flowfile_uuid", equals: uuid })) };
+    const question = { query, limit: EVENTS_COUNTED, ...(writer && { writer }), ...(asOf && { as_of: asOf }) };
+    askByBody<EventPage>("events/search", question, stop.signal).then(
+      ({ total, items }) => total <= EVENTS_COUNTED && setCounts(behindOf(cut, items)),
+      // The links lead there as well without a number.
+      () => undefined,
+    );
+    return () => stop.abort();
+  }, [lineage]);
+  return counts;
+}
+
 function NodeRow({
   node,
   names,
   isChosen,
   isRoot,
   onWay,
+  more,
   pick,
 }: {
   node: LineageNode;
@@ -231,6 +255,7 @@ function NodeRow({
   isChosen: boolean;
   isRoot: boolean;
   onWay: string[];
+  more: number | undefined;
   pick: (uuid: string) => void;
 }): ReactNode {
   const isOnWay = onWay.includes(node.uuid);
@@ -264,7 +289,7 @@ function NodeRow({
       <td>
         {node.cut && (
           <>
-            {texts.bounds[node.cut] ?? node.cut} <a href={own({ flowfile: [...flowfiles, node.uuid] })}>{texts.expand}</a>
+            {texts.bounds[node.cut] ?? node.cut} <a href={own({ flowfile: [...flowfiles, node.uuid] })}>{texts.expand(more)}</a>
           </>
         )}
       </td>

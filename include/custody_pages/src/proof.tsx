@@ -2,13 +2,15 @@
 
 import { useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
-import { ask } from "./api.ts";
+import { ask, order } from "./api.ts";
 import { command } from "./command.ts";
-import type { CatalogDifference, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
+import type { CatalogDifference, Job, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
 import { Deeds } from "./deeds.tsx";
 import { Frame, Head, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { HoldList } from "./holds.tsx";
+import { JobState, numberOf, useJob } from "./job.tsx";
 import { bytes, count } from "./moments.ts";
+import { useMay } from "./replay_plan.tsx";
 import { TEXTS } from "./texts.ts";
 
 const texts = TEXTS.proof;
@@ -284,6 +286,14 @@ function Retention(): ReactNode {
             ) : (
               <p>{texts.noRetention}</p>
             )}
+            {plan.hiding.length > 0 && (
+              <ul>
+                {plan.hiding.map(({ rule }) => (
+                  <li key={rule}>{texts.hides(rule)}</li>
+                ))}
+              </ul>
+            )}
+            <Expire plan={plan} />
             {plan.held.length > 0 && (
               <TableFrame label={texts.heldLogs}>
                 <Head columns={[texts.log, TEXTS.writer, texts.kept, TEXTS.size]} />
@@ -304,6 +314,49 @@ function Retention(): ReactNode {
       </Shown>
       <SameAnswer commandLine={command("retention plan", [])} path="retention/plan" />
     </section>
+  );
+}
+
+function Expire({ plan }: { plan: RetentionPlan }): ReactNode {
+  const may = useMay("manage");
+  const running = useJob("retention");
+  const [typed, type] = useState("");
+  const events = plan.expiring.reduce((all, log) => all + log.events, 0);
+  if (!plan.expiring.length && !plan.hiding.length && !running.job) return null;
+  if (may !== true)
+    return (
+      may === false && (
+        <>
+          <p>{texts.mayNotExpire}</p>
+          <pre>{command("retention apply", [])}</pre>
+        </>
+      )
+    );
+  return (
+    <>
+      <form
+        className="consent"
+        onSubmit={(event) => {
+          event.preventDefault();
+          running.begin(() => order<Job>("POST", "retention/runs", { events }));
+        }}
+      >
+        <label>
+          {texts.expireNumber(String(events))}
+          <input value={typed} onChange={({ target }) => type(target.value)} inputMode="numeric" autoComplete="off" size={10} required />
+        </label>
+        <button type="submit" className="main" disabled={typed.trim() !== String(events) || running.isBusy}>
+          {texts.expire}
+        </button>
+        <span className="quiet">{texts.expireHint}</span>
+      </form>
+      <JobState followed={running} />
+      {running.job?.state === "succeeded" && (
+        <p role="status">
+          <strong>{texts.expired(numberOf(running.job, "events"))}</strong>
+        </p>
+      )}
+    </>
   );
 }
 

@@ -60,7 +60,11 @@ export function Replay({ question }: { question: ReplayQuestion }): ReactNode {
       </p>
       <JobState followed={planning} />
       {plan && <Plan key={plan} name={plan} />}
-      <SameAnswer commandLine={commandLine} path={plan ? `replay-plans/${plan}` : "replay-plans"} />
+      {plan ? (
+        <SameAnswer commandLine={commandLine} path={`replay-plans/${plan}`} />
+      ) : (
+        <SameAnswer commandLine={commandLine} path="replay-plans" body={question} />
+      )}
     </>
   );
 }

@@ -17,7 +17,14 @@ const run = parameters.get("run_id") ?? "";
 const task = parameters.get("task_id") ?? "";
 // Airflow says -1 of a task that is not mapped, as its events do, or nothing that is a number.
 const mapIndex = parameters.get("map_index") ?? "";
-const asked = { dag_id: dag, run_id: run, task_id: task, map_index: task && /^-?\d+$/.test(mapIndex) ? mapIndex : "" };
+const asOf = parameters.get("as_of");
+const asked = {
+  dag_id: dag,
+  run_id: run,
+  task_id: task,
+  map_index: task && /^-?\d+$/.test(mapIndex) ? mapIndex : "",
+  as_of: asOf,
+};
 // The same on the command line: Airflow's listener names each event after its run and its task.
 const query = task
   ? `component_id:${quoted(`${dag}.${task}`)} AND filename:${quoted(`${run}/${task}`)}`
@@ -38,6 +45,10 @@ function RunPage(): ReactNode {
           <label>
             {texts.taskId}
             <input name="task_id" defaultValue={task} />
+          </label>
+          <label>
+            {TEXTS.asOf}
+            <input name="as_of" defaultValue={asOf ?? ""} size={12} />
           </label>
           <button type="submit" className="main">
             {texts.show}
@@ -63,7 +74,7 @@ function Answered(): ReactNode {
         )}
       </Shown>
       {!task && <OtherRuns />}
-      <SameAnswer commandLine={command("search", [query], { oldest: true })} path="dag-run" parameters={asked} />
+      <SameAnswer commandLine={command("search", [query], { oldest: true, "as-of": asOf })} path="dag-run" parameters={asked} />
     </>
   );
 }
@@ -81,7 +92,7 @@ function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
           <ul>
             {read.map(({ flowfile_uuid, name }) => (
               <li key={flowfile_uuid}>
-                <a href={pageAddress("lineage", { flowfile: flowfile_uuid })}>{name ?? flowfile_uuid}</a>
+                <a href={pageAddress("lineage", { flowfile: flowfile_uuid, as_of: asOf })}>{name ?? flowfile_uuid}</a>
               </li>
             ))}
           </ul>
@@ -97,7 +108,7 @@ function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
             {events.map((event) => (
               <tr key={`${event.writer}/${event.event_id}`}>
                 <th scope="row">
-                  <a href={pageAddress("event", { writer: event.writer, event: event.event_id })}>{event.event_id}</a>
+                  <a href={pageAddress("event", { writer: event.writer, event: event.event_id, as_of: asOf })}>{event.event_id}</a>
                 </th>
                 <td className="event_time">
                   <When ms={event.time_ms} />
@@ -106,7 +117,7 @@ function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
                 <td>{event.component}</td>
                 <td>{event.state}</td>
                 <td>
-                  <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid })}>
+                  <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid, as_of: asOf })}>
                     <code>{event.flowfile_uuid.slice(0, 8)}</code>
                   </a>
                 </td>
@@ -127,14 +138,14 @@ function Written({ assets }: { assets: RunAsset[] }): ReactNode {
         {assets.map((asset) => (
           <tr key={`${asset.writer}/${asset.event_id}`}>
             <th scope="row">
-              <a href={pageAddress("lineage", { flowfile: asset.flowfile_uuid })}>{asset.name ?? asset.flowfile_uuid}</a>
+              <a href={pageAddress("lineage", { flowfile: asset.flowfile_uuid, as_of: asOf })}>{asset.name ?? asset.flowfile_uuid}</a>
             </th>
             <td>{asset.component}</td>
             <td className="event_time">
               <When ms={asset.time_ms} />
             </td>
             <td>
-              <a href={pageAddress("event", { writer: asset.writer, event: asset.event_id })}>{asset.event_id}</a>
+              <a href={pageAddress("event", { writer: asset.writer, event: asset.event_id, as_of: asOf })}>{asset.event_id}</a>
             </td>
           </tr>
         ))}
@@ -145,7 +156,7 @@ function Written({ assets }: { assets: RunAsset[] }): ReactNode {
 
 /** The newest runs of the same DAG, to go on from one to the next. */
 function OtherRuns(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN }, signal), "runs");
+  const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN, as_of: asOf }, signal), "runs");
   return (
     <section>
       <h2>{texts.others(dag)}</h2>
@@ -157,7 +168,7 @@ function OtherRuns(): ReactNode {
               {items.map((one) => (
                 <tr key={one.run_id}>
                   <th scope="row">
-                    <a href={pageAddress("run", { dag_id: dag, run_id: one.run_id })} aria-current={one.run_id === run ? "true" : undefined}>
+                    <a href={pageAddress("run", { dag_id: dag, run_id: one.run_id, as_of: asOf })} aria-current={one.run_id === run ? "true" : undefined}>
                       {one.run_id}
                     </a>
                   </th>

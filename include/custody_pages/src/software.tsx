@@ -10,7 +10,7 @@ import { TEXTS } from "./texts.ts";
 const PLACES_SHOWN = 20;
 const texts = TEXTS.event;
 
-export function Software({ path, one }: { path: string; one: OneEvent }): ReactNode {
+export function Software({ path, asOf, one }: { path: string; asOf: string | null; one: OneEvent }): ReactNode {
   const [previous, look] = useState<boolean | null>(null);
   if (!one.content?.href && !one.previous_content?.href) return null;
   return (
@@ -29,13 +29,13 @@ export function Software({ path, one }: { path: string; one: OneEvent }): ReactN
         )}
         <span className="quiet">{texts.softwareHint}</span>
       </p>
-      {previous !== null && <Places key={String(previous)} path={`${path}/software`} previous={previous} one={one} />}
+      {previous !== null && <Places key={String(previous)} path={`${path}/software`} asOf={asOf} previous={previous} one={one} />}
     </section>
   );
 }
 
-function Places({ path, previous, one }: { path: string; previous: boolean; one: OneEvent }): ReactNode {
-  const question = { previous, limit: PLACES_SHOWN };
+function Places({ path, asOf, previous, one }: { path: string; asOf: string | null; previous: boolean; one: OneEvent }): ReactNode {
+  const question = { previous, limit: PLACES_SHOWN, as_of: asOf };
   const [answer, again] = useAnswer((signal) => ask<SoftwarePlaces>(path, question, signal), path);
   return (
     <>

@@ -267,3 +267,36 @@ def test_the_timeline_says_how_long_events_waited_and_what_they_take(client: Tes
     first, *_ = [item for item in client.get("timeline/main").json()["items"] if item["events_added"]]
     assert first["bytes_added"] > 0
     assert 0 <= first["waited_ms"] < 60_000
+
+
+def test_retention_lets_go_what_its_plan_names_and_only_that(repository: Repository) -> None:
+    root = repository.settings.root
+    (root / "custody.toml").write_text('[retention]\nage_max = "30 days"\n')
+    with client_of(Repository.open(root), Access()) as client:
+        plan = client.get("retention/plan").json()
+        events = sum(log["events"] for log in plan["expiring"])
+        assert events == 10
+        for wrong in (0, events - 1, events + 1):
+            job = ordered(client, "retention/runs", {"events": wrong})
+            assert (job["state"], job["problem"]["kind"]) == ("failed", "conflict"), job
+            assert f"{events}, got {wrong}" in job["problem"]["detail"]
+        assert Repository.open(root).search("").total == 12
+        job = ordered(client, "retention/runs", {"events": events})
+        assert job["state"] == "succeeded"
+        assert (job["result"]["events"], job["result"]["logs"]) == (10, len(plan["expiring"]))
+        assert client.get("retention/plan").json()["expiring"] == []
+        assert client.get("events").json()["total"] == 2
+        [gone] = client.get("timeline/main", params={"reasons": "true"}).json()["items"]
+        assert [one["kind"] for one in gone["reasons"]] == ["expired"]
+
+
+def test_retention_is_refused_to_who_may_not_manage_or_sees_some_events_only(repository: Repository) -> None:
+    root = repository.settings.root
+    tokens = tokens_of(repository, reader=Scope.REPLAY, keeper=Scope.MANAGE, clerk=Scope.MANAGE)
+    rules = '[[rule]]\nwho = ["reader", "keeper"]\nsee = "everything"\n'
+    (root / "rights.toml").write_text(f'{rules}[[rule]]\nwho = ["clerk"]\nsee = [{{component_type = "*"}}]\n')
+    access = Access(Tokens.read(root / "tokens"), rights=Rights(root / "rights.toml"))
+    with client_of(repository, access) as client:
+        for name, status in (("reader", 403), ("clerk", 403), ("keeper", 202)):
+            headers = {"Authorization": f"Bearer {tokens[name]}"}
+            assert client.post("retention/runs", json={"events": 0}, headers=headers).status_code == status, name
