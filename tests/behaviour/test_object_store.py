@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 from obstore.store import MemoryStore
 
 from custody.catalog import collect_garbage
-from custody.catalog.local_copies import LocalCopies
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import ConfigurationError, ConflictError, StorageError
@@ -27,6 +26,7 @@ from custody.repository import EventSelection, Repository
 from custody.repository.local_pass import run_locally
 from custody.serving.server_metrics import ServerMetrics
 from custody.store import counted, require_conditional_puts
+from custody.store.local_copies import LocalCopies
 from custody.store.remote import RemoteStore, open_remote
 from custody.vfs import PosixFileSystem
 from tests.behaviour.answers import MAIN, QUESTIONS, answer, build, opened
@@ -213,7 +213,7 @@ def written(root: Path, data: bytes) -> tuple[str, bytes]:
 def test_a_put_whose_answer_is_lost_is_found_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endings: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("custody.catalog.local_copies._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("custody.store.local_copies._PAUSE_SECONDS", 0)
     inner = RemoteStore(MemoryStore(), "memory://put")
     key, digest = written(tmp_path, b"events")
     store = UnluckyStore(inner, *endings)
@@ -226,7 +226,7 @@ def test_a_put_whose_answer_is_lost_is_found_done(
 def test_a_put_that_never_arrives_or_meets_other_bytes_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("custody.catalog.local_copies._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("custody.store.local_copies._PAUSE_SECONDS", 0)
     inner = RemoteStore(MemoryStore(), "memory://refused")
     key, digest = written(tmp_path, b"events")
     with pytest.raises(StorageError, match="the connection ended"):

@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from custody.catalog.local_copies import LocalCopies
 from custody.config import Settings
 from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.local_pass import run_locally
+from custody.store.local_copies import LocalCopies
 from custody.store.remote import RemoteStore
 from tests.support import append, numbered, run_steps, sample
 

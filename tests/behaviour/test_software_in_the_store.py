@@ -199,7 +199,7 @@ def test_a_replaced_build_leaves_the_bucket_after_the_grace(settings: Settings, 
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_publishing_may_be_cut_at_each_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool) -> None:
-    monkeypatch.setattr("custody.catalog.local_copies._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("custody.store.local_copies._PAUSE_SECONDS", 0)
     monkeypatch.setenv("CUSTODY__REPOSITORY__STORE", "store")
     origin = Repository.create(tmp_path / "origin").settings
     publish_reference(origin, "one", REFERENCE, "all")

@@ -35,6 +35,8 @@ from custody.export.cursors import CURSORS_FILE, Cursors, read_cursors
 from custody.flow.content import claim_file as content
 from custody.flow.content.containers import CONTAINER_FORMAT, ContainerMark
 from custody.flow.content.containers import PREAMBLE as CONTAINER_PREAMBLE
+from custody.flow.content.handed_claims import PREAMBLE as HANDED_PREAMBLE
+from custody.flow.content.handed_claims import HandedClaim, HandedPiece
 from custody.flowfile_repository import records as flowfile_records
 from custody.format import framing, names
 from custody.format.checked_json import with_checksum
@@ -81,6 +83,7 @@ PREAMBLES = {
     "writer-state": writer_state.PREAMBLE,
     "incarnation": incarnations.PREAMBLE,
     "handoff": HANDOFF_PREAMBLE,
+    "handed-contents": HANDED_PREAMBLE,
     "staging": UNIT_PREAMBLE,
     "stored-unit": ENTRY_PREAMBLE,
     "stripe": STRIPE_PREAMBLE,
@@ -155,6 +158,8 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("incarnation", "## Layout", incarnations.Claim),
         ("handoff", "## Layout", HandoffManifest),
         ("handoff", "## Journal", HandedJournal),
+        ("handed-contents", "## Layout", HandedClaim),
+        ("handed-contents", "## Piece", HandedPiece),
         ("stored-unit", "## Layout", LogEntry),
         ("placed-writer", "## Layout", PlacedWriter),
         ("stripe", "## Layout", StripeMark),
@@ -236,6 +241,12 @@ def test_the_example_of_a_hand_over_is_one() -> None:
     manifest = msgspec.json.decode(shown, type=HandoffManifest)
     assert msgspec.json.encode(manifest) == shown
     assert decode_manifest(encode_manifest(manifest), "manifest") == manifest
+
+
+def test_the_example_of_handed_contents_is_one() -> None:
+    shown = examples(read("formats/handed-contents.md"))["document"].strip().encode()
+    assert msgspec.json.encode(msgspec.json.decode(shown, type=HandedClaim)) == shown
+    assert shown in next((Path(__file__).parents[1] / "golden/handed-contents").rglob("manifest")).read_bytes()
 
 
 def test_the_example_of_a_scrub_is_what_the_code_writes() -> None:

@@ -634,7 +634,7 @@ def read_by_copies(catalog: Catalog, settings: Settings, fs: FileSystem) -> None
     """Let a catalog's files be read and written by local copies, where the store is an object store."""
     if settings.is_store_remote:
         # Imported here: a repository in a folder has no copies.
-        from custody.catalog.local_copies import LocalCopies
+        from custody.store.local_copies import LocalCopies
 
         files, store = catalog.objects.files, catalog.objects.store
         files.copies = LocalCopies(fs, store, settings.store, settings.repository.work_copies_bytes_max)

@@ -26,7 +26,7 @@ from custody.format.names import TOC_SUFFIX, split_stripe, stripe_prefix
 from custody.store import ObjectInfo, ObjectStore, carried
 
 if TYPE_CHECKING:
-    from custody.catalog.local_copies import LocalCopies
+    from custody.store.local_copies import LocalCopies
     from custody.store.ranged_file import RangedFile
 
 

@@ -52,7 +52,7 @@ _PLACES = {
     ),
     "handoff": _place(
         "handoff_cmd:handoff",
-        "Hand the sealed groups of this machine over to the store, and say what is not handed over yet.",
+        "Hand sealed groups and contents of this machine over to the store, and say what is not handed over yet.",
     ),
     "hold": _place("hold_cmd:hold", "Keep events from being expired or erased, whatever the settings say."),
     "index": _place("index_cmd:index", "Take care of the search index."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from custody.cli.options import json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr, time_text
 from custody.cli.queue_cmd import print_queues
 from custody.repository import Repository
+
+if TYPE_CHECKING:
+    from custody.repository.status import RepositoryStatus
 
 _STATES = {"new": "empty, made on first use"}
 
@@ -58,8 +62,7 @@ def status(repository: Path, as_json: bool) -> None:
             )
         ],
     )
-    if pending.groups_not_handed_over:
-        stderr().print(f"{pending.groups_not_handed_over} groups are on this machine's disks alone: custody handoff")
+    _say_not_handed_over(state)
     budget = state.budget
     used = size_text(budget.used_bytes)
     if budget.limit_bytes is not None:
@@ -119,3 +122,13 @@ def status(repository: Path, as_json: bool) -> None:
     talk = stderr()
     for notice in state.notices:
         talk.print(clean(notice))
+
+
+def _say_not_handed_over(state: RepositoryStatus) -> None:
+    groups = state.pending.groups_not_handed_over
+    if groups:
+        stderr().print(f"{groups} groups are on this machine's disks alone: custody handoff")
+    for waiting in state.contents_not_handed_over:
+        if waiting.claims:
+            text = f"{waiting.writer}: {waiting.claims} files of contents ({size_text(waiting.bytes)}) are on this "
+            stderr().print(f"{text}machine's disks alone: custody handoff", markup=False)

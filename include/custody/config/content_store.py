@@ -1,4 +1,4 @@
-"""Where contents lie: the store's folder, and further disks."""
+"""Where contents lie: the store's folder, further disks, and the store that they are handed over to."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ class ContentStore:
 
     folder: Path
     elsewhere: Mapping[str, Path] = field(default_factory=dict)
+    location: str | None = None
+    """The repository's store, as its setting says: contents may have been handed over to it. None for no such one."""
+    root: Path = Path()
+    """The folder of the repository, in which a relative location lies."""
+    can_put_if_absent: bool = True
+    copies_bytes_max: int = 0
+    """So much room local copies may take."""

@@ -320,6 +320,12 @@ class ContentSection(Section):
         description="How long a content that no event names is kept after its file was last written: longer than a "
         "producer takes from a content to the event about it.",
     )
+    handoff: Literal["off", "store"] = Field(
+        "off",
+        description="Where contents lie besides their disks. off: nowhere. store: in the store, with digests, once "
+        "nobody writes to their file any more; the disks may be lost then. What was handed over is read, and deleted, "
+        "whatever the setting says.",
+    )
     archive_age: Annotated[str | None, Unset] = Field(
         None,
         description="How long a content is kept for replay after its last FlowFile was done, such as 7 days; unset "

@@ -129,7 +129,14 @@ class Settings(BaseSettings):
     def content_store(self) -> ContentStore:
         """Where contents lie: the store's folder, and the folders of the containers that are elsewhere."""
         pairs = (container.split("=", 1) for container in self.content.containers if "=" in container)
-        return ContentStore(self.store, {name: self.root / folder for name, folder in pairs})
+        return ContentStore(
+            self.store,
+            {name: self.root / folder for name, folder in pairs},
+            self.repository.store,
+            self.root,
+            self.catalog.put_if_absent,
+            self.repository.work_copies_bytes_max,
+        )
 
     @property
     def is_store_remote(self) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from custody.config import ContentStore
 from custody.errors import BackpressureError, StorageError
-from custody.flow.content import CLAIM_SCHEME, OPEN_SECONDS_MAX, ContentContainers, ResourceClaim
+from custody.flow.content import CLAIM_SCHEME, OPEN_SECONDS_MAX, ClaimPlaces, ContentContainers, ResourceClaim
 from custody.vfs import FileSystem
 
 WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
@@ -51,15 +51,17 @@ class ContentArchive:
         self._store = store
         self._options = options
         self._held = held
+        self._places = ClaimPlaces(fs, store)
 
     def exists(self, claim: str) -> bool:
-        """Whether a resource claim is on the disk.
+        """Whether a resource claim is on the disk, or in the store.
 
         Raises:
             ContentContainerMissingError: nobody can tell, as its disk is away.
+            StorageError: nobody can tell, as the store refuses.
         """
         resource = _resource(claim)
-        if self._fs.exists(resource.path(self._store)):
+        if self._places.exists(resource):
             return True
         # Gone only if the disk is there on which it would lie.
         ContentContainers(self._fs, self._store, resource.writer).get(resource.container).check()
@@ -69,14 +71,16 @@ class ContentArchive:
         """Return the resource claims that may go now, the oldest first; `archived` says since when each is archived.
 
         Those whose files are gone already, because their last event expired, are among them, and those that are `held`.
-        Those whose disk is away are not: they wait for it.
+        Those whose disk is away are not: they wait for it. Nor are those of which the store does not say whether it has
+        them.
         """
         away = self._away(archived)
         archived = {claim: since for claim, since in archived.items() if claim not in away}
-        gone = [claim for claim in archived if not self.exists(claim)]
+        there = {claim: known for claim in archived if (known := self._exists_or_unknown(claim)) is not None}
+        gone = [claim for claim in there if not there[claim]]
         present = sorted(
             # A live writer may still append contents to a younger file, which no FlowFile refers to yet.
-            (claim for claim in archived.keys() - set(gone) if self._written_ms(claim) < now_ms - WRITTEN_MS),
+            (claim for claim in there.keys() - set(gone) if self._written_ms(claim) < now_ms - WRITTEN_MS),
             key=lambda claim: archived[claim],
         )
         age, disks = self._options.age_max_ms, self._disks()
@@ -85,11 +89,18 @@ class ContentArchive:
         for claim in present:
             disk = disks.get(self._folder(claim), self._store.folder)
             is_old = age is not None and archived[claim] < now_ms - age
-            # The old ones come first. Each disk for itself: what goes from one makes no room on another.
-            if is_old or excess[disk] > 0:
+            # The old ones come first. Each disk for itself: what goes from one makes no room on another, and what lies
+            # in the store alone makes room on none.
+            if is_old or (excess[disk] > 0 and self._size(claim)):
                 chosen.append(claim)
                 excess[disk] -= self._size(claim)
         return gone + chosen
+
+    def _exists_or_unknown(self, claim: str) -> bool | None:
+        try:
+            return self.exists(claim)
+        except StorageError:
+            return None
 
     def held(self, claims: Collection[str]) -> set[str]:
         """Return those of some resource claims that have to stay; events are read for that, as long as it takes.
@@ -100,27 +111,26 @@ class ContentArchive:
             CustodyError: an event cannot be read, so nobody knows what it refers to.
         """
         away = self._away(claims)
+        away |= {claim for claim in claims if claim not in away and self._exists_or_unknown(claim) is None}
         present = {claim for claim in claims if claim not in away and self.exists(claim)}
         return away | present.intersection(self._held()) if present else away
 
     def delete(self, claims: Collection[str]) -> int:
-        """Delete resource claims; return how many bytes that were. Can be repeated.
+        """Delete resource claims, from their disks and from the store; return how many bytes of disks that were.
 
-        Durability: on return the deletions survive power loss.
+        Can be repeated. Durability: on return the deletions survive power loss.
 
         Raises:
             ContentContainerMissingError: a disk went away; not all are deleted.
+            StorageError: the store refuses; not all are deleted.
         """
-        size = 0
-        folders = set()
-        for claim in claims:
-            path = self._path(claim)
-            if self.exists(claim):
-                size += self._size(claim)
-                self._fs.remove(path)
-                folders.add(path.parent)
-        for folder in sorted(folders):
-            self._fs.sync_directory(folder)
+        size = sum(map(self._size, claims))
+        for resource in map(_resource, claims):
+            # Gone only if the disk is there on which it would lie.
+            if not self._places.is_on_disk(resource):
+                ContentContainers(self._fs, self._store, resource.writer).get(resource.container).check()
+        self._places.remove(map(_resource, claims))
+        self._places.settle(self._path(claim).parent for claim in claims)
         return size
 
     def require_room(self) -> None:

@@ -36,6 +36,7 @@ STRIPES = "stripes"  # the folder of the records of stripes that were taken into
 MARKED_SUFFIX = ".marked"  # beside the record of a stripe whose folder has its mark
 STRIPE_MARK = "STRIPE"  # the mark, in the folder of a writer's database on a stripe
 HANDOFF = "handoff"  # the folder of sealed groups that were handed over to the store
+CONTENT_HANDOFF = "content-handoff"  # the folder of resource claims that were handed over to the store
 ICEBERG = "iceberg"  # the folder of the published table
 FORGOTTEN = "forgotten"  # the folder of second copies of what is not given out any more
 COMPACT_LEASE = "compact"  # the lease of who writes live logs anew

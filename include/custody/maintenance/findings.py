@@ -92,6 +92,12 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
         "damage", "mount its disk; if it is lost for good, copy its record to the folder as the mark"
     ),
     "content-container-damaged": FindingKind("damage", "copy the CONTAINER of the disk over the record and the sign"),
+    "handed-content-damaged": FindingKind(
+        "damage", "move the object away: custody handoff puts it again as long as a disk has the file"
+    ),
+    "handed-content-unfinished": FindingKind(
+        "notice", "custody handoff goes on with it where its file is; else it goes with the contents that nothing names"
+    ),
     "content-missing": FindingKind("damage", "no other copy is kept: put the file back from a backup"),
     "content-inherited": FindingKind(
         "notice", "nothing to do: the content is whole, its event states another's digest"

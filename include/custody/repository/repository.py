@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from custody.repository.status import RepositoryStatus
     from custody.retention import Hold, RetentionPlan
     from custody.rollover.handing_over import HandedOver, WaitingForHandOver
+    from custody.rollover.handing_over_contents import HandedContents, WaitingContents
     from custody.swh import ProvenanceDatabase
     from custody.workspace import StepReport
 
@@ -984,6 +985,27 @@ class Repository:
         if self.settings.journal.handoff == "off":
             raise ConfigurationError("journal.handoff is off: no pass reads what is handed over. Set it to 'store'.")
         return [group for workspace in self.workspaces() for group in hand_over(workspace)]
+
+    def hand_over_contents(self) -> list[HandedContents]:
+        """Hand the files of contents that nobody writes any more over to the store; return how many, by writer.
+
+        Durability: on return what was handed over can be read without this machine's disks.
+
+        Raises:
+            ConfigurationError: `content.handoff` is off.
+            StorageError: the store refuses.
+        """
+        from custody.rollover.handing_over_contents import hand_over_contents
+
+        if self.settings.content.handoff == "off":
+            raise ConfigurationError("content.handoff is off: contents stay on their disks. Set it to 'store'.")
+        return [hand_over_contents(workspace) for workspace in self.workspaces()]
+
+    def contents_not_handed_over(self) -> dict[str, WaitingContents]:
+        """Return which contents would be lost with this machine's disks, by writer; empty where they all may be."""
+        from custody.rollover.handing_over_contents import contents_waiting
+
+        return {item.writer: contents_waiting(item) for item in self.workspaces() if item.hands_contents_over}
 
     def not_handed_over(self) -> dict[str, WaitingForHandOver]:
         """Return what would be lost with the containers' disks, by writer; empty where `journal.handoff` is off."""

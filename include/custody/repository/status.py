@@ -115,6 +115,14 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
     holds: int
 
 
+class ContentsNotHandedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a writer's contents that would be lost with this machine's disks, those in use included."""
+
+    writer: str
+    claims: int
+    bytes: int
+
+
 class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A whole repository."""
 
@@ -132,6 +140,8 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The stripes of the settings, and those that have live logs."""
     content_containers: tuple[ContentContainerStatus, ...] = ()
     """The content containers that were taken into use."""
+    contents_not_handed_over: tuple[ContentsNotHandedOver, ...] = ()
+    """What this machine's disks alone hold, by writer, where contents are handed over."""
     queues: tuple[QueueStatus, ...] = ()
     """The queues of FlowFiles, where there are some."""
     notices: tuple[str, ...] = ()
@@ -158,6 +168,7 @@ def repository_status(
         scrub=_scrub_status(settings, fs, clock),
         stripes=tuple(_stripes(settings, fs, workspaces)),
         content_containers=tuple(_content_containers(settings, fs, workspaces)),
+        contents_not_handed_over=tuple(_contents_not_handed_over(workspaces)),
         queues=queues,
         notices=(*_notices(workspaces), *_missing_disks(workspaces), *unread),
     )
@@ -220,6 +231,16 @@ def _content_containers(
                 total_bytes=None if disk is None else disk.total_bytes,
                 free_bytes=None if disk is None else disk.free_bytes,
             )
+
+
+def _contents_not_handed_over(workspaces: Sequence[Workspace]) -> Iterator[ContentsNotHandedOver]:
+    for workspace in workspaces:
+        if workspace.hands_contents_over:
+            # Imported here: most repositories do without.
+            from custody.rollover.handing_over_contents import contents_waiting
+
+            waiting = contents_waiting(workspace)
+            yield ContentsNotHandedOver(writer=workspace.writer, claims=waiting.claims, bytes=waiting.bytes)
 
 
 def _missing_disks(workspaces: Sequence[Workspace]) -> Iterator[str]:

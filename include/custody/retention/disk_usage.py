@@ -16,7 +16,7 @@ from custody.catalog.garbage import OLDER_THAN_MS
 from custody.config import Settings
 from custody.errors import StorageError
 from custody.flow.content import ContentContainers
-from custody.format.names import INDEX, RANGES, SOFTWARE, ContainerPaths, is_name
+from custody.format.names import CONTENT_HANDOFF, INDEX, RANGES, SOFTWARE, ContainerPaths, is_name
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -33,7 +33,7 @@ _DATABASE_KINDS = {
     "builds": "software",
     "iceberg": "catalog",
 }
-_WRITER_KINDS = {"content": "content", "content-marks": "content", "flowfiles": "content"}
+_WRITER_KINDS = {"content": "content", "content-marks": "content", CONTENT_HANDOFF: "content", "flowfiles": "content"}
 _DATABASE_DEPTH = 3  # <store>/<writer>/<database>/<what>
 
 
@@ -65,9 +65,11 @@ def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
             continue  # the other one counts it
         # Every file and not only listed ones: the limit is a promise about the disk.
         for path, size in _walk(fs, root, passed_over):
-            kind = _kind(path.relative_to(root).parts, is_store=root == settings.store)
+            parts = path.relative_to(root).parts
+            kind = _kind(parts, is_store=root == settings.store)
+            is_copy = kind in ("logs", "software") or parts[1:2] == (CONTENT_HANDOFF,)
             # Copies of an object store's files have a bound of their own: what counts is what the store has.
-            if not (settings.is_store_remote and root == settings.store and kind in ("logs", "software")):
+            if not (settings.is_store_remote and root == settings.store and is_copy):
                 kinds[kind] += size
     kinds["content"] += sum(
         size for folder in _containers_elsewhere(settings, fs, roots) for _, size in _walk(fs, folder)
@@ -112,7 +114,7 @@ def _stored(settings: Settings, fs: FileSystem) -> Iterator[tuple[Path, int]]:
     """Yield the keys below the writers' databases in an object store, and their sizes."""
     store = store_of(settings, fs)
     for writer in filter(is_name, store.folders("")):
-        for database in (settings.repository.database, SOFTWARE):
+        for database in (settings.repository.database, SOFTWARE, CONTENT_HANDOFF):
             for info in store.list(f"{writer}/{database}/"):
                 yield Path(info.key), allocated_bytes(info.size_bytes)
 

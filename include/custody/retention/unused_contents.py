@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from custody.clock import Clock
-from custody.config import ContentStore, Settings
-from custody.errors import CustodyError, StorageError
-from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
+from custody.config import Settings
+from custody.errors import CustodyError
+from custody.flow.content import OPEN_SECONDS_MAX, ClaimPlaces, ResourceClaim
 from custody.flowfile_repository import claimed_contents
-from custody.format.names import ContentPaths
 from custody.maintenance import (
     all_references,
     hold_conditions,
@@ -27,10 +27,13 @@ from custody.maintenance import (
     references_of,
 )
 from custody.retention.candidates import ExpiryCandidates
-from custody.retention.disk_usage import allocated_file_bytes
+from custody.retention.disk_usage import allocated_bytes, allocated_file_bytes
 from custody.retention.rules import AgePolicy
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
+
+if TYPE_CHECKING:
+    from custody.flow.content.handed_claims import StoredClaim
 
 _MINUTE_MS = 60_000
 _WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
@@ -80,20 +83,19 @@ class ContentUse:
             self._logs  # noqa: B018 - may fail too
         except CustodyError:
             return {}
-        store = self._settings.content_store
         old = old_claims(workspaces, self._settings, self._clock)
         try:
             with claimed_contents(self._fs, self._settings.flowfiles_home) as claimed:
                 free = [item for item in old if item not in pinned and item.text not in claimed]
         except CustodyError:
             return {}
-        return {item: allocated_file_bytes(self._fs, item.path(store)) for item in free}
+        return {item: _room(self._fs, self._settings, item, old[item]) for item in free}
 
     @cached_property
     def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
-        store = self._settings.content_store
-        # Without contents on disk no log has to be read.
-        if not any(_has_contents(item.workspace.fs, store, item.workspace.writer) for item in self._writers):
+        places = ClaimPlaces(self._fs, self._settings.content_store)
+        # Without contents no log has to be read.
+        if not any(next(places.listed(item.workspace.writer), None) for item in self._writers):
             return {}
         return {
             (item.workspace.writer, path): frozenset(references_of(log_claims(open_event_log(item.workspace, file))))
@@ -109,38 +111,41 @@ class ContentUse:
 def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSystem, clock: Clock) -> tuple[int, int]:
     """Delete the resource claims that no event refers to and that are old enough; return how many, and their bytes.
 
+    From their disks and from the store, with what interrupted hand-overs left of them there.
+
     Durability: on return the deletions survive power loss. Can be repeated after any crash.
 
     Raises:
         CustodyError: an event, or the log of FlowFiles, cannot be read, so nobody knows what it refers to; nothing was
             deleted.
     """
-    size = 0
-    candidates = unused_claims(workspaces, settings, clock)
+    candidates, places = unused_claims(workspaces, settings, clock), ClaimPlaces(fs, settings.content_store)
     # Until the last one is gone no FlowFile, such as a replay, can claim one of them.
     with claimed_contents(fs, settings.flowfiles_home) if candidates else nullcontext(frozenset[str]()) as claimed:
         unused = [resource for resource in candidates if resource.text not in claimed]
-        for resource in unused:
-            path = resource.path(settings.content_store)
-            size += allocated_file_bytes(fs, path)
-            # Not synced one by one: what comes back after a crash is still unused and goes with the next pass.
-            fs.remove(path)
+        size = sum(_room(fs, settings, resource, candidates[resource]) for resource in unused)
+        # Not synced one by one: what comes back after a crash is still unused and goes with the next pass.
+        places.remove(unused)
     # All sections are synced: a process that died may have removed files without making that durable.
     for workspace in workspaces:
-        for container, section in sections_of(fs, settings.content_store, workspace.writer):
-            fs.sync_directory(ContentPaths(settings.content_store, workspace.writer).section(container, section))
+        places.settle_all(workspace.writer)
     return len(unused), size
 
 
-def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
-    """Return the resource claims that neither an event nor a FlowFile refers to; raises as `drop_unused` does."""
+def unused_claims(
+    workspaces: Sequence[Workspace], settings: Settings, clock: Clock
+) -> dict[ResourceClaim, StoredClaim | None]:
+    """Return the resource claims that neither an event nor a FlowFile refers to, with what the store has of each.
+
+    Raises as `drop_unused` does.
+    """
     old = old_claims(workspaces, settings, clock)
     # Reads the claims of all events, so only when a file is old enough to go.
     if not old:
-        return []
+        return {}
     references = all_references(workspaces)
     with claimed_contents(workspaces[0].fs, settings.flowfiles_home) as claimed:
-        return [item for item in old if item not in references and item.text not in claimed]
+        return {item: at for item, at in old.items() if item not in references and item.text not in claimed}
 
 
 def held_contents(settings: Settings, fs: FileSystem, clock: Clock) -> set[str]:
@@ -164,24 +169,29 @@ def held_contents(settings: Settings, fs: FileSystem, clock: Clock) -> set[str]:
     return held
 
 
-def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
-    """Return the resource claims that nobody appends to, and whose events would have arrived by now."""
-    old = []
+def old_claims(
+    workspaces: Iterable[Workspace], settings: Settings, clock: Clock
+) -> dict[ResourceClaim, StoredClaim | None]:
+    """Return the resource claims that nobody appends to, and whose events would have arrived by now.
+
+    Each with what the store has of it; raises StorageError when the store refuses.
+    """
+    old = {}
     for workspace in workspaces:
-        fs, writer = workspace.fs, workspace.writer
+        places = ClaimPlaces(workspace.fs, settings.content_store)
         kept_ms = int(settings.content.unused_minutes * _MINUTE_MS)
         # A live writer may still append to younger files than this, whatever the setting says.
         if workspace.is_held():
             kept_ms = max(kept_ms, _WRITTEN_MS)
         before = clock.now_ms() - kept_ms
-        for resource in claims_on_disk(fs, settings.content_store, writer):
-            try:
-                if fs.modified_ms(resource.path(settings.content_store)) <= before:
-                    old.append(resource)
-            except StorageError:
-                continue  # it has just gone
+        for resource, stored in places.listed(workspace.writer):
+            written_ms = places.written_ms(resource, stored)
+            if written_ms is not None and written_ms <= before:
+                old[resource] = stored
     return old
 
 
-def _has_contents(fs: FileSystem, store: ContentStore, writer: str) -> bool:
-    return next(claims_on_disk(fs, store, writer), None) is not None
+def _room(fs: FileSystem, settings: Settings, resource: ResourceClaim, stored: StoredClaim | None) -> int:
+    """Return the room that a claim takes on its disk and in the store."""
+    room = allocated_file_bytes(fs, resource.path(settings.content_store))
+    return room if stored is None else room + allocated_bytes(stored.size_bytes)

@@ -23,6 +23,7 @@ from custody import iceberg
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
 from custody.journal import Group, begun_ms
 from custody.rollover.handing_over import hand_over
+from custody.rollover.handing_over_contents import hand_over_contents
 from custody.rollover.merge import merge_unit, plan_units
 from custody.rollover.publish import (
     build_index,
@@ -47,7 +48,10 @@ class Rollover(Step):
     needs_store_only = True
 
     def prepare(self, workspace: Workspace) -> None:
-        """Hand over what lies on the containers of this machine, where groups are handed over."""
+        """Hand over what lies on the disks of this machine, where contents or groups are handed over."""
+        # Contents first: an event that is handed over finds its content, as far as that is not written any more.
+        if workspace.hands_contents_over:
+            hand_over_contents(workspace)
         if workspace.hands_over:
             for _ in hand_over(workspace):
                 pass

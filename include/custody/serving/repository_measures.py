@@ -18,6 +18,7 @@ from custody.workspace import Workspace
 
 _AGAIN_SECONDS = 5.0
 """It reads folders and heads of files: however often it is asked, it looks no more often than this."""
+_LIST_AGAIN_SECONDS = 60.0
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -41,6 +42,8 @@ class RepositoryMeasures:
         self._lock = Lock()
         self._looked: float | None = None
         self._last: Sequence[Measure] = ()
+        self._listed: float | None = None
+        self._contents = (0, 0)
 
     def __call__(self) -> Sequence[Measure]:
         """Return the numbers, at most some seconds old; those of before where the repository cannot be read."""
@@ -72,6 +75,7 @@ class RepositoryMeasures:
             Measure("waiting_bytes", "gauge", "Bytes of journals whose events are not live yet.", sizes),
             Measure("quarantine_entries", "gauge", "Pieces of input in the quarantine.", kept),
             *self._not_handed_over(),
+            *self._contents_not_handed_over(),
         ]
 
     def _not_handed_over(self) -> Iterator[Measure]:
@@ -85,6 +89,19 @@ class RepositoryMeasures:
         ):
             help_ = f"{name.capitalize()} that this machine's disks alone hold: they are not handed over yet."
             yield Measure(f"{name}_not_handed_over", "gauge", help_, count)
+
+    def _contents_not_handed_over(self) -> Iterator[Measure]:
+        """Yield what this machine's disks alone hold of contents; nothing where none are handed over."""
+        if self._repository.settings.content.handoff != "store":
+            return
+        # Disks and store are listed for it, which takes a request for every five hundred files.
+        if self._listed is None or self._now() - self._listed > _LIST_AGAIN_SECONDS:
+            waiting = self._repository.contents_not_handed_over().values()
+            self._listed = self._now()
+            self._contents = sum(item.claims for item in waiting), sum(item.bytes for item in waiting)
+        for name, what, count in zip(("files", "bytes"), ("Files", "Bytes"), self._contents, strict=True):
+            help_ = f"{what} of contents that this machine's disks alone hold: they are not handed over yet."
+            yield Measure(f"content_{name}_not_handed_over", "gauge", help_, count)
 
     def _waiting(self, workspace: Workspace) -> tuple[int, int | None]:
         """Return the bytes of a writer's journals that are not live, and when the oldest of them was made."""

@@ -213,6 +213,11 @@ class Workspace:
         """Whether sealed groups go to the store before they are rolled over."""
         return self.settings.journal.handoff == "store"
 
+    @property
+    def hands_contents_over(self) -> bool:
+        """Whether contents go to the store once nobody writes to their file any more."""
+        return self.settings.content.handoff == "store"
+
     def handed_over(self) -> dict[int, HandoffManifest]:
         """Return the writer's own groups that were handed over, by first event id; none where none are."""
         if not self.hands_over:

@@ -72,7 +72,7 @@ _OTHER_WORK = {"capture", "ngsi", "ngsi_sink", "sample", "serving", "spark", "sq
 @pytest.mark.parametrize(
     ("arguments", "not_needed", "rooms_not_needed", "modules_max"),
     [
-        (("status",), _HEAVY | {"lark", "whoosh"}, _OTHER_WORK | {"index", "lineage", "query", "swh"}, 136),
+        (("status",), _HEAVY | {"lark", "whoosh"}, _OTHER_WORK | {"index", "lineage", "query", "swh"}, 137),
         (
             ("search", "event_type:SEND"),
             _HEAVY,

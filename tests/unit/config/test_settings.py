@@ -56,6 +56,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("content", "containers", [["a"], ["1", "disk-2"]], [[], "a", ["A"], ["../x"], [1]]),
     ("content", "claim_bytes", [4096, 64 << 20], [4095, (64 << 20) + 1]),
     ("content", "unused_minutes", [0, 0.5, 10_000], [-1, float("nan"), float("inf")]),
+    ("content", "handoff", ["off", "store"], ["", "OFF", "s3", 1]),
     ("content", "archive_age", ["7 days", "1 hour", ""], ["7", "days", "-1 days", 7]),
     ("content", "archive_share", [0.06, 0.5, 0.99, ""], [0.05, 1, -1, "half", float("nan")]),
     ("flowfiles", "swap_threshold", [500, 1_000_000], [499, 0, "x"]),

@@ -10,7 +10,7 @@ from pathlib import Path
 from custody.catalog import EXPIRED, Action, AddFile, AddMark, RemoveFile, RemoveShard
 from custody.clock import ManualClock
 from custody.config import load_settings
-from custody.format.names import CONTAINER_MARK, CONTENT_MARKS, is_name
+from custody.format.names import CONTAINER_MARK, CONTENT_HANDOFF, CONTENT_MARKS, is_name
 from custody.landing import LandingLedger, LedgerEntry
 from custody.lease import Attempt
 from custody.maintenance.findings import Finding, Level
@@ -19,6 +19,7 @@ from custody.maintenance.verification import CheckUnit, run_check
 from custody.maintenance.verification.check_orphans import orphans
 from custody.repository import EventSelection
 from custody.rollover import GroupWatch, WaitingGroups
+from custody.rollover.handing_over_contents import hand_over_contents
 from custody.swh.build import Build, BuildDescription
 from custody.swh.publishing import database_catalog
 from custody.vfs import PosixFileSystem
@@ -50,6 +51,7 @@ def add_all(root: Path) -> None:
     write_report(fs, settings.runs, "scheduled__2026", report)
     GroupWatch(fs, settings, clock, 1).confirm(WaitingGroups(groups={"main": 115}, again=False))
     shutil.copytree(GOLDEN / "ngsi", root / "ngsi")
+    assert hand_over_contents(sample.workspace()).claims
     _add_tables(root)
     scrub_once(settings, fs, clock, whole=True)
 
@@ -114,6 +116,8 @@ def kind_of(root: Path, path: Path) -> str:
         suffix = "epoch"
     if path.name == CONTAINER_MARK or CONTENT_MARKS in inner.parts:
         return f"{area} content mark{path.suffix}".strip()
+    if CONTENT_HANDOFF in inner.parts:
+        return "manifest of a claim" if path.name == "manifest" else "piece of a claim"
     if path.parent.parent.name in ("forgotten", "content") or "content" in inner.parts:
         suffix = "claim"
     return f"{area} {suffix}".strip()
@@ -131,6 +135,10 @@ def looked_at(sample: Sample, path: Path) -> list[Finding]:
         # What lies behind the last content is damage only where an event speaks of it.
         findings = run_check(workspace, CheckUnit("claims", piece.writer), settings, fs, Level.DEFAULT)
     return findings
+
+
+_UNITS = {"swh": "software", "content": "content", CONTENT_HANDOFF: "handed-contents"}
+"""The units of folders of a writer that are no database."""
 
 
 def piece_of(sample: Sample, path: Path) -> CheckUnit | None:
@@ -155,12 +163,9 @@ def piece_of(sample: Sample, path: Path) -> CheckUnit | None:
     assert is_name(writer)
     if database == CONTENT_MARKS or path.name == CONTAINER_MARK:
         return CheckUnit("states", "main")
-    if database in ("swh", "content"):
-        return (
-            CheckUnit("software", "main")
-            if database == "swh"
-            else CheckUnit("content", "main", f"{parts[3]}/{parts[4]}")
-        )
+    if database in _UNITS:
+        section = "" if database == "swh" else f"{parts[3]}/{parts[4]}"
+        return CheckUnit(_UNITS[database], "main", section)
     relative = str(path.relative_to(sample.root / STORE))
     pieces = {"transactions": "catalog", "forgotten": "catalog", "incarnations": "states", "leases": "leases"}
     if parts[3] in pieces:

@@ -10,6 +10,7 @@ from custody.flow.content.claim_file import (
     sections_of,
     with_content,
 )
+from custody.flow.content.claim_places import ClaimPlaces
 from custody.flow.content.containers import ContainerMark, ContentContainer, ContentContainers
 from custody.flow.content.content_reader import Availability, Content, ContentReader, content_of, find_content
 from custody.flow.content.content_writer import OPEN_SECONDS_MAX, ContentOptions, ContentStream, ContentWriter
@@ -21,6 +22,7 @@ __all__ = [
     "OPEN_SECONDS_MAX",
     "Availability",
     "ClaimFile",
+    "ClaimPlaces",
     "ContainerMark",
     "Content",
     "ContentContainer",

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from zlib_ng import zlib_ng
@@ -136,6 +137,14 @@ class ClaimHeader(msgspec.Struct, frozen=True, kw_only=True):
         return bytes.fromhex(self.nonce)
 
 
+class Bytes(Protocol):
+    """The bytes of a resource claim by their places: a file that is mapped, or what is fetched from a store."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> memoryview: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ContentRecord:
     """The record of one content: its place, digest and checksums; offset and length in bytes."""
@@ -160,7 +169,7 @@ class ContentRecord:
         head = _CONTENT.pack(key, self.offset, self.length, self.sha256, self.chunk_bytes)
         return frame(KIND_CONTENT, head, struct.pack(f"<{len(self.checksums)}I", *self.checksums))
 
-    def whole(self, data: memoryview, path: Path) -> Iterator[memoryview]:
+    def whole(self, data: Bytes, path: Path) -> Iterator[memoryview]:
         """Yield the content's chunks out of its file, each checked, and the whole at the end.
 
         Raises:
@@ -176,7 +185,7 @@ class ContentRecord:
                 f"got {digest.hexdigest()}."
             )
 
-    def part(self, data: memoryview, path: Path, offset: int, length: int) -> Iterator[memoryview]:
+    def part(self, data: Bytes, path: Path, offset: int, length: int) -> Iterator[memoryview]:
         """Yield a part of the content; every chunk that it touches is checked as a whole before it is given out."""
         end = offset + length
         at = self.offset + (offset - self.offset) // self.chunk_bytes * self.chunk_bytes
@@ -237,7 +246,7 @@ def read_header(data: memoryview, path: Path) -> tuple[ClaimHeader, int]:
 
 def record_at(data: memoryview, key: bytes, offset: int, length: int) -> ContentRecord | None:
     """Return the record behind a content of this place and length, None if there is none."""
-    record = _decoded(whole_record(data, offset + length), key)
+    record = record_in(whole_record(data, offset + length), key)
     return record if record is not None and (record.offset, record.length) == (offset, length) else None
 
 
@@ -250,7 +259,7 @@ def scan(data: memoryview, key: bytes, start: int) -> Iterator[ContentRecord | G
     # Contents are arbitrary bytes: only the key, which no content can know, shows where a record is.
     for match in re.finditer(re.escape(key), data[start:]):
         found = whole_record(data, start + match.start() - HEAD_BYTES)
-        record = _decoded(found, key)
+        record = record_in(found, key)
         # A record lies right behind its content: one that overlaps, or that was copied to another place, is none.
         if found is None or record is None or record.offset < at or record.end != found.offset:
             continue
@@ -262,7 +271,8 @@ def scan(data: memoryview, key: bytes, start: int) -> Iterator[ContentRecord | G
         yield Gap(at, len(data) - at)
 
 
-def _decoded(found: Frame | None, key: bytes) -> ContentRecord | None:
+def record_in(found: Frame | None, key: bytes) -> ContentRecord | None:
+    """Return the record of a content that a frame holds, None unless it repeats the file's key."""
     if found is None or found.is_part:
         return None
     payload = found.payload

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from custody.config import ContentStore
@@ -16,7 +17,16 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
-from custody.flow.content.claim_file import ClaimHeader, ContentRecord, ResourceClaim, read_header, record_at, scan
+from custody.flow.content.claim_file import (
+    Bytes,
+    ClaimHeader,
+    ContentRecord,
+    ResourceClaim,
+    read_header,
+    record_at,
+    scan,
+)
+from custody.flow.content.claim_places import ClaimPlaces
 from custody.flow.content.containers import ContentContainers
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.model import ContentClaim, Event
@@ -34,7 +44,7 @@ class Content:
     path: Path
     record: ContentRecord
     """Of the content that the claim lies in."""
-    data: memoryview
+    data: Bytes
     stated: str | None = None
     """The digest that the event states, hexadecimal, where it can be compared without reading the content."""
 
@@ -99,13 +109,12 @@ class Availability(StrEnum):
 
 @dataclass(frozen=True)
 class _Kept:
-    """A file of contents that is mapped, and what its header says."""
+    """A file of contents that is mapped, or fetched from the store, and what finds the record of a content in it."""
 
     resource: ResourceClaim
     path: Path
-    data: memoryview
-    header: ClaimHeader
-    start: int
+    data: Bytes
+    record: Callable[[int, int], ContentRecord | None]
 
 
 class ContentReader:
@@ -117,6 +126,9 @@ class ContentReader:
     def __init__(self, fs: FileSystem, store: ContentStore) -> None:
         self._fs = fs
         self._store = store
+        self._places = ClaimPlaces(fs, store)
+        self._gone: set[ResourceClaim] = set()
+        """Claims that were neither on a disk nor in the store; to ask the store for each again is a request."""
         self._files: dict[tuple[str | None, str | None, str | None], _Kept] = {}
 
     def find(self, claim: ContentClaim | None, sha256: str | None = None) -> Content:
@@ -158,10 +170,10 @@ class ContentReader:
         # Taken out and put in again, so that the order of the dictionary is the order of use.
         kept = self._files.pop(name, None)
         # Behind the end of what was mapped, a file may have grown.
-        found = None if kept is None or offset + size >= len(kept.data) else _record(kept, offset, size)
+        found = None if kept is None or offset + size >= len(kept.data) else kept.record(offset, size)
         if kept is None or found is None:
             kept = self._map(claim)
-            found = _record(kept, offset, size)
+            found = kept.record(offset, size)
         self._files[name] = kept  # the newest one is last
         while len(self._files) > _FILES_MAX:
             del self._files[next(iter(self._files))]
@@ -189,16 +201,42 @@ class ContentReader:
         try:
             data = self._fs.view(path)
         except StorageError as error:
-            # Gone only if the disk is there on which it would lie.
-            ContentContainers(self._fs, self._store, resource.writer).get(resource.container).check()
-            if error.errno == errno.ENOENT:
-                raise NotFoundError(f"{path}: the content is no longer there: it expired.") from None
-            raise
+            return self._not_on_disk(resource, path, error)
         header, start = read_header(data, path)
         # A file that was copied over another one would give out other contents under its name.
         if ResourceClaim(header.writer, header.container, header.section, header.identifier) != resource:
             raise CorruptionError(f"{path} @0: expected the resource claim {resource}, got another one in its place.")
-        return _Kept(resource, path, data, header, start)
+        return _Kept(resource, path, data, partial(_record, data, header, start))
+
+    def _not_on_disk(self, resource: ResourceClaim, path: Path, error: StorageError) -> _Kept:
+        """Return a file as it was handed over to the store; raise what is true of one that was not."""
+        if resource not in self._gone:
+            kept = self._stored(resource)
+            if kept is not None:
+                return kept
+        # Gone only if the disk is there on which it would lie.
+        ContentContainers(self._fs, self._store, resource.writer).get(resource.container).check()
+        if error.errno == errno.ENOENT:
+            self._gone.add(resource)
+            raise NotFoundError(f"{path}: the content is no longer there: it expired.") from None
+        raise error
+
+    def _stored(self, resource: ResourceClaim) -> _Kept | None:
+        handed = self._places.handed
+        if handed is None:
+            return None
+        try:
+            opened = handed.open(resource)
+        except StorageError as error:
+            # Nobody can tell whether it is there, so it is out of reach, and not gone.
+            raise ContentContainerMissingError(
+                f"{handed.locate(resource)}: the content is not on this machine's disks, and the store does not say "
+                f"whether it was handed over: {error}"
+            ) from error
+        if opened is None:
+            return None
+        manifest, data = opened
+        return _Kept(resource, Path(handed.locate(resource)), data, manifest.find)
 
 
 def find_content(fs: FileSystem, store: ContentStore, claim: ContentClaim | None, sha256: str | None = None) -> Content:
@@ -228,13 +266,13 @@ def _checked(claim: ContentClaim, kept: _Kept, record: ContentRecord | None, sha
     return content
 
 
-def _record(kept: _Kept, offset: int, size: int) -> ContentRecord | None:
+def _record(data: memoryview, header: ClaimHeader, start: int, offset: int, size: int) -> ContentRecord | None:
     """Return the record of the content that holds these bytes."""
     # The record of a whole content lies right behind it; only a part of a content needs the scan.
-    found = record_at(kept.data, kept.header.key, offset, size)
+    found = record_at(data, header.key, offset, size)
     if found is not None:
         return found
-    for item in scan(kept.data, kept.header.key, kept.start):
+    for item in scan(data, header.key, start):
         if isinstance(item, ContentRecord) and item.offset <= offset and offset + size <= item.end:
             return item
     return None

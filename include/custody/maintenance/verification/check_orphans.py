@@ -16,10 +16,12 @@ from custody.config import SETTINGS_FILE, Settings
 from custody.errors import CustodyError, StorageError
 from custody.eventlog import EventLog, LogMetadata
 from custody.flow.content import ContentContainers
+from custody.flow.content.handed_claims import MANIFEST as MANIFEST_OF_CLAIM
 from custody.format.names import (
     BUILDING_PREFIX,
     CONTAINER_MARK,
     CONTENT,
+    CONTENT_HANDOFF,
     CONTENT_MARKS,
     FETCHING_SUFFIX,
     FORGOTTEN,
@@ -95,9 +97,10 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         yield from _container(workspace, ContainerPaths(container, workspace.writer), state)
     fs, home = workspace.fs, workspace.paths.home
     for name in fs.list(home.parent):
-        if name not in (home.name, CONTENT, CONTENT_MARKS, SOFTWARE):
+        if name not in (home.name, CONTENT, CONTENT_HANDOFF, CONTENT_MARKS, SOFTWARE):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
     yield from _content(workspace)
+    yield from _handed_contents(workspace)
     yield from _data(workspace, state, expected)
     yield from _stripes(workspace)
     for name in sorted({*fs.list(home)} - {"data", FORGOTTEN, ICEBERG, INCARNATIONS, LEASES, STRIPES}):
@@ -168,6 +171,13 @@ def _content(workspace: Workspace) -> Iterator[Finding]:
             for name in fs.list(folder):
                 if not is_claim(name):
                     yield _orphan(fs, folder / name, _kind_of(name), workspace.writer)
+
+
+def _handed_contents(workspace: Workspace) -> Iterator[Finding]:
+    """Yield what no listing of the store shows; of an interrupted hand-over the check of what was handed over tells."""
+    for path in _files(workspace.fs, workspace.settings.store / workspace.writer / CONTENT_HANDOFF):
+        if path.name != MANIFEST_OF_CLAIM and not path.name.isdecimal():
+            yield _orphan(workspace.fs, path, _kind_of(path.name), workspace.writer)
 
 
 def _in_shard(workspace: Workspace, folder: Path) -> Iterator[Finding]:

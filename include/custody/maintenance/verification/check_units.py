@@ -7,6 +7,7 @@ can stop and go on behind it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import msgspec
 
 from custody.config import Settings
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, StorageError
-from custody.flow.content import claims_in, sections_of
+from custody.flow.content import ClaimPlaces, claims_in, sections_of
 from custody.format.names import ID_DIGITS
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -22,7 +23,7 @@ from custody.workspace import Workspace
 QUARANTINE, RECORDS, SINK = "quarantine", "records", "sink"
 # The position of a kind is part of the keys that a scrub keeps on disk: add at the end, never change.
 _EVENTS = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARANTINE, "content", "claims")
-_ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software", "handoff")
+_ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software", "handoff", "handed-contents")
 
 
 class CheckUnit(msgspec.Struct, frozen=True):
@@ -51,6 +52,7 @@ def writer_check_units(workspace: Workspace) -> list[CheckUnit]:
         *_journals(workspace),
         *_units(workspace),
         *_contents(workspace),
+        *_handed_contents(workspace),
         CheckUnit("ids", workspace.writer),
         CheckUnit("claims", workspace.writer),
         CheckUnit("leases", workspace.writer),
@@ -105,6 +107,15 @@ def _contents(workspace: Workspace) -> Iterator[CheckUnit]:
         yield CheckUnit(
             "content", writer, f"{container}/{section}", sum(size_of(fs, item.path(store)) for item in claims)
         )
+
+
+def _handed_contents(workspace: Workspace) -> Iterator[CheckUnit]:
+    handed = ClaimPlaces(workspace.fs, workspace.settings.content_store).handed
+    sizes: Counter[str] = Counter()
+    for resource, stored in ({} if handed is None else handed.listed(workspace.writer)).items():
+        sizes[f"{resource.container}/{resource.section}"] += stored.size_bytes
+    for name, size in sizes.items():
+        yield CheckUnit("handed-contents", workspace.writer, name, size)
 
 
 def _units(workspace: Workspace) -> Iterator[CheckUnit]:

@@ -19,6 +19,7 @@ from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.verification.check_catalog import check_catalog, check_forgotten, check_sink, check_software
 from custody.maintenance.verification.check_contents import check_claims, check_content_containers, check_section
+from custody.maintenance.verification.check_handed_contents import check_handed_section
 from custody.maintenance.verification.check_handoff import check_handoff
 from custody.maintenance.verification.check_ids import check_ids
 from custody.maintenance.verification.check_journals import (
@@ -139,6 +140,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
     "states": lambda at, name, level: _states(at),
     "journals": lambda at, name, level: check_group(at, int(name), level),
     "content": check_section,
+    "handed-contents": check_handed_section,
     "claims": lambda at, name, level: check_claims(at, level),
     "unit": lambda at, name, level: check_staged_unit(at, int(name), level),
     "leases": lambda at, name, level: check_leases(at),

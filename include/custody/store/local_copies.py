@@ -21,7 +21,7 @@ from pathlib import Path
 
 from custody.errors import ConflictError, NotFoundError, StorageError
 from custody.format.names import BUILDS, FETCHING_SUFFIX, RANGES
-from custody.store import ObjectStore
+from custody.store.base import ObjectStore
 from custody.store.ranged_file import RangedFile
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use, room_of
 
