@@ -32,13 +32,12 @@ from custody.errors import (
     StripeMissingError,
 )
 from custody.eventlog.bounded_cache import BoundedCache
-from custody.eventlog.cells import BlockCells, UnlikeError
 from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
 from custody.eventlog.parquet_footer import MAGIC
 from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
-from custody.model import EVENT_SCHEMA, Event, check_columns, schema_of, to_present, unknown_columns
+from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns
 from custody.vfs import FileSystem, prefetch_pages
 
 if TYPE_CHECKING:
@@ -98,8 +97,6 @@ _FETCHED_BYTES = 32 << 20
 _SPARSE_ROWS = 64
 _SPARSE_SHARE = 8
 """So many events of a block, or one in so many, are read by their copies; of more, decoding the block is quicker."""
-_CUT_ROWS = 2
-"""So many events of a block are cut from its pages; of more, decoding the block takes no longer."""
 
 
 class EventLog:
@@ -136,8 +133,6 @@ class EventLog:
         self._cache = cache
         self._whole: set[int] = set()
         """Blocks whose bytes were whole when `readable` looked; what was damaged is looked at anew each time."""
-        self._cut: set[int] = set()
-        """Blocks of which events were cut: the next time they are decoded and kept, as they seem to be wanted."""
 
     @property
     def _files(self) -> FileSystem:
@@ -239,12 +234,12 @@ class EventLog:
         self._fetch(missing, lambda span: self._fits(blocks[span]))
 
     @cached_property
-    def _described(self) -> tuple[LogMetadata, pa.Schema, tuple[str, ...], bool]:
+    def _described(self) -> tuple[LogMetadata, pa.Schema, tuple[str, ...]]:
         schema = self._footer.schema.to_arrow_schema()
         metadata = _metadata(self.path, schema)
         known = schema_of(metadata.schema_version, self.path, metadata.reader_version)
         check_columns(schema, metadata.schema_version, self.path)
-        return metadata, known, unknown_columns(schema), schema.equals(EVENT_SCHEMA)
+        return metadata, known, unknown_columns(schema)
 
     def check(self, expected: LogMetadata) -> None:
         """Raise CorruptionError unless the log says of itself what is expected of it, and its `.toc` says the same."""
@@ -377,53 +372,6 @@ class EventLog:
         is_sparse = (counts <= np.maximum(rows // _SPARSE_SHARE, _SPARSE_ROWS))[places]
         copied = self._copies.read(event_ids[is_sparse])
         return replace(copied, missing=np.union1d(copied.missing, event_ids[~is_sparse]))
-
-    def cut_if_few(self, event_ids: npt.NDArray[np.int64]) -> CopiedEvents:
-        """Return the events with some ids that are one or two of their blocks, cut from the blocks' pages.
-
-        Missing are the others, those of blocks that are in the cache or were cut before, and what is damaged or cannot
-        be cut: `get_many` reads it or says what is wrong.
-        """
-        if not self._described[3] or not len(event_ids):
-            return CopiedEvents(missing=event_ids)
-        holders = self._holders(event_ids)
-        numbers, counts = np.unique(holders[holders >= 0], return_counts=True)
-        chosen = [
-            number
-            for number in numbers[counts <= _CUT_ROWS].tolist()
-            if number not in self._cut and not self._is_kept(number)
-        ]
-        self._cut.difference_update(numbers.tolist())
-        self._bring(chosen)
-        events: list[Event] = []
-        missing = [event_ids[(holders >= 0) & ~np.isin(holders, chosen)]]
-        nbytes = 0
-        for number in chosen:
-            ids = event_ids[holders == number]
-            cells = self._cells(number)
-            try:
-                held = [] if cells is None else [cells.event(event_id) for event_id in ids.tolist()]
-            except UnlikeError:
-                cells = None
-            if cells is None:
-                missing.append(ids)
-                continue
-            self._cut.add(number)
-            found = [event for event in held if event is not None]
-            events += found
-            nbytes += len(found) * cells.row_bytes
-        return CopiedEvents(events, nbytes, np.sort(np.concatenate(missing)))
-
-    def _cells(self, number: int) -> BlockCells | None:
-        """Return the pages of a block, None if it is damaged or has others than custody's writer makes."""
-        start, end = self._span(number)
-        prefetch_pages(self.data, start, end - start)
-        if self._problem(number) is not None:
-            return None
-        try:
-            return BlockCells(self.data, start, end - start, int(self.toc.blocks[number]["rows"]))
-        except UnlikeError:
-            return None
 
     def _holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of the block whose range holds each id, -1 for ids before the first."""

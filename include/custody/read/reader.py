@@ -127,19 +127,18 @@ def _read(
 ) -> tuple[list[Event], int]:
     """Return the events of a log with these ids that may be given out, and what they take as columns, in bytes.
 
-    Few events of a block are read by their copies, as far as there are any; one or two of a block that have none are
-    cut from its pages; others by decoding blocks. The events of a damaged block that have whole copies are not lost.
+    Few events of a block are read by their copies, as far as there are any; others, and what has no whole copy, by
+    decoding blocks. The events of a damaged block that have whole copies are not lost.
     """
     copied = log.copied_if_sparse(ids)
-    cut = log.cut_if_few(copied.missing)
-    events, nbytes = visible_copies(workspace, state, copied.events + cut.events), copied.nbytes + cut.nbytes
-    if not len(cut.missing):
+    events, nbytes = visible_copies(workspace, state, copied.events), copied.nbytes
+    if not len(copied.missing):
         return events, nbytes
     unread: list[Damage] = []
-    table = visible_events(workspace, state, log.get_many(cut.missing, unread.append))
+    table = visible_events(workspace, state, log.get_many(copied.missing, unread.append))
     events += _to_events(table)
     for damage in unread:
-        within = cut.missing
+        within = copied.missing
         if damage.first_event_id is not None and damage.last_event_id is not None:
             within = within[(within >= damage.first_event_id) & (within <= damage.last_event_id)]
         saved = log.copied(within)
