@@ -30,6 +30,9 @@ from custody.store import check_key
 
 _UUID_BYTES = 16
 _DIGEST_BYTES = 32
+_DIGEST_SIZES = (0, _DIGEST_BYTES)
+_FILE_NUMBERS = ("size_bytes", "rows", "schema_version", "first_event_id", "last_event_id", "footer_bytes")
+_FILE_DIGESTS = ("sha256", "toc_sha256", "schema_fingerprint")
 # Arrow columns and numpy arrays of these numbers are signed 64-bit.
 _NUMBER_MAX = (1 << 63) - 1
 
@@ -48,21 +51,37 @@ def check_file(file: AddFile) -> AddFile:
     check_key(file.path)
     if file.toc_path:
         check_key(file.toc_path)
-    for name in ("size_bytes", "rows", "schema_version", "first_event_id", "last_event_id", "footer_bytes"):
-        _need(getattr(file, name) <= _NUMBER_MAX, where, name, f"at most {_NUMBER_MAX}", getattr(file, name))
-    for name in ("sha256", "toc_sha256", "schema_fingerprint"):
-        _need(len(getattr(file, name)) in (0, _DIGEST_BYTES), where, name, "32 bytes", len(getattr(file, name)))
-    _check_ranges(where, file)
+    # All at once; one by one only to say which it is. A catalog without a checkpoint checks each file that it ever had.
+    if not _is_file_bounded(file):
+        for name in _FILE_NUMBERS:
+            _need(getattr(file, name) <= _NUMBER_MAX, where, name, f"at most {_NUMBER_MAX}", getattr(file, name))
+        for name in _FILE_DIGESTS:
+            _need(len(getattr(file, name)) in (0, _DIGEST_BYTES), where, name, "32 bytes", len(getattr(file, name)))
+        _check_ranges(where, file)
     ids = file.last_event_id - file.first_event_id + 1
     # The bound holds for event logs only: in them each row is an event with an id of its own.
-    is_too_full = file.rows > ids and parse_event_log(file.path) is not None
-    _need(not is_too_full, where, "rows", f"at most {ids}, one an event id", file.rows)
+    if file.rows > ids:
+        is_too_full = parse_event_log(file.path) is not None
+        _need(not is_too_full, where, "rows", f"at most {ids}, one an event id", file.rows)
     _check_groups(where, "groups", file.groups)
-    try:
-        FileStatistics.FromString(file.statistics)
-    except DecodeError as error:
-        raise InvalidInputError(f"{where}: statistics: expected a FileStatistics, got {error}.") from error
+    if file.statistics:
+        try:
+            FileStatistics.FromString(file.statistics)
+        except DecodeError as error:
+            raise InvalidInputError(f"{where}: statistics: expected a FileStatistics, got {error}.") from error
     return file
+
+
+def _is_file_bounded(file: AddFile) -> bool:
+    return (
+        max(file.size_bytes, file.rows, file.schema_version, file.first_event_id, file.last_event_id, file.footer_bytes)
+        <= _NUMBER_MAX
+        and len(file.sha256) in _DIGEST_SIZES
+        and len(file.toc_sha256) in _DIGEST_SIZES
+        and len(file.schema_fingerprint) in _DIGEST_SIZES
+        and file.first_event_id <= file.last_event_id
+        and file.first_event_time_ms <= file.last_event_time_ms
+    )
 
 
 def have_ids_in_common(one: AddFile, other: AddFile) -> bool:
@@ -140,9 +159,9 @@ def _check_head(message: Transaction, where: object) -> None:
     if message.revision > _NUMBER_MAX or message.next_event_id > _NUMBER_MAX or message.epoch > _NUMBER_MAX:
         big = max(message.revision, message.next_event_id, message.epoch)
         raise _corrupt(where, "revision, next_event_id, epoch", f"at most {_NUMBER_MAX}", big)
-    for name in ("uuid", "catalog_id"):
-        if len(getattr(message, name)) != _UUID_BYTES:
-            raise _corrupt(where, name, "16 bytes", len(getattr(message, name)))
+    if len(message.uuid) != _UUID_BYTES or len(message.catalog_id) != _UUID_BYTES:
+        name = "catalog_id" if len(message.uuid) == _UUID_BYTES else "uuid"
+        raise _corrupt(where, name, "16 bytes", len(getattr(message, name)))
     if len(message.previous_uuid) not in (0, _UUID_BYTES):
         raise _corrupt(where, "previous_uuid", "16 bytes", len(message.previous_uuid))
     if len(message.previous_digest) not in (0, _DIGEST_BYTES):

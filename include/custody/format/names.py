@@ -376,9 +376,12 @@ def parse_revision(name: str) -> int | None:
     return int(name) if _REVISION.fullmatch(name) else None
 
 
+CHECKPOINT_SUFFIX = ".ckpt"
+
+
 def transaction_file(uuid: UUID | str, *, checkpoint: bool = False) -> str:
     """Return the file name of a transaction or of a checkpoint."""
-    return f"{uuid}.{'ckpt' if checkpoint else 'txn'}"
+    return f"{uuid}{CHECKPOINT_SUFFIX if checkpoint else '.txn'}"
 
 
 def statistics_file(uuid: UUID) -> str:

@@ -31,7 +31,9 @@ class LocalStore:
 
     def locate(self, key: str) -> str:
         """Return the file's path."""
-        return str(self._root / key)
+        # Each object that is read is located, for the case of an error: with the operator / that costs as much as to
+        # decode it.
+        return f"{self._root_text.rstrip('/')}/{key}".rstrip("/") or "/"
 
     def get(self, key: str) -> bytes:
         """Return the whole content."""
@@ -173,28 +175,32 @@ class LocalStore:
     def _names(self, folder: Path) -> list_of[str]:
         return [name for name in self._fs.list(folder) if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
 
-    def _below(self, prefix: str, after: str) -> Iterator[str]:
+    def _below(self, prefix: str, after: str, folder: Path | None = None) -> Iterator[str]:
         """Yield the keys of the files below a prefix in the order of keys.
 
         A folder sorts by its name and the `/` behind it, as its keys do: `a.b` comes before `a/b`.
         """
-        folder = Path(f"{self._root_text}/{prefix}")
         try:
-            names = [f"{prefix}{name}" for name in self._names(folder)]
+            names = [f"{prefix}{name}" for name in self._names(folder or Path(f"{self._root_text}/{prefix}"))]
         except StorageError as error:
             if error.errno in _ABSENT:
                 return
             raise
         entries = []
+        # To make a path takes as long as to look whether it is a folder: it is made once.
+        folders: dict[str, Path] = {}
         for name in names:
             if f"{name}/" < after and not after.startswith(f"{name}/"):
                 continue  # as a folder and as a file it lies before
             # By convention only files have a dot in their names, which saves a look at each of them.
-            is_folder = "." not in name.rpartition("/")[2] and self._fs.is_directory(Path(f"{self._root_text}/{name}"))
-            entries.append(f"{name}/" if is_folder else name)
+            if "." not in name.rpartition("/")[2] and self._fs.is_directory(path := Path(f"{self._root_text}/{name}")):
+                folders[f"{name}/"] = path
+                entries.append(f"{name}/")
+            else:
+                entries.append(name)
         for entry in sorted(entries):
             if entry.endswith("/"):
-                yield from self._below(entry, after)
+                yield from self._below(entry, after, folders.pop(entry))
             elif entry > after:
                 yield entry
 
