@@ -5,7 +5,7 @@
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
 `plans` a plan of a replay, `numbered` an event log that names its revision, `rows` one with copies of rows, `cut` a
-shard that names the fields whose terms are beginnings, `filtered` one with a filter,
+shard that names the fields whose terms are beginnings, `filtered` one with a filter, `packed` one that is packed,
 `contained` contents on two disks, `striped` a repository with two
 stripes. `broken` holds one file, or one shard, a defect. The events and all other values come from `expected.json`,
 which people write.
@@ -23,6 +23,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -100,6 +101,8 @@ CUT = Path("cut/1772359100000-0")
 CONTAINED_AT = Path("contained")
 CONTAINED = (b"a" * 5000, b"b" * 5000)
 FILTERED = Path("filtered/1772359100000-0")
+PACKED = Path("packed/1772359100000-0")
+PACKED_EVENTS = 6000
 CUT_EVENTS = [
     event(0, updated_attributes={"filename": "a" * 40, "note": "short"}),
     event(1, updated_attributes={"filename": "a" * 40 + "b", "note": "long " * 20}),
@@ -129,12 +132,37 @@ def make_numbered(path: Path) -> None:
 def make_cut(path: Path) -> None:
     """Write a shard with terms that are only the beginnings of their values."""
     table = pa.Table.from_batches([to_batch(CUT_EVENTS, 0)])
-    build_shard(PosixFileSystem(), path, table, ["note"], attribute_characters=CUT_CHARACTERS)
+    build_shard(PosixFileSystem(), path, table, ["note"], attribute_characters=CUT_CHARACTERS, layout="whoosh")
 
 
 def make_filtered(path: Path) -> None:
     """Write a shard with a filter of its terms."""
-    build_shard(PosixFileSystem(), path, pa.Table.from_batches([to_batch(CUT_EVENTS, 0)]), ["note"])
+    build_shard(PosixFileSystem(), path, pa.Table.from_batches([to_batch(CUT_EVENTS, 0)]), ["note"], layout="whoosh")
+
+
+def packed_events() -> list[Event]:
+    """Return events that fill a packed shard with everything that its format knows."""
+    made = []
+    for number in range(PACKED_EVENTS):
+        uuid = f"0000000{number % 7}-0000-4000-8000-{number % 90:012x}"
+        values: dict[str, Any] = {"flowfile_uuid": uuid, "event_time": 1_772_359_100_000 + 997 * number}
+        values["event_type"] = ("SEND", "ROUTE", "DROP")[number % 3]  # bits
+        values["component_id"] = (
+            f"c-{number % 3000 // 2900}-{number * number % 17}"  # by Elias and Fano, and short ones
+        )
+        values["details"] = ("Auto-Terminated", "ended by hand, ended again", None)[number % 3]
+        values["updated_attributes"] = {"filename": f"file-{number // 16}.txt"} | (
+            {"note": "é" * 20} if number % 5 else {}
+        )
+        values["transit_uri"] = f"https://host/{'x' * (number % 41)}/{number}" if number % 25 == 0 else None
+        values["source_ordinal"] = None if number % 11 == 0 else number * 5
+        made.append(event(number, **values))
+    return made
+
+
+def make_packed(path: Path) -> None:
+    """Write a packed shard, and what it was made of stays in this module."""
+    build_shard(PosixFileSystem(), path, pa.Table.from_batches([to_batch(packed_events(), 0)]), ["note"])
 
 
 def make_contained(root: Path) -> None:
@@ -357,12 +385,14 @@ def make_broken(good: Path, folder: Path) -> None:
     shard = sorted((good / "containers/1/main/index").iterdir())[0]
     broken = folder / "truncated-shard"
     shutil.copytree(shard, broken)
-    terms = next(broken.glob("*.trm"))
-    terms.write_bytes(terms.read_bytes()[:1000])
+    [packed] = broken.glob("*.data")
+    packed.write_bytes(packed.read_bytes()[:1000])
     for defect in ("flipped", "future-version"):
         shutil.copytree(shard, folder / f"{defect}-shard")
         manifest = folder / f"{defect}-shard" / "custody.shard"
         manifest.write_bytes(_FRAMED[defect](manifest.read_bytes()))
+    # Of shards two versions are known: one with the layout that Whoosh opens, and the packed one.
+    manifest.write_bytes(manifest.read_bytes()[:7] + b"\x03" + manifest.read_bytes()[8:])
     (folder / "shard-without-toc").mkdir()
     (folder / "shard-without-toc" / "_MAIN_1.toc").touch()
 
@@ -397,6 +427,7 @@ def main(folder: Path) -> None:
     make_numbered(folder / NUMBERED)
     make_cut(folder / CUT)
     make_filtered(folder / FILTERED)
+    make_packed(folder / PACKED)
     make_contained(folder / CONTAINED_AT)
     make_rows(folder / ROWS, expected_events(document))
     make_striped(folder / STRIPED, document)

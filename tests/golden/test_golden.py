@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 from whoosh import query
 
@@ -29,9 +30,9 @@ from custody.journal import JournalFile
 from custody.journal.incarnations import decode_claim
 from custody.landing import LandingLedger
 from custody.lease import Holder, lease_status
-from custody.model import EVENT_SCHEMA, Event, to_events
+from custody.model import EVENT_SCHEMA, Event, to_batch, to_events
 from custody.ngsi_sink.sink import Sink
-from custody.query import parse_query
+from custody.query import Scan, parse_query
 from custody.replay import read_plan
 from custody.repository import Repository
 from custody.rollover import read_mark
@@ -59,6 +60,8 @@ from tests.golden.make_golden import (
     JOURNALS,
     MARKED,
     NUMBERED,
+    PACKED,
+    PACKED_EVENTS,
     PLAN,
     ROWS,
     STONE,
@@ -72,7 +75,9 @@ from tests.golden.make_golden import (
     make_cut,
     make_filtered,
     make_numbered,
+    make_packed,
     make_rows,
+    packed_events,
 )
 
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
@@ -80,6 +85,22 @@ EVENTS = expected_events(EXPECTED)
 FS = PosixFileSystem()
 NOT_OF_THE_FILE = ("writer", "database", "groups", "transaction", "reader_version")
 TOTAL_BYTES_MAX = 450_000
+PACKED_QUESTIONS = (
+    "event_type:SEND",
+    "event_type:SEND AND attribute.note:é*",
+    "NOT event_type:SEND AND NOT event_type:DROP",
+    "flowfile_uuid:00000003-0000-4000-8000-000000000003",
+    "flowfile_uuid:00000003*",
+    "component_id:c-1-0",
+    "component_id:c-1-0 AND event_type:ROUTE",
+    "component_id:c-*-16",
+    "filename:file-1.txt OR filename:file-37?.txt",
+    "transit_uri:*/5975",
+    'details:"by hand"',
+    'details:"ended again" AND component_id:c-0-1',
+    "source_ordinal:[5000 TO 5100]",
+    "event_time:[2026-03-01T10:00:00Z TO 2026-03-01T10:30:00Z]",
+)
 
 
 @pytest.fixture(scope="module", params=["checked in", "made now"])
@@ -368,6 +389,25 @@ def test_a_shard_has_the_filter_of_its_terms(tmp_path: Path) -> None:
     assert OpenShard(FS, HERE / FILTERED).search(question).tolist() == []
     question = query.Or([question, query.Term("filename", "a" * 40 + "b"), query.Term("attribute.note", "short")])
     assert OpenShard(FS, HERE / FILTERED).search(question).tolist() == [1, 0]
+
+
+def test_a_packed_shard_finds_what_looking_at_each_event_finds(tmp_path: Path) -> None:
+    make_packed(tmp_path / PACKED)
+    table = pa.Table.from_batches([to_batch(packed_events(), 0)])
+    scan = Scan(table, ["note"])
+    for folder in (HERE / PACKED, tmp_path / PACKED):
+        shard = OpenShard(FS, folder)
+        shard.verify()
+        assert (shard.description.layout, shard.documents) == ("packed", PACKED_EVENTS)
+        for text in PACKED_QUESTIONS:
+            question = parse_query(text, ["note"])
+            expected = np.flatnonzero(scan.match(question))[::-1].tolist()
+            assert expected, text
+            assert shard.search(question).tolist() == expected, text
+            assert shard.count(question) == len(expected)
+        assert shard.facet(parse_query(""), "event_type") == dict.fromkeys(
+            ("drop", "route", "send"), PACKED_EVENTS // 3
+        )
 
 
 def test_contents_on_two_disks_are_found_by_their_marks(tmp_path: Path) -> None:

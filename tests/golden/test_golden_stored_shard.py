@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from custody.query import parse_query
 from custody.store import LocalStore
 from custody.store.ranged_file import RangedFile
 from custody.vfs import PosixFileSystem
-from tests.golden.make_golden import CUT, HERE
+from tests.golden.make_golden import CUT, HERE, PACKED
 
 FS = PosixFileSystem()
 NAME = "1772359100000-00000000000000000000.shard"
 GOLDEN = HERE / "stored-shard" / NAME
+PACKED_QUESTIONS = ("event_type:route", "component_id:c-1*", "filename:file-3*", 'details:"by hand"')
 QUESTIONS = ("event_type:*", f"filename:{'a' * 20}*", "event_time:[2026-03-01 TO 2026-03-09]")
 
 
@@ -45,10 +47,10 @@ class Source:
         (self._folder / "here").unlink(missing_ok=True)
 
 
-def answers(folder: Path) -> list[list[int]]:
+def answers(folder: Path, questions: Sequence[str] = QUESTIONS) -> list[list[int]]:
     shard = OpenShard(FS, folder / "no-folder", open_stored(Source(folder)))
     shard.verify()
-    return [shard.search(parse_query(text)).tolist() for text in QUESTIONS]
+    return [shard.search(parse_query(text)).tolist() for text in questions]
 
 
 def expected() -> list[list[int]]:
@@ -96,3 +98,23 @@ def test_no_cut_and_no_flip_gives_another_answer(tmp_path: Path) -> None:
             assert NAME in str(error) or "no-folder" in str(error)
             refused += 1
     assert refused > 0.95 * len(damaged)
+
+
+def test_a_packed_shard_is_read_by_ranges_and_no_flip_gives_another_answer(tmp_path: Path) -> None:
+    folder = OpenShard(FS, HERE / PACKED)
+    wanted = [folder.search(parse_query(text)).tolist() for text in PACKED_QUESTIONS]
+    assert all(wanted)
+    data = pack(FS, HERE / PACKED)
+    (tmp_path / NAME).write_bytes(data)
+    assert answers(tmp_path, PACKED_QUESTIONS) == wanted
+    refused = 0
+    places = range(5, len(data), 499)
+    for place in places:
+        damaged = tmp_path / str(place)
+        damaged.mkdir()
+        (damaged / NAME).write_bytes(data[:place] + bytes([data[place] ^ 0x20]) + data[place + 1 :])
+        try:
+            assert answers(damaged, PACKED_QUESTIONS) == wanted
+        except (CorruptionError, FormatVersionError):
+            refused += 1
+    assert refused > 0.95 * len(places)

@@ -447,10 +447,15 @@ class IndexSection(Section):
         description="Names of FlowFile attributes to index besides the standard fields; Whoosh takes no names with "
         "spaces.",
     )
+    layout: Literal["packed", "whoosh"] = Field(
+        "packed",
+        description="The files of a shard: packed is small, whoosh can be opened by Whoosh itself, in five times the "
+        "space. Unset it is whoosh where index.ranges names a field, else packed.",
+    )
     ranges: tuple[Literal["event_time", "lineage_start_date", "file_size", "source_ordinal"], ...] = Field(
         (),
-        description="Number and time fields that get terms besides their column, so that Whoosh itself can search "
-        "them, too; custody needs none. Each costs up to 90 bytes an event.",
+        description="Of the layout whoosh, number and time fields that get terms besides their column, so that Whoosh "
+        "itself can search them, too; custody needs none. Each costs up to 90 bytes an event.",
     )
     backfill_shards_max: int = Field(
         8,
@@ -466,6 +471,22 @@ class IndexSection(Section):
             if not name or " " in name:
                 raise ValueError(f"expected a name without spaces, got {name!r}")
         return attributes
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ranges_are_for_whoosh(cls, values: object) -> object:
+        # Whoever named ranges before there was a choice wants shards that Whoosh can search.
+        if isinstance(values, dict) and values.get("ranges") and "layout" not in values:
+            return {**values, "layout": "whoosh"}
+        return values
+
+    @model_validator(mode="after")
+    def _packed_shards_have_no_terms_of_numbers(self) -> Self:
+        if self.ranges and self.layout == "packed":
+            raise ValueError(
+                "ranges: expected the layout whoosh, which alone has them; got packed. Leave one of both out"
+            )
+        return self
 
     @field_validator("fields")
     @classmethod

@@ -1,8 +1,9 @@
-"""The builder of index shards: one immutable Whoosh index of the events of one log, newest event first.
+"""The builder of index shards: one immutable index of the events of one log, newest event first.
 
 A shard is built in a folder of its own attempt, synced, and published by renaming that folder; so a folder with the
-name of a shard is always a whole shard. The bulk writer makes the bytes that the installed Whoosh reads; of a Whoosh
-that it does not know, Whoosh's own writer does the work, some hundred times slower.
+name of a shard is always a whole shard. It is packed, or has the layout that Whoosh opens. Then the bulk writer makes
+the bytes that the installed Whoosh reads; of a Whoosh that it does not know, Whoosh's own writer does the work, some
+hundred times slower.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pyarrow as pa
 
 from custody.errors import ConfigurationError
 from custody.index import manifest, whoosh_writer
-from custody.index.fields import STANDARD_FIELDS, IndexedFields
+from custody.index.fields import STANDARD_FIELDS, IndexedFields, Layout
+from custody.index.packed_writer import write_packed
 from custody.index.segment_writer import write_segment
 from custody.vfs import FileSystem
 
@@ -50,6 +52,7 @@ def build_shard(
     standard: Sequence[str] = STANDARD_FIELDS,
     ranges: Sequence[str] = (),
     attribute_characters: int | None = None,
+    layout: Layout = "packed",
     writer: Literal["bulk", "stock"] | None = None,
     memory_bytes: int = MEMORY_BYTES,
     replace: bool = False,
@@ -58,13 +61,15 @@ def build_shard(
 
     One that exists already is kept, unless `replace` is set. `standard` names the standard fields that are indexed,
     `ranges` the number fields that get terms besides their column, so that stock Whoosh can search them;
-    `attribute_characters` is the most that a term has of an attribute's value; `writer` is chosen by the installed
-    Whoosh when it is not named; `memory_bytes` bounds what is kept of the events in memory.
+    `attribute_characters` is the most that a term has of an attribute's value; `layout` says whether Whoosh can open
+    the shard, and then `writer` is chosen by the installed Whoosh when it is not named; `memory_bytes` bounds what is
+    kept of the events in memory.
 
     Durability: on return the shard survives power loss.
 
     Raises:
-        ConfigurationError: a field is not known, or the bulk writer is asked for a Whoosh it does not know.
+        ConfigurationError: a field is not known, the bulk writer is asked for a Whoosh it does not know, or `ranges`
+            are named for a packed shard.
     """
     aside: Path | None = None
     if replace or not fs.exists(path):
@@ -78,7 +83,7 @@ def build_shard(
                 fs,
                 attempt,
                 [tables] if isinstance(tables, pa.Table) else tables,
-                IndexedFields.checked(attributes, standard, ranges, attribute_characters),
+                IndexedFields.checked(attributes, standard, ranges, attribute_characters, layout),
                 writer,
                 memory_bytes,
             )
@@ -113,6 +118,24 @@ def _write(
     writer: Literal["bulk", "stock"] | None,
     memory_bytes: int,
 ) -> None:
+    if indexed.layout == "packed":
+        written = write_packed(fs, folder, tables, indexed, memory_bytes)
+    else:
+        written = _write_for_whoosh(fs, folder, tables, indexed, writer, memory_bytes)
+    # The manifest is written last: it has the checksums of all other files.
+    with fs.create(folder / manifest.NAME) as file:
+        file.write(written.encode())
+        file.sync()
+
+
+def _write_for_whoosh(
+    fs: FileSystem,
+    folder: Path,
+    tables: Iterable[pa.Table],
+    indexed: IndexedFields,
+    writer: Literal["bulk", "stock"] | None,
+    memory_bytes: int,
+) -> manifest.Manifest:
     difference = whoosh_writer.whoosh_difference()
     if writer == "bulk" and difference is not None:
         raise ConfigurationError(f"the bulk writer of index shards does not know this Whoosh: {difference}.")
@@ -120,10 +143,5 @@ def _write(
         _log.warning("%s: index shards are written by Whoosh itself, which is slow.", difference)
         writer = "stock"
     if writer == "stock":
-        written = whoosh_writer.write_stock_segment(fs, folder, tables, indexed)
-    else:
-        written = write_segment(fs, folder, tables, indexed, memory_bytes)
-    # The manifest is written last: it has the checksums of all other files.
-    with fs.create(folder / manifest.NAME) as file:
-        file.write(written.encode())
-        file.sync()
+        return whoosh_writer.write_stock_segment(fs, folder, tables, indexed)
+    return write_segment(fs, folder, tables, indexed, memory_bytes)

@@ -240,7 +240,7 @@ class Dictionary:
         self._filter = term_filter
         self._documents = description.documents
         self._fields = description.fields
-        self._layout: Literal["bulk", "stock"] = description.layout
+        self._layout: Literal["bulk", "stock"] = "bulk" if description.layout == "bulk" else "stock"
         self._records = _Records(terms, description)
         self._ranges: dict[str, tuple[int, int]] = {}
         self._kept = PostingsCache()
@@ -253,6 +253,10 @@ class Dictionary:
             return None
         record = self._records.find(number.to_bytes(FIELD_BYTES, "big") + term)
         return None if record is None else self._list_of(record)
+
+    def placed(self, field: str, word: bytes) -> PostingList | None:
+        """Return a word's documents with its places in them, None when no document has it."""
+        return self.find(field, word)
 
     def candidates(self, field: str, term_set: TermSet) -> Ints | None:
         """Return the numbers of those of some terms that the shard may have; None for all of them."""
@@ -304,11 +308,7 @@ class Dictionary:
 
     def with_prefix(self, field: str, prefix: bytes) -> tuple[int, int]:
         """Return the numbers of the terms that begin with some bytes."""
-        # The first bytes above all that begin with the prefix: its last byte plus one. A byte 0xff cannot be raised,
-        # so it is dropped before.
-        stripped = prefix.rstrip(b"\xff")
-        above = stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
-        return self.between(field, prefix, above)
+        return self.between(field, prefix, above_all_with(prefix))
 
     def texts(self, first: int, end: int) -> pa.StringArray:
         """Return the terms with these numbers, in order; the last answer is kept when it is small."""
@@ -351,7 +351,7 @@ class Dictionary:
         single, others = self._far(values[~is_inline])
         has[single.documents] = True
         for postings in others:
-            for _, documents in postings.blocks():
+            for documents in postings.blocks():
                 has[documents] = True
         return np.flatnonzero(has)
 
@@ -375,7 +375,7 @@ class Dictionary:
         single, others = self._far(values[far])
         codes[single.documents] = np.repeat(far[single.is_single], single.counts)
         for code, postings in zip(far[~single.is_single].tolist(), others, strict=True):
-            for _, documents in postings.blocks():
+            for documents in postings.blocks():
                 codes[documents] = code
         return codes
 
@@ -435,7 +435,7 @@ class _Records:
         if head[:4] != HEADER[:4] or head[4] not in (HASH_CRC32, HASH_MD5):
             raise terms.error(0, "a dictionary of terms", repr(head))
         self._hash_type = head[4]
-        order_type = ORDER_TYPES.get(description.order_type)
+        order_type = ORDER_TYPES.get(str(description.order_type))
         if order_type is None:
             raise terms.error(0, "an array of places", f"type {description.order_type!r}")
         extras = struct.unpack(">i", terms.span(terms.size - 4, terms.size))[0]
@@ -582,6 +582,13 @@ class _Records:
         else:
             self._terms.require(records + KEY_LENGTHS.size + lengths - 1, 1)
         return records + KEY_LENGTHS.size, lengths
+
+
+def above_all_with(prefix: bytes) -> bytes | None:
+    """Return the first bytes above all that begin with a prefix; None where there are none."""
+    # Its last byte plus one; a byte 0xff cannot be raised, so it is dropped before.
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
 
 def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> Hashes:

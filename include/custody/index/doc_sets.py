@@ -8,7 +8,7 @@ some documents it holds (`among`). It belongs to one query of one thread.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from typing import Protocol
 
@@ -18,9 +18,6 @@ import numpy.typing as npt
 from custody.index.arrays import Ints
 from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS
-from custody.index.number_columns import NumberColumn
-from custody.index.positions import positions_of
-from custody.index.postings import PostingList
 
 Mask = npt.NDArray[np.bool_]
 # Large enough that numpy's calls cost little, small enough that a page of newest events decodes few documents.
@@ -50,6 +47,49 @@ class DocSet(Protocol):
 
     def count(self) -> int:
         """Return how many documents there are."""
+        ...
+
+
+class Postings(Protocol):
+    """The interface of the documents of one term, whatever layout of a shard they were read from."""
+
+    frequency: int
+    first: int
+    last: int
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the documents from `low` to before `high`, in arrays that are not empty."""
+        ...
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which of some documents, going up, are in the list."""
+        ...
+
+
+class PlacedPostings(Postings, Protocol):
+    """The interface of the documents of one word, with its places in their texts."""
+
+    def placed(self) -> Iterator[tuple[Ints, Callable[[], tuple[Ints, Ints]]]]:
+        """Yield documents, and what gives all places of the word in them and how many each of them has."""
+        ...
+
+
+class NumberDocs(Protocol):
+    """The interface of a number column, whatever layout of a shard it was read from."""
+
+    least: int
+    greatest: int
+
+    def span(self, low: int, high: int) -> npt.NDArray[np.int64]:
+        """Return the numbers of the documents from `low` to before `high`."""
+        ...
+
+    def of(self, documents: Ints) -> npt.NDArray[np.int64]:
+        """Return the numbers of some documents, going up."""
+        ...
+
+    def candidates(self, low: int, high: int) -> tuple[Mask, Mask]:
+        """Return which zones can hold a number from `low` to `high`, and which hold no others, shape (zones,)."""
         ...
 
 
@@ -85,6 +125,50 @@ class EmptySet:
         return 0
 
 
+class BitDocs(Protocol):
+    """The interface of a set that has a bit for each document."""
+
+    size: int
+    low: int
+    high: int
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which of some documents, going up, are in the set."""
+        ...
+
+    def bits(self, low: int, high: int) -> npt.NDArray[np.uint8]:
+        """Return a bit for each document from the multiple of 8 at or below `low` to `high`, within the set's own."""
+        ...
+
+
+class BitIntersection(_Counted):
+    """The documents that are in each of some sets of bits: whole bytes of them are compared."""
+
+    def __init__(self, parts: Sequence[BitDocs]) -> None:
+        self._parts = sorted(parts, key=lambda part: part.size)
+        self.size = self._parts[0].size
+        self.low = max(part.low for part in parts)
+        self.high = max(self.low, min(part.high for part in parts))
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the common documents of windows that grow."""
+        low, high = max(low, self.low), min(high, self.high)
+        window = _CHUNK
+        while low < high:
+            stop = min((low & ~7) + window, high)
+            bits = reduce(np.bitwise_and, [part.bits(low, stop) for part in self._parts])
+            documents = np.unpackbits(bits, bitorder="little")[low & 7 : stop - (low & ~7)].view(np.bool_).nonzero()[0]
+            if len(documents):
+                documents += low
+                yield documents
+            low, window = stop, min(2 * window, _WINDOW_MAX)
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which are in all sets."""
+        mask: Mask = np.logical_and.reduce([part.among(documents) for part in self._parts])
+        return mask
+
+
 class AllDocs:
     """All documents of a shard."""
 
@@ -110,7 +194,7 @@ class AllDocs:
 class TermDocs:
     """The documents of one term."""
 
-    def __init__(self, postings: PostingList) -> None:
+    def __init__(self, postings: Postings) -> None:
         self.postings = postings
         self.size, self.low, self.high = postings.frequency, postings.first, postings.last + 1
         self.chunks = postings.chunks
@@ -153,7 +237,7 @@ class DocList:
 class RangeDocs(_Counted):
     """The documents whose number lies in a range, both ends included."""
 
-    def __init__(self, column: NumberColumn, documents: int, first: int, last: int, *, has_absent: bool) -> None:
+    def __init__(self, column: NumberDocs, documents: int, first: int, last: int, *, has_absent: bool) -> None:
         self._column = column
         # ABSENT is no number: a range without an upper end must not match documents that have none.
         self._first, self._last = first, min(last, ABSENT - 1)
@@ -300,7 +384,7 @@ class Complement:
         return self.size - self._part.count()
 
 
-def phrase(words: Sequence[PostingList]) -> DocSet:
+def phrase(words: Sequence[PlacedPostings]) -> DocSet:
     """Return the documents in which these words follow each other.
 
     Each occurrence is one number, document above place; a phrase is where the numbers of all words, each moved back by
@@ -320,14 +404,14 @@ def phrase(words: Sequence[PostingList]) -> DocSet:
     return DocList(np.unique(starts_of_phrase >> _POSITION_BITS))
 
 
-def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:
+def _occurrences(word: PlacedPostings, documents: Ints) -> Iterator[Ints]:
     """Yield the occurrences of a word in some documents, block by block."""
-    for block, own in word.blocks():
+    for own, places in word.placed():
         low, high = documents.searchsorted((own[0], own[-1] + 1)).tolist()
         if low == high:
             continue
         is_common = np.isin(own, documents[low:high], assume_unique=True)
-        positions, counts = positions_of(word.data_of(block), block.postings)
+        positions, counts = places()
         keep = np.repeat(is_common, counts)
         owners = np.repeat(own, counts)[keep]
         # Positions are lifted by 1 << 20, so that moving one back by its distance stays within the document.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -160,15 +161,22 @@ def whole_fields(attributes: Iterable[str]) -> list[SearchField]:
     return [replace(field, limit=WHOLE) for field in searched_fields(attributes)]
 
 
+Layout = Literal["packed", "whoosh"]
+"""The files of a shard: as small as they get, or such as Whoosh opens."""
+
+
 @dataclass(frozen=True, slots=True)
 class IndexedFields:
-    """The fields of an index: standard ones, attributes, and the number fields that have terms besides their column."""
+    """The fields of an index: standard ones, attributes, and the number fields that have terms besides their column;
+    and the layout of its files.
+    """
 
     attributes: tuple[str, ...] = ()
     standard: tuple[str, ...] = STANDARD_FIELDS
     ranges: tuple[str, ...] = ()
     attribute_characters: int | None = None
     """The most characters of an attribute's value that its term has."""
+    layout: Layout = "packed"
 
     @classmethod
     def checked(
@@ -177,14 +185,21 @@ class IndexedFields:
         standard: Iterable[str],
         ranges: Iterable[str],
         attribute_characters: int | None = None,
+        layout: Layout = "packed",
     ) -> IndexedFields:
         """Return it with the names of fields in a fixed order.
 
         Raises:
-            ConfigurationError: a field is not known.
+            ConfigurationError: a field is not known, or a packed index is to have terms of numbers.
         """
         names = tuple(dict.fromkeys(attributes))
-        return cls(names, standard_fields(standard), number_fields(ranges), attribute_characters)
+        numbers = number_fields(ranges)
+        if numbers and layout == "packed":
+            raise ConfigurationError(
+                f"index: expected the layout whoosh for terms of {', '.join(numbers)}, got packed. Custody finds "
+                'ranges without such terms: leave index.ranges empty, or set index.layout = "whoosh".'
+            )
+        return cls(names, standard_fields(standard), numbers, attribute_characters, layout)
 
     @property
     def searched(self) -> list[SearchField]:

@@ -1,6 +1,6 @@
 """`custody.shard`: the manifest of a shard's folder. A reader trusts nothing else in the folder without it.
 
-Layout: PREAMBLE, then three framed records (`custody.format.framing`): a description in JSON; the CRC-32 of each page
+Layout: a preamble, then three framed records (`custody.format.framing`): a description in JSON; the CRC-32 of each page
 of each file (`custody.index.paged_file`); and the zones, the smallest and greatest number of each number column in
 each ZONE_DOCUMENTS documents. Docs: docs/formats/index-shard.md.
 """
@@ -21,12 +21,40 @@ from custody.index.paged_file import Checksums, ShardFile, pages_of
 from custody.index.terms import TERM_BYTES_MAX
 
 NAME = "custody.shard"
-PREAMBLE = b"CUSTSHD\x01"
+_MAGIC = b"CUSTSHD"
+VERSION_OF_WHOOSH, VERSION_PACKED = 1, 2
+"""Version 1 is of folders that Whoosh can open, version 2 of packed shards."""
+PREAMBLE_BYTES = len(_MAGIC) + 1
 # Part of the format: the manifest holds one pair of bounds for so many documents.
 ZONE_DOCUMENTS = 1024
 # Kinds of records on disk, in this order: add, never change.
 _DESCRIPTION, _PAGES, _ZONES = 1, 2, 3
 Zones = npt.NDArray[np.int64]
+
+
+class PackedField(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a packed shard that has terms; places are in bytes from the beginning of the file."""
+
+    number: int
+    """Part of the keys of its terms in the filter."""
+    kind: Literal["uuids", "texts"]
+    terms: int
+    place: int
+    """Where its heads of lists begin, then its terms."""
+    lists: int
+    """Where its lists begin."""
+    places: int | None
+    """Where the places of its words begin; None where it is no text."""
+
+
+class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the parts of a packed shard lie in its file."""
+
+    fields: dict[str, PackedField]
+    """In the order in which they lie."""
+    columns: dict[str, int]
+    filter_place: int
+    filter_bytes: int
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +65,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     last_event_id: int
     segment: str
     """The prefix of the names of the segment's files."""
-    layout: Literal["bulk", "stock"]
-    """How posting lists are pickled: at computable places, or as Whoosh's own writer does."""
+    layout: Literal["bulk", "stock", "packed"]
+    """Whoosh's files, with posting lists pickled at computable places or as Whoosh's own writer does; or packed."""
     attributes: tuple[str, ...]
     standard: tuple[str, ...]
     """The standard fields that are indexed."""
@@ -47,8 +75,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, int]
     """The fields that have terms, by their numbers in the dictionary."""
     terms: int
-    order_type: str
-    """Type of the array of the terms' places: H, i, I or q."""
+    order_type: str | msgspec.UnsetType = msgspec.UNSET
+    """Of Whoosh's files, type of the array of the terms' places: H, i, I or q."""
+    packed: PackedFile | msgspec.UnsetType = msgspec.UNSET
+    """Of a packed shard, where all lies in its file."""
     absent: dict[str, int]
     """How many documents have no number, for each number field."""
     files: tuple[ShardFile, ...]
@@ -71,6 +101,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_of(self, indexed: IndexedFields) -> bool:
         """Whether a shard that is built now would have the same fields."""
+        # A packed shard has less than was asked for where Whoosh is to open it. The other way round it has all.
+        if indexed.layout == "whoosh" and self.layout == "packed":
+            return False
         own_fields = (self.attributes, self.standard, self.ranges)
         their_fields = (indexed.attributes, indexed.standard, indexed.ranges)
         return all(set(own) == set(other) for own, other in zip(own_fields, their_fields, strict=True))
@@ -97,7 +130,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             frame(_PAGES, self.checksums.astype("<u4").tobytes()),
             frame(_ZONES, zones),
         ]
-        return PREAMBLE + b"".join(records)
+        version = VERSION_PACKED if self.description.layout == "packed" else VERSION_OF_WHOOSH
+        return _MAGIC + bytes([version]) + b"".join(records)
 
     @classmethod
     def decode(cls, data: bytes | memoryview, path: Path) -> Manifest:
@@ -108,7 +142,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             CorruptionError: it is not whole, or does not fit itself.
         """
         about = described(data, path)
-        records = list(frames(data, len(PREAMBLE)))
+        records = list(frames(data, PREAMBLE_BYTES))
         kinds = [item.kind if isinstance(item, Frame) else None for item in records]
         if kinds != [_DESCRIPTION, _PAGES, _ZONES]:
             raise _other_bytes(path)
@@ -129,17 +163,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def described(data: bytes | memoryview, path: Path) -> Description:
     """Return the description alone, for which the first bytes of the file are enough; raises as `Manifest.decode`."""
-    head = bytes(data[: len(PREAMBLE)])
-    if head[:-1] == PREAMBLE[:-1] and head != PREAMBLE:
-        raise FormatVersionError(f"{path} @7: expected a shard of version 1, got {head[-1:]!r}.")
+    head = bytes(data[:PREAMBLE_BYTES])
+    version = head[-1] if head[:-1] == _MAGIC else None
+    if version not in (None, VERSION_OF_WHOOSH, VERSION_PACKED):
+        raise FormatVersionError(
+            f"{path} @{len(_MAGIC)}: expected a shard of version {VERSION_OF_WHOOSH} or {VERSION_PACKED}, "
+            f"got {version}."
+        )
     # Lazily: the frames behind the description may not be in memory yet, as the file is mapped.
-    first = next(iter(frames(data, len(PREAMBLE))), None)
-    if head != PREAMBLE or not isinstance(first, Frame) or first.kind != _DESCRIPTION:
+    first = next(iter(frames(data, PREAMBLE_BYTES)), None)
+    if version is None or not isinstance(first, Frame) or first.kind != _DESCRIPTION:
         raise _other_bytes(path)
     try:
-        return msgspec.json.decode(bytes(first.payload), type=Description)
+        about = msgspec.json.decode(bytes(first.payload), type=Description)
     except msgspec.DecodeError as error:
-        raise CorruptionError(f"{path} @{len(PREAMBLE)}: expected a shard's description, got {error}.") from error
+        raise CorruptionError(f"{path} @{PREAMBLE_BYTES}: expected a shard's description, got {error}.") from error
+    if not (version == VERSION_PACKED) == (about.layout == "packed") == bool(about.packed):
+        raise CorruptionError(f"{path} @{PREAMBLE_BYTES}: expected a layout of version {version}, got {about.layout}.")
+    return about
 
 
 def _other_bytes(path: Path) -> CorruptionError:

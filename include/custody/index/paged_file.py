@@ -58,6 +58,11 @@ class PagedFileWriter:
         self._open_page = b""
         self._sums: list[int] = []
 
+    @property
+    def size(self) -> int:
+        """How many bytes were written so far."""
+        return self._file.tell()
+
     def write(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
         """Append bytes."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]

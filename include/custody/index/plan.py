@@ -6,24 +6,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 from whoosh import query
 
-from custody.index.dictionary import Dictionary
+from custody.index.arrays import Ints
 from custody.index.doc_sets import (
     AllDocs,
+    BitIntersection,
     Complement,
     DocList,
     DocSet,
     EmptySet,
     Intersection,
+    NumberDocs,
+    PlacedPostings,
+    Postings,
     RangeDocs,
     TermDocs,
     Union,
     phrase,
 )
-from custody.index.number_columns import NumberColumn
+from custody.index.packed_postings import BitList, ShortList
 from custody.index.query_evaluator import QueryEvaluator
-from custody.index.terms import TermSet, encoded, literal_prefix, match_wildcard
+from custody.index.terms import Codes, TermSet, encoded, literal_prefix, match_wildcard
 
 # The greatest signed number is ABSENT, so an open range ends one below it.
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
@@ -33,13 +38,63 @@ _MANY_TERMS = 16
 _TEXTS_AT_ONCE = 1 << 16
 
 
+class TermIndex(Protocol):
+    """The terms of a shard and the documents that have them, whatever its layout."""
+
+    def find(self, field: str, term: bytes) -> Postings | None:
+        """Return a term's documents, None when no document has it."""
+        ...
+
+    def placed(self, field: str, word: bytes) -> PlacedPostings | None:
+        """Return a word's documents with its places in them, None when no document has it."""
+        ...
+
+    def candidates(self, field: str, term_set: TermSet) -> Ints | None:
+        """Return the numbers of those of some terms that the shard may have; None for all of them."""
+        ...
+
+    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> Ints:
+        """Return the documents that have any of some terms, or of those with some numbers; many are found at once."""
+        ...
+
+    def range_of(self, field: str) -> tuple[int, int]:
+        """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
+        ...
+
+    def between(
+        self, field: str, low: bytes | None, high: bytes | None, *, after_low: bool = False, with_high: bool = False
+    ) -> tuple[int, int]:
+        """Return the numbers of the terms from `low` to before `high`; without an end, to the field's."""
+        ...
+
+    def with_prefix(self, field: str, prefix: bytes) -> tuple[int, int]:
+        """Return the numbers of the terms that begin with some bytes."""
+        ...
+
+    def texts(self, first: int, end: int) -> pa.StringArray:
+        """Return the terms with these numbers, in order."""
+        ...
+
+    def list_of(self, number: int) -> Postings:
+        """Return the documents of the term with this number."""
+        ...
+
+    def union(self, terms: Ints) -> Ints:
+        """Return the documents that have any of the terms with these numbers, which are of one field, going up."""
+        ...
+
+    def codes(self, field: str) -> Codes:
+        """Return the number of each document's term within a field, -1 for none; of several terms, one counts."""
+        ...
+
+
 class PlannedShard(Protocol):
     """The part of a shard that the planner needs."""
 
     documents: int
-    terms: Dictionary
+    terms: TermIndex
 
-    def numbers(self, name: str) -> NumberColumn:
+    def numbers(self, name: str) -> NumberDocs:
         """Return a number column."""
         ...
 
@@ -75,7 +130,7 @@ class _Planner(QueryEvaluator[DocSet]):
 
     def term(self, name: str, text: str) -> DocSet:
         postings = self._terms.find(name, encoded(text))
-        return EmptySet() if postings is None else TermDocs(postings)
+        return EmptySet() if postings is None else _of_term(postings)
 
     def prefix(self, name: str, text: str) -> DocSet:
         return self._numbered(self._terms.with_prefix(name, encoded(text)))
@@ -89,7 +144,7 @@ class _Planner(QueryEvaluator[DocSet]):
         return DocList(self._terms.union(np.concatenate(numbers))) if numbers else EmptySet()
 
     def phrase(self, name: str, words: Sequence[str]) -> DocSet:
-        lists = [self._terms.find(name, encoded(word)) for word in words]
+        lists = [self._terms.placed(name, encoded(word)) for word in words]
         # One word that no document has is enough: the phrase is nowhere, and no list is read.
         present = [postings for postings in lists if postings is not None]
         return phrase(present) if lists and len(present) == len(lists) else EmptySet()
@@ -118,6 +173,9 @@ class _Planner(QueryEvaluator[DocSet]):
         narrowing = [part for part in parts if not isinstance(part, AllDocs)]
         if not narrowing:
             return self.all()
+        bits = [part for part in narrowing if isinstance(part, BitList)]
+        if len(bits) > 1:
+            narrowing = [BitIntersection(bits), *(part for part in narrowing if not isinstance(part, BitList))]
         return narrowing[0] if len(narrowing) == 1 else Intersection(narrowing)
 
     def unite(self, parts: Iterable[DocSet], terms: Mapping[str, TermSet]) -> DocSet:
@@ -129,7 +187,7 @@ class _Planner(QueryEvaluator[DocSet]):
             if len(term_set) < _MANY_TERMS:
                 texts = term_set.terms if chosen is None else (term_set.terms[term] for term in chosen.tolist())
                 lists = (self._terms.find(name, text) for text in texts)
-                sets += [TermDocs(postings) for postings in lists if postings is not None]
+                sets += [_of_term(postings) for postings in lists if postings is not None]
             else:
                 documents = self._terms.union_of(name, term_set, chosen)
                 sets += [DocList(documents)] if len(documents) else []
@@ -143,5 +201,10 @@ class _Planner(QueryEvaluator[DocSet]):
         """Return the documents that have a term with a number from the first bound to before the second."""
         first, end = bounds
         if end - first == 1:
-            return TermDocs(self._terms.list_of(first))
+            return _of_term(self._terms.list_of(first))
         return DocList(self._terms.union(np.arange(first, end))) if end > first else EmptySet()
+
+
+def _of_term(postings: Postings) -> DocSet:
+    # Lists of these kinds are sets as they are.
+    return postings if isinstance(postings, (BitList, ShortList)) else TermDocs(postings)

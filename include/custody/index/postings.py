@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import struct
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, put_same, raw, starts, within
 from custody.index.inverted_field import InvertedField
 from custody.index.paged_file import CheckedFile, numbers_at
-from custody.index.positions import PositionEncoder
+from custody.index.positions import PositionEncoder, positions_of
 from custody.index.safe_pickle import plain_data, plain_prefix
 
 # The layout: shared by the writer and the reader below.
@@ -194,22 +195,13 @@ class Block(NamedTuple):
     last: int
 
 
-class PostingList:
-    """The documents of one term, going up; for one query of one thread.
+class BlockedPostings(ABC):
+    """The documents of one term, going up, in blocks that are decoded as they are needed; for one query of one thread.
 
-    It keeps the places of blocks and the block that was decoded last, so that neighbouring documents are cheap.
+    It keeps the block that was decoded last, so that neighbouring documents are cheap.
     """
 
-    def __init__(
-        self,
-        file: CheckedFile,
-        layout: Literal["bulk", "stock"],
-        place: int,
-        frequency: int,
-        first: int,
-        last: int,
-        cache: PostingsCache | None = None,
-    ) -> None:
+    def __init__(self, place: int, frequency: int, first: int, last: int, cache: PostingsCache | None) -> None:
         self.frequency = frequency
         self._place = place
         self._kept = cache
@@ -218,11 +210,6 @@ class PostingList:
         self._decodings = 0
         self.first = first
         self.last = last
-        self._file = file
-        self._layout = layout
-        self._next: int | None = place
-        self._blocks: list[Block] = []
-        self._lasts: list[int] = []
         self._decoded: tuple[int, Ints] = (-1, NONE)
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
@@ -231,7 +218,7 @@ class PostingList:
         while number is not None:
             # The list became whole on the way: go on behind the last block that was given out.
             if self._is_read_on():
-                low = max(low, self._blocks[number - 1].last + 1) if number else low
+                low = max(low, self._last(number - 1) + 1) if number else low
                 break
             documents = self._documents(number)
             begin, end = (
@@ -249,7 +236,7 @@ class PostingList:
             for start in range(begin, end, _CHUNK):
                 yield self._whole.documents[start : min(start + _CHUNK, end)].astype(np.int64)
 
-    def among(self, documents: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def among(self, documents: Ints) -> Mask:
         """Return which of some documents, going up, are in the list."""
         mask = np.zeros(len(documents), np.bool_)
         begin = 0
@@ -267,11 +254,15 @@ class PostingList:
             begin = end
         return mask
 
-    def blocks(self) -> Iterator[tuple[Block, Ints]]:
-        """Yield all blocks with their documents."""
+    def blocks(self) -> Iterator[Ints]:
+        """Yield the documents of all blocks."""
+        for number in self._numbers():
+            yield self._documents(number)
+
+    def _numbers(self) -> Iterator[int]:
         number = self._block_from(0)
         while number is not None:
-            yield self._blocks[number], self._documents(number)
+            yield number
             number = self._block(number + 1)
 
     def _is_read_on(self) -> bool:
@@ -279,17 +270,68 @@ class PostingList:
         if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
             # A query that needed several blocks will need more, and so will the next one: decode the rest now, and
             # keep it.
-            parts = [documents for _, documents in self.blocks()]
-            self._whole = DecodedPostings(np.concatenate(parts).astype(np.int32))
+            self._whole = DecodedPostings(np.concatenate(list(self.blocks())).astype(np.int32))
             self._kept.put(self._place, self._whole)
         return self._whole is not None
 
-    def data_of(self, block: Block) -> memoryview:
-        """Return the data of a block."""
-        return self._file.span(block.place, block.end)
+    def _documents(self, number: int) -> Ints:
+        # Neighbouring chunks of a query fall into one block: decoding it again would cost more than the answer.
+        if self._decoded[0] == number:
+            return self._decoded[1]
+        self._decodings += 1
+        documents = self._decode(number)
+        self._decoded = number, documents
+        return documents
 
+    @abstractmethod
     def _block_from(self, document: int) -> int | None:
         """Return the number of the first block that ends at a document or behind it."""
+
+    @abstractmethod
+    def _block(self, number: int) -> int | None:
+        """Return the number when there is such a block."""
+
+    @abstractmethod
+    def _last(self, number: int) -> int:
+        """Return the last document of a block that was asked for before."""
+
+    @abstractmethod
+    def _decode(self, number: int) -> Ints:
+        """Return the documents of a block, checked."""
+
+
+class PostingList(BlockedPostings):
+    """The documents of one term as Whoosh has them; keeps the places of the blocks that were found."""
+
+    def __init__(
+        self,
+        file: CheckedFile,
+        layout: Literal["bulk", "stock"],
+        place: int,
+        frequency: int,
+        first: int,
+        last: int,
+        cache: PostingsCache | None = None,
+    ) -> None:
+        super().__init__(place, frequency, first, last, cache)
+        self._file = file
+        self._layout = layout
+        self._next: int | None = place
+        self._blocks: list[Block] = []
+        self._lasts: list[int] = []
+
+    def placed(self) -> Iterator[tuple[Ints, Callable[[], tuple[Ints, Ints]]]]:
+        """Yield the documents of each block, and what gives the places of the word and how many each document has."""
+        for number in self._numbers():
+            yield self._documents(number), partial(self._places, self._blocks[number])
+
+    def _places(self, block: Block) -> tuple[Ints, Ints]:
+        return positions_of(self._file.span(block.place, block.end), block.postings)
+
+    def _last(self, number: int) -> int:
+        return self._blocks[number].last
+
+    def _block_from(self, document: int) -> int | None:
         number = bisect_left(self._lasts, document)
         while number == len(self._lasts) or self._lasts[number] < document:
             next_block = self._block(len(self._lasts))
@@ -334,17 +376,12 @@ class PostingList:
                 return Block(begin + length, end, postings, last)
         raise self._file.error(begin, "the description of a block", repr(about))
 
-    def _documents(self, number: int) -> Ints:
-        # Neighbouring chunks of a query fall into one block: decoding it again would cost more than the answer.
-        if self._decoded[0] == number:
-            return self._decoded[1]
-        self._decodings += 1
+    def _decode(self, number: int) -> Ints:
         block = self._blocks[number]
         documents = self._bulk_data(block) if self._layout == "bulk" else self._stock_data(block)
         # The last document was read from the description: a difference that was changed shows here.
         if len(documents) != block.postings or documents[-1] != block.last:
             raise self._file.error(block.place, f"{block.postings} documents up to {block.last}", "others")
-        self._decoded = number, documents
         return documents
 
     def _bulk_data(self, block: Block) -> Ints:

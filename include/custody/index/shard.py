@@ -11,6 +11,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,10 @@ from custody.index.doc_sets import DocSet
 from custody.index.fields import ABSENT, POINTER_COLUMN
 from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import NumberColumn
+from custody.index.packed_dictionary import PackedDictionary
+from custody.index.packed_numbers import PackedColumn
 from custody.index.paged_file import CheckedFile, Checksums, pages_of
-from custody.index.plan import plan
+from custody.index.plan import TermIndex, plan
 from custody.index.term_filter import SUFFIX, TermFilter
 from custody.index.terms import Codes
 from custody.vfs import FileSystem
@@ -68,14 +71,21 @@ class OpenShard:
             pages = pages_of(file.size)
             self._checksums[file.name] = file.size, decoded.checksums[page : page + pages]
             page += pages
-        self._columns: dict[str, NumberColumn] = {}
+        self._columns: dict[str, NumberColumn | PackedColumn] = {}
         self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
         self._lock = threading.Lock()
         with self._reported():
-            # Shards of earlier releases, and those that Whoosh wrote, have none.
-            has_filter = f"{self.description.segment}.{SUFFIX}" in self._checksums
-            term_filter = TermFilter(self._file(SUFFIX)) if has_filter else None
-            self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description, term_filter)
+            self.terms = self._terms()
+
+    def _terms(self) -> TermIndex:
+        if self.description.packed:
+            return PackedDictionary(self._packed, self.description.packed, self.documents)
+        # Of Whoosh's layout, shards of earlier releases have no filter, nor have those that Whoosh wrote.
+        term_filter = None
+        if f"{self.description.segment}.{SUFFIX}" in self._checksums:
+            file = self._file(SUFFIX)
+            term_filter = TermFilter(file, 0, file.size)
+        return Dictionary(self._file("trm"), self._file("pst"), self.description, term_filter)
 
     def _manifest(self) -> Manifest:
         path = self.path
@@ -127,18 +137,22 @@ class OpenShard:
             for name, (size, _) in self._checksums.items():
                 self._checked(name).span(0, size)
 
-    def numbers(self, name: str) -> NumberColumn:
+    def numbers(self, name: str) -> NumberColumn | PackedColumn:
         """Return a number column."""
         column = self._columns.get(name)
         if column is None:
             with self._lock:
-                is_sortable = name in self.description.ranges
-                file = self._file(f"{name}.col")
-                zones = self._zones.get(name)
-                left_out = 0 if name == POINTER_COLUMN else ABSENT
-                column = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
-                self._columns[name] = column
+                column = self._columns[name] = self._column(name)
         return column
+
+    def _column(self, name: str) -> NumberColumn | PackedColumn:
+        about, zones = self.description, self._zones.get(name)
+        if about.packed:
+            return PackedColumn(self._packed, about.packed.columns[name], self.documents, zones)
+        is_sortable = name in about.ranges
+        left_out = 0 if name == POINTER_COLUMN else ABSENT
+        file = self._file(f"{name}.col")
+        return NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
 
     def absent(self, name: str) -> int:
         """Return how many documents have no such number."""
@@ -184,7 +198,7 @@ class OpenShard:
             counts.update(dict(zip(days.tolist(), numbers_of_events.tolist(), strict=True)))
         return {day_name(day): count for day, count in counts.items()}
 
-    def _ids(self) -> NumberColumn:
+    def _ids(self) -> NumberColumn | PackedColumn:
         return self.numbers(POINTER_COLUMN)
 
     def _window(self, node: DocSet, below: int | None, above: int | None) -> tuple[int, int]:
@@ -196,6 +210,11 @@ class OpenShard:
         if above is not None and above >= self.description.first_event_id:
             high = min(high, self._ids().below(above + 1))
         return low, max(low, high)
+
+    @cached_property
+    def _packed(self) -> CheckedFile:
+        """The one file of a packed shard."""
+        return self._file("data")
 
     def _file(self, name: str) -> CheckedFile:
         full = f"{self.description.segment}.{name}"

@@ -37,21 +37,25 @@ def _widened(hashes: Hashes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
 class TermFilter:
-    """The filter of an open shard; may be used by several threads.
+    """The filter of an open shard, from a byte of a file on; may be used by several threads.
 
     Raises:
-        CorruptionError: the file is none.
+        CorruptionError: what lies there is none.
     """
 
-    def __init__(self, file: CheckedFile) -> None:
-        if not file.size or file.size % BLOCK_BYTES:
-            raise file.error(file.size, f"blocks of {BLOCK_BYTES} bytes", f"{file.size} bytes")
+    def __init__(self, file: CheckedFile, place: int, size: int) -> None:
+        if not size or size % BLOCK_BYTES or not 0 <= place <= file.size - size:
+            raise file.error(place, f"blocks of {BLOCK_BYTES} bytes", f"{size} bytes")
         self._file = file
-        self._blocks = file.data.view("<u4").reshape(-1, WORDS)
+        self._bounds = place, place + size
+        self._blocks = file.data[place : place + size].view("<u4").reshape(-1, WORDS)
+        self._is_checked = False
 
     def candidates(self, term_set: TermSet, prefix: bytes) -> Ints:
         """Return the numbers of the terms of a set that the shard may have; `prefix` is that of the field."""
         # A filter is small and its places are random: whoever asks for some terms soon needs all pages.
-        self._file.require_all()
+        if not self._is_checked:
+            self._file.span(*self._bounds)
+            self._is_checked = True
         probes = term_set.derived(prefix, probes_of)
         return np.flatnonzero(may_have(self._blocks, probes))

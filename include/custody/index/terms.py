@@ -20,6 +20,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
+from functools import cached_property
 from typing import TypeVar, cast
 
 import numpy as np
@@ -285,6 +286,25 @@ def encoded(text: str | bytes) -> bytes:
     return text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
 
 
+def uuid_bytes(term: bytes) -> bytes | None:
+    """Return the 16 bytes of a uuid in its usual form, None for another text."""
+    try:
+        uuid = bytes.fromhex(term.replace(b"-", b"").decode())
+    except ValueError:
+        return None
+    # Written again, because other texts have the same digits: upper case, spaces, dashes at other places.
+    return uuid if len(uuid) == _UUID_BYTES and uuid_text(uuid) == term else None
+
+
+def uuid_text(uuid: bytes) -> bytes:
+    """Return the usual form of the 16 bytes of a uuid."""
+    digits = uuid.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
+
+
+_UUID_BYTES = 16
+
+
 class TermSet:
     """Distinct terms of one field."""
 
@@ -295,6 +315,11 @@ class TermSet:
 
     def __len__(self) -> int:
         return len(self.terms)
+
+    @cached_property
+    def uuids(self) -> tuple[bytes | None, ...]:
+        """The 16 bytes of each term that is a uuid."""
+        return tuple(map(uuid_bytes, self.terms))
 
     def hashed(self, prefix: bytes) -> tuple[list[bytes], Hashes]:
         """Return the terms with a shard's prefix of the field, and the hash of each, shape (terms,)."""

@@ -169,6 +169,7 @@ def absorb_log(archive: Workspace, absorption: Absorption, path: str) -> LogMeta
             index.attributes,
             standard=index.fields,
             ranges=index.ranges,
+            layout=index.layout,
             attribute_characters=archive.settings.query.attribute_characters_max,
         )
     return metadata

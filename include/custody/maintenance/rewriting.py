@@ -495,6 +495,7 @@ def rewrite_logs(
         index.attributes,
         standard=index.fields,
         ranges=index.ranges,
+        layout=index.layout,
         attribute_characters=workspace.settings.query.attribute_characters_max,
     )
     return new_files

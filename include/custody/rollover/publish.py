@@ -188,6 +188,7 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
         index.attributes,
         standard=index.fields,
         ranges=index.ranges,
+        layout=index.layout,
         attribute_characters=workspace.settings.query.attribute_characters_max,
         replace=replace,
     )
@@ -254,6 +255,7 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
         index.attributes,
         standard=index.fields,
         ranges=index.ranges,
+        layout=index.layout,
         attribute_characters=workspace.settings.query.attribute_characters_max,
         replace=True,
     )
@@ -309,7 +311,7 @@ def is_old(workspace: Workspace, path: Path) -> bool:
 
 def _is_of_today(workspace: Workspace, description: Description) -> bool:
     index = workspace.settings.index
-    return description.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges))
+    return description.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges, layout=index.layout))
 
 
 def old_shards(workspace: Workspace) -> Iterator[int]:

@@ -68,6 +68,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("eventlog", "row_copies", [True, False], ["maybe", 2, []]),
     ("index", "fields", [["flowfile_uuid"], ["details", "flowfile_uuid"]], [[], ["details"], "a"]),
     ("index", "attributes", [[], ["a", "b.c", "ä:*"]], ["a", [1], [""], ["a b"]]),
+    ("index", "layout", ["packed", "whoosh"], ["", "WHOOSH", "lucene", 1]),
     ("index", "ranges", [[], ["event_time", "file_size"]], ["event_time", ["details"]]),
     ("index", "backfill_shards_max", [0, 1, 10_000], [-1, 1.5]),
     ("catalog", "checkpoint_every", [1, 10_000], [0]),

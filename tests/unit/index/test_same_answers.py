@@ -1,7 +1,8 @@
-"""One question, one answer: bulk and stock segments, custody's reader and Whoosh's, and each event looked at."""
+"""One question, one answer: packed shards, bulk and stock segments, both readers, and each event looked at."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,12 @@ def test_every_way_finds_what_looking_at_each_event_finds(
 ) -> None:
     folder = tmp_path_factory.mktemp("shards")
     table = table_of(events)
-    bulk = build_shard(FS, folder / "bulk", pieces(table, size), ATTRIBUTES, ranges=NUMBERS, memory_bytes=memory).path
-    stock = build_shard(FS, folder / "stock", table, ATTRIBUTES, ranges=NUMBERS, writer="stock").path
-    columns = build_shard(FS, folder / "columns", table, ATTRIBUTES, ranges=()).path
-    readers = [OpenShard(FS, path) for path in (bulk, stock, columns)]
+    packed = build_shard(FS, folder / "packed", pieces(table, size), ATTRIBUTES, memory_bytes=memory).path
+    whoosh = partial(build_shard, FS, attributes=ATTRIBUTES, layout="whoosh")
+    bulk = whoosh(folder / "bulk", pieces(table, size), ranges=NUMBERS, memory_bytes=memory).path
+    stock = whoosh(folder / "stock", table, ranges=NUMBERS, writer="stock").path
+    columns = whoosh(folder / "columns", table, ranges=()).path
+    readers = [OpenShard(FS, path) for path in (packed, bulk, stock, columns)]
     scan = Scan(table, ATTRIBUTES)
     for question in questions:
         expected = [FIRST + n for n in range(len(events) - 1, -1, -1) if matches(events[n], question)]
@@ -79,7 +82,8 @@ def test_pages_of_ids_join_to_the_whole(shard: OpenShard, start: int, limit: int
     assert found == whole
 
 
-@pytest.fixture(scope="module")
-def shard(tmp_path_factory: pytest.TempPathFactory) -> OpenShard:
+@pytest.fixture(scope="module", params=["packed", "whoosh"])
+def shard(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> OpenShard:
     path = tmp_path_factory.mktemp("index") / "shard"
-    return OpenShard(FS, build_shard(FS, path, table_of(sample(400)), ["order.region"]).path)
+    table = table_of(sample(400))
+    return OpenShard(FS, build_shard(FS, path, table, ["order.region"], layout=request.param).path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -14,12 +15,14 @@ from custody.index import (
     IDENTIFIER_FIELDS,
     NUMBER_FIELDS,
     TIME_FIELDS,
+    IndexedFields,
     build_shard,
     term,
     whoosh_schema,
     whoosh_writer,
 )
 from custody.index.builder import ATTEMPT_PREFIX
+from custody.index.fields import Layout
 from custody.index.shard import OpenShard
 from custody.index.terms import TERM_BYTES_MAX
 from custody.model import Event, to_batch
@@ -80,7 +83,7 @@ def test_a_build_that_fails_at_any_operation_leaves_a_whole_shard_or_none(tmp_pa
     counting = FailingFileSystem()
     (tmp_path / "whole").mkdir()
     build_shard(counting, tmp_path / "whole" / NAME, table_of([event(0)]), [])
-    assert counting.operations.count("sync") > 2
+    assert counting.operations.count("sync") == 2  # the file and the manifest
     for fail_at in range(1, len(counting.operations) + 1):
         folder = tmp_path / str(fail_at)
         folder.mkdir()
@@ -117,15 +120,19 @@ def test_a_shard_that_is_gone_or_no_index_is_named(tmp_path: Path) -> None:
         OpenShard(FS, tmp_path / NAME).search(query.Every())
 
 
+@pytest.mark.parametrize("layout", ["packed", "whoosh"])
 @pytest.mark.parametrize("change", ["gone", "cut", "one bit of each byte"])
-def test_a_shard_with_a_damaged_file_is_refused_where_the_file_is_needed(tmp_path: Path, change: str) -> None:
+def test_a_shard_with_a_damaged_file_is_refused_where_the_file_is_needed(
+    tmp_path: Path, change: str, layout: Layout
+) -> None:
     path = tmp_path / NAME
     events = sample(50)
-    built = build_shard(FS, path, table_of(events), [], ranges=[])
+    built = build_shard(FS, path, table_of(events), [], layout=layout)
     middle = {name: sorted(getattr(item, name) for item in events)[25] for name in (*TIME_FIELDS, *NUMBER_FIELDS)}
     questions = [query.NumericRange(name, number, None) for name, number in middle.items()]
     questions += [query.Every(field.name) for field in IDENTIFIER_FIELDS]
     questions.append(query.Or([query.Term("filename", "a"), query.Term("filename", "b")]))  # by the filter
+    questions.append(query.Phrase("details", ["auto", "terminated"]))  # by the places of words
     for file in sorted(path.iterdir()):
         good = file.read_bytes()
         file.unlink()
@@ -182,13 +189,33 @@ def test_another_whoosh_gets_its_own_writer_and_the_bulk_writer_refuses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = table_of(sample(50))
-    whole = answers(build_shard(FS, tmp_path / "bulk", table, []).path)
+    whole = answers(build_shard(FS, tmp_path / "bulk", table, [], layout="whoosh").path)
     assert whoosh_writer.whoosh_difference() is None
     monkeypatch.setattr(whoosh_writer, "RELEASE", (2, 7, 99))
     with pytest.raises(ConfigurationError, match=r"release \(2, 7, 5\) instead of \(2, 7, 99\)"):
-        build_shard(FS, tmp_path / "refused", table, [], writer="bulk")
-    path = build_shard(FS, tmp_path / "stock", table, []).path
+        build_shard(FS, tmp_path / "refused", table, [], layout="whoosh", writer="bulk")
+    path = build_shard(FS, tmp_path / "stock", table, [], layout="whoosh").path
     assert "written by Whoosh itself, which is slow" in caplog.text
     assert OpenShard(FS, path).description.layout == "stock"
     assert answers(path) == whole
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["bulk", "stock"]
+    # A packed shard is none of Whoosh's.
+    assert answers(build_shard(FS, tmp_path / "packed", table, []).path) == whole
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["bulk", "packed", "stock"]
+
+
+def test_a_packed_shard_takes_no_terms_of_numbers(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"index\.layout"):
+        build_shard(FS, tmp_path / NAME, table_of([event(0)]), [], ranges=["event_time"])
+    assert not FS.list(tmp_path)
+
+
+def test_a_shard_for_whoosh_is_asked_for_where_a_packed_one_is(tmp_path: Path) -> None:
+    packed, whoosh = (
+        OpenShard(FS, build_shard(FS, tmp_path / layout, table_of([event(0)]), [], layout=layout).path).description
+        for layout in get_args(Layout)
+    )
+    assert (packed.layout, whoosh.layout) == ("packed", "bulk")
+    for layout in get_args(Layout):
+        assert whoosh.is_of(IndexedFields(layout=layout))
+    assert packed.is_of(IndexedFields())
+    assert not packed.is_of(IndexedFields(layout="whoosh"))

@@ -55,10 +55,12 @@ def _lower(hashes: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Return a shard, and the same one without a filter, as earlier releases wrote it."""
+    """Return a shard that Whoosh opens, the same without a filter, as earlier releases wrote it, and packed."""
     folder = tmp_path_factory.mktemp("shards")
-    build_shard(FS, folder / "with", pa.Table.from_batches([to_batch(sample(400), 0)]), ["order.region"])
-    build_shard(FS, folder / "without", pa.Table.from_batches([to_batch(sample(400), 0)]), ["order.region"])
+    table = pa.Table.from_batches([to_batch(sample(400), 0)])
+    for name in ("with", "without"):
+        build_shard(FS, folder / name, table, ["order.region"], layout="whoosh")
+    build_shard(FS, folder / "packed", table, ["order.region"])
     path = folder / "without" / manifest.NAME
     described = Manifest.decode(path.read_bytes(), path)
     place, sums = 0, []
@@ -72,7 +74,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     others = tuple(file for file in described.description.files if not file.name.endswith(".flt"))
     about = msgspec.structs.replace(described.description, files=others)
     path.write_bytes(Manifest(description=about, checksums=np.concatenate(sums), zones=described.zones).encode())
-    return [folder / "with", folder / "without"]
+    return [folder / "with", folder / "without", folder / "packed"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 11, 16, 90, 400])
@@ -80,15 +82,17 @@ def test_a_shard_without_a_filter_answers_the_same(shards: list[Path], count: in
     uuids = sorted({event.flowfile_uuid for event in sample(400)})[:count]
     for texts in (uuids, [uuid[::-1] for uuid in uuids], [*uuids[: count // 2 + 1], *(uuid[::-1] for uuid in uuids)]):
         question = query.Or([query.Term("flowfile_uuid", text) for text in texts])
-        first, second = (OpenShard(FS, path) for path in shards)
-        assert first.search(question).tolist() == second.search(question).tolist()
-        assert first.count(question) == second.count(question)
+        first, *others = (OpenShard(FS, path) for path in shards)
+        for other in others:
+            assert first.search(question).tolist() == other.search(question).tolist()
+            assert first.count(question) == other.count(question)
     assert first.count(question) > 0
 
 
-def test_terms_that_are_there_are_among_the_candidates(shards: list[Path]) -> None:
+@pytest.mark.parametrize("number", [0, 2])
+def test_terms_that_are_there_are_among_the_candidates(shards: list[Path], number: int) -> None:
     events = sample(400)
-    shard = OpenShard(FS, shards[0])
+    shard = OpenShard(FS, shards[number])
     for name in ("flowfile_uuid", "filename", "component_id", "event_type"):
         texts = {encoded(str(getattr(event, name, None) or event.updated_attributes.get(name, ""))) for event in events}
         for text in texts:

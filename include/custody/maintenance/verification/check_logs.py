@@ -22,7 +22,7 @@ from custody.format.framing import misplaced_parts
 from custody.format.names import split_stripe
 from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard, StoredShard
 from custody.index.manifest import NAME as MANIFEST
-from custody.index.manifest import PREAMBLE
+from custody.index.manifest import PREAMBLE_BYTES
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.rewriting import open_event_log
 from custody.model import is_newer
@@ -273,7 +273,7 @@ def _check_marks(workspace: Workspace, shard: AddShard) -> None:
     path = workspace.shard_path(shard) / MANIFEST
     if not workspace.fs.exists(path):
         return  # in the store alone, where the manifest has a digest
-    for offset in misplaced_parts(workspace.fs.read(path), len(PREAMBLE)):
+    for offset in misplaced_parts(workspace.fs.read(path), PREAMBLE_BYTES):
         raise CorruptionError(f"{path} @{offset}: expected the mark of a record, got that of a part.")
 
 
