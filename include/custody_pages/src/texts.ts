@@ -151,6 +151,8 @@ export const TEXTS = {
       failed: "Failed",
       cancelled: "Cancelled",
       lost: "Lost",
+      repaired: "Catalog repaired",
+      rebuilt: "Catalog rebuilt",
     } as Record<string, string>,
     progress: (done: number, total: number | null, unit: string) =>
       total === null
@@ -493,6 +495,20 @@ export const TEXTS = {
     always: "All",
     weekQuery: "7 days ago",
     monthQuery: "30 days ago",
+    attestations: "Attestations: what signed heads prove",
+    noAttestations: "No attestations are kept here (catalog.attestations).",
+    file: "File",
+    state: "State",
+    states: {
+      proven: "Proven",
+      pruned: "Pruned: proves less",
+      contradicted: "Contradicted",
+      unreadable: "Not readable",
+      elsewhere: "About another catalog",
+    } as Record<string, string>,
+    attested: "Attested",
+    said: "What it says",
+    publicKey: "Public key",
     noDeeds: "Nothing was forgotten, held, lost or let go in this time.",
     cutDeeds: "There is more: the command below lists all of it.",
     deedKinds: {
