@@ -151,8 +151,6 @@ export const TEXTS = {
       failed: "Failed",
       cancelled: "Cancelled",
       lost: "Lost",
-      repaired: "Catalog repaired",
-      rebuilt: "Catalog rebuilt",
     } as Record<string, string>,
     progress: (done: number, total: number | null, unit: string) =>
       total === null
@@ -518,6 +516,8 @@ export const TEXTS = {
       held: "Held",
       released: "Released",
       lost: "Lost",
+      repaired: "Catalog repaired",
+      rebuilt: "Catalog rebuilt",
     } as Record<string, string>,
     happened: "What",
     when: "When",
