@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -122,8 +122,11 @@ def kill_triggerer(airflow: LocalAirflow) -> None:
     """Kill the triggerer and the process in which its triggers run; all of the local Airflow ends with it."""
     running = find_running(airflow.home)
     assert running is not None
-    processes = [psutil.Process(process.pid) for process in session_members(running.process)]
-    triggerers = [process for process in processes if "triggerer" in " ".join(process.cmdline())]
+    triggerers = []
+    for member in session_members(running.process):
+        with suppress(psutil.NoSuchProcess):  # one that parsed a DAG file may have ended meanwhile
+            process = psutil.Process(member.pid)
+            triggerers += [process] * ("triggerer" in " ".join(process.cmdline()))
     assert triggerers
     for process in {child for parent in triggerers for child in [*parent.children(recursive=True), parent]}:
         os.kill(process.pid, signal.SIGKILL)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from builtins import list as list_of
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from custody.store.local import LocalStore
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
@@ -151,3 +154,21 @@ def below(text: str) -> PathTest:
 def called(name: str) -> PathTest:
     """Pick what has this name."""
     return lambda path: path.name == name
+
+
+def puts_never_synced(part: str) -> AbstractContextManager[object]:
+    """Objects of a folder store with a part in their keys are written and never synced."""
+
+    def wrong(self: Any, key: str, data: bytes) -> bool:
+        path = self._path(key)
+        self._fs.make_directory(path.parent)
+        with self._fs.create(path) as file:
+            file.write(data)
+        return True
+
+    right = LocalStore.put_if_absent
+    return patch.object(
+        LocalStore,
+        "put_if_absent",
+        lambda self, key, data: (wrong if part in key else right)(self, key, data),
+    )

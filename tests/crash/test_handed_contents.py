@@ -16,6 +16,7 @@ from custody.flow.content.handed_claims import HandedClaims, HandedPiece
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
+from tests.crash.disk_bugs import puts_never_synced
 from tests.crash.enumeration import Scenario, enumerate_crashes, run_to
 from tests.crash.handed_contents_scenarios import (
     HANDED,
@@ -65,20 +66,7 @@ def _only_digest(_: object, key: str, data: bytes) -> HandedPiece:
 
 def not_synced() -> AbstractContextManager[object]:
     """Objects are written and never synced: a power loss takes what was declared safe."""
-
-    def wrong(self: Any, key: str, data: bytes) -> bool:
-        path = self._path(key)
-        self._fs.make_directory(path.parent)
-        with self._fs.create(path) as file:
-            file.write(data)
-        return True
-
-    right = LocalStore.put_if_absent
-    return patch.object(
-        LocalStore,
-        "put_if_absent",
-        lambda self, key, data: (wrong if "/content-handoff/" in key else right)(self, key, data),
-    )
+    return puts_never_synced("/content-handoff/")
 
 
 def forgotten_on_disks_alone() -> AbstractContextManager[object]:

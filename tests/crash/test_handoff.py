@@ -18,6 +18,7 @@ from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from custody.workspace import handoff
 from custody.workspace.handoff import Handoff
+from tests.crash.disk_bugs import puts_never_synced
 from tests.crash.enumeration import enumerate_crashes, run_to
 from tests.crash.handoff_scenarios import HANDED, HandingOver, HandOverPromises, at, hand_over
 from tests.crash.interleaving import Times, Work, play
@@ -69,20 +70,7 @@ def removed_when_merged() -> AbstractContextManager[object]:
 
 def not_synced() -> AbstractContextManager[object]:
     """Objects are written and never synced: a power loss takes what was declared safe."""
-
-    def wrong(self: Any, key: str, data: bytes) -> bool:
-        path = self._path(key)
-        self._fs.make_directory(path.parent)
-        with self._fs.create(path) as file:
-            file.write(data)
-        return True
-
-    right = LocalStore.put_if_absent
-    return patch.object(
-        LocalStore,
-        "put_if_absent",
-        lambda self, key, data: (wrong if "/handoff/" in key else right)(self, key, data),
-    )
+    return puts_never_synced("/handoff/")
 
 
 @pytest.mark.parametrize("bug", [pytest.param(manifest_first, marks=pytest.mark.slow), removed_when_merged, not_synced])

@@ -10,8 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from custody.catalog import repair
+from custody.catalog.attest import attest, new_key
+from custody.clock import SystemClock
+from custody.config import SETTINGS_FILE
 from custody.examples.web_crawler import CrawlOptions, crawl
 from custody.examples.web_site import web_site
 from custody.model import Event
@@ -289,3 +294,35 @@ def test_retention_is_let_go_from_the_page_by_the_number_of_its_events(tmp_path:
         settled(page)
         page.get_by_text("No event matches.").wait_for()
     assert Repository.open(repository.settings.root).search("").total == 0
+
+
+def test_proof_says_what_attestations_prove_and_what_was_repaired(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    repository = Repository.create(root)
+    (root / SETTINGS_FILE).write_text('[catalog]\nattestations = "attested"\n')
+    (root / "attested").mkdir()
+    append(repository, sample(20))
+    run_steps(repository.settings)
+    signed = attest(repository.workspace().catalog, new_key(), SystemClock())
+    (root / "attested" / "march.json").write_bytes(msgspec.json.encode(signed))
+    (root / "attested" / f"{HOSTILE[0].replace('/', '')[:40]}.json").write_text("{}")
+    append(repository, sample(20, seed=2))
+    run_steps(repository.settings)
+    catalog = repository.workspace().catalog
+    newest = catalog.objects.at(catalog.load().revision)
+    damaged = Path(catalog.objects.store.locate(newest[0].key))
+    damaged.write_bytes(damaged.read_bytes()[:-40] + bytes(40))
+    repair(Repository.open(root).workspace().catalog, SystemClock())
+    with served(root, "--door", "pages") as running, opened(running.url) as page:
+        page.goto(f"{running.url}/ui/proof.html")
+        settled(page)
+        kept = page.get_by_role("region", name="Attestations: what signed heads prove").first
+        row = kept.get_by_role("row").filter(has_text="march.json").inner_text()
+        assert [text in row for text in ("Proven", "main", "is the attested one", signed.public_key)] == [True] * 4
+        assert "Not readable" in kept.get_by_role("row").filter(has_text="expected an attestation").inner_text()
+        said = [one.input_value() for one in kept.locator("input").all()]
+        assert "custody catalog attestations" in said[0]
+        deeds = page.get_by_role("region", name="Who forgot or held what, and what was lost").last
+        assert "were damaged" in deeds.get_by_role("row").filter(has_text="Catalog repaired").inner_text()
+        led(page, kept.get_by_role("link", name=str(signed.revision), exact=True).click)
+        assert total(page) == "20 events"

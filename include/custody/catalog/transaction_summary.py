@@ -8,8 +8,9 @@ from uuid import UUID
 import msgspec
 
 from custody.catalog.tombstones import is_remnant
-from custody.catalog.transaction_pb2 import EXPIRED, Action, Transaction
+from custody.catalog.transaction_pb2 import EXPIRED, Action, Note, Transaction
 
+_MENDED = {Note.REPAIRED: "repaired", Note.REBUILT: "rebuilt"}
 _COUNTED = ("add_file", "add_shard", "remove_file", "remove_shard")
 
 
@@ -17,7 +18,8 @@ class StatedReason(msgspec.Struct, frozen=True, kw_only=True):
     """Why something is not given out any more, is kept, or is lost, as a transaction says it."""
 
     kind: str
-    """`forgotten`, `expired`, `held`, `released`, `lost`, or `erased`: what was forgotten is off the disk, too."""
+    """`forgotten`, `expired`, `held`, `released`, `lost`, `erased`: what was forgotten is off the disk, too;
+    `repaired` or `rebuilt`: the catalog itself was damaged."""
     name: str
     """Of a hold its name, of a log its path, else an id."""
     reason: str | None = None
@@ -98,5 +100,10 @@ def _reasons(action: Action) -> Iterator[StatedReason]:
         case "add_loss":
             loss = action.add_loss
             yield StatedReason(kind="lost", name=loss.id.hex(), reason=loss.reason, events=loss.events)
+        case "note" if action.note.kind in _MENDED:
+            note = action.note
+            lost = ", ".join(map(str, note.lost_revisions))
+            name = f"revisions {lost}" if lost else ""
+            yield StatedReason(kind=_MENDED[note.kind], name=name, reason=note.text or None)
         case "remove_file" if action.remove_file.reason == EXPIRED:
             yield StatedReason(kind="expired", name=action.remove_file.path)

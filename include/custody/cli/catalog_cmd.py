@@ -80,6 +80,32 @@ def log(
     print_table("", columns, [_row(row) for row in rows], "no transactions yet")
 
 
+@catalog.command("attestations")
+@json_option
+@click.pass_obj
+def attestations(repository: Path, as_json: bool) -> None:
+    """Print what the attestations in the folder catalog.attestations prove of the catalogs as they are now.
+
+    Whether one was signed by the key that you trust, `custody verify --against FILE --key KEY` tells.
+
+    \b
+    Example:
+      custody -r demo catalog attestations
+    """
+    # Imported here: other commands of the catalog need no reader of events.
+    from custody.repository import Repository
+
+    kept = Repository.open(repository).attestations()
+    if as_json:
+        print_json(kept)
+        return
+    rows = [
+        (one.file, one.state, one.writer, one.revision, time_text(one.attested_ms), "; ".join(one.said)) for one in kept
+    ]
+    names = ("file", "state", "writer", "revision#", "attested", "")
+    print_table("", names, rows, "no attestations are kept here (catalog.attestations)")
+
+
 @catalog.command("show")
 @writer_option
 @json_option

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from custody.flowfile_repository import FlowFileLook
     from custody.index import BuiltShard, ShardCache
+    from custody.maintenance.attestations import KeptAttestation
     from custody.model.visibility import Visibility
     from custody.read.reader import Snapshot
     from custody.read.results import Counts, Events, EventStream, Notices
@@ -1092,6 +1093,16 @@ class Repository:
         from custody.retention import add_hold
 
         add_hold(self._chosen(writer), name, selection.condition(event_types), reason, who)
+
+    def attestations(self) -> list[KeptAttestation]:
+        """Return what each attestation in the folder `catalog.attestations` proves of the catalogs, the newest first.
+
+        Raises:
+            NotFoundError: the folder is not there.
+        """
+        from custody.maintenance.attestations import list_attestations
+
+        return list_attestations(self.settings, self._fs, {item.writer: item for item in self.workspaces()})
 
     def holds(self) -> list[Hold]:
         """Return the holds that are in force, by name."""

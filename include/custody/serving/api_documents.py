@@ -11,6 +11,7 @@ from custody.catalog.difference_summary import DifferenceSummary
 from custody.catalog.transaction_summary import TransactionSummary
 from custody.flowfile_repository import QueueStatus
 from custody.lineage import Cut, Lineage, NodeKind
+from custody.maintenance.attestations import KeptAttestation
 from custody.model import ContentClaim
 from custody.quarantine import QuarantineEntry
 from custody.query import SearchStats
@@ -155,6 +156,12 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     total: int
 
 
+class Attestations(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attestations that are kept prove."""
+
+    items: list[KeptAttestation]
+
+
 class Holds(msgspec.Struct, frozen=True, kw_only=True):
     """What no retention lets go."""
 
@@ -214,6 +221,7 @@ ANSWERS: tuple[type, ...] = (
     Fields,
     Quarantined,
     Holds,
+    Attestations,
     SqlRows,
     SqlQuestion,
     SearchQuestion,

@@ -49,6 +49,7 @@ from custody.retention import RetentionPlan
 from custody.serving.access import Scope
 from custody.serving.api_changes import Changes, check_origin
 from custody.serving.api_documents import (
+    Attestations,
     CatalogDifference,
     ContentPlace,
     EventPage,
@@ -117,7 +118,7 @@ _FORMS = {
 """What the operations answer with that have no document of their own."""
 # Airflow's server compresses in its event loop what has no coding: heartbeats of tasks would wait for it.
 _AS_IT_IS = {"Content-Encoding": "identity"}
-_OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention")
+_OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention", "attestations")
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _AS_IT_CAME = ("quarantine",)
 """Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
@@ -245,6 +246,7 @@ class _Api:
             ("/quarantine", self.quarantine, Quarantined, read),
             ("/holds", self.holds, Holds, read),
             ("/retention/plan", self.retention, RetentionPlan, read),
+            ("/attestations", self.attestations, Attestations, read),
         ):
             methods = ["GET", "HEAD"] if document is None and scope is content else ["GET"]
             self._add(app, path, answer, document, scope, methods)
@@ -595,6 +597,10 @@ class _Api:
     def holds(self) -> Response:
         """What no retention lets go."""
         return _json(Holds(items=self._repository.holds()))
+
+    def attestations(self) -> Response:
+        """What the attestations that are kept prove of the catalogs."""
+        return _json(Attestations(items=self._repository.attestations()))
 
     def retention(self) -> Response:
         """What the next retention would let go."""

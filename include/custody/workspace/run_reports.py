@@ -279,13 +279,14 @@ def _names_newest_first(fs: ReportFiles, runs: Path) -> list[str]:
     with ThreadPoolExecutor(_PARALLEL) as threads:
         newest = sorted(fs.folders(days), reverse=True)[:DAYS_MAX]
         listed = threads.map(carried(times_of), newest)
-        # A run that went on behind midnight is of its last day.
-        last: dict[str, int] = {}
-        for times in listed:
+        # A run that went on behind midnight is of its last day. Days come first: times of a store count whole
+        # milliseconds, or whole seconds, and may be of another clock.
+        last: dict[str, tuple[int, int]] = {}
+        for place, times in enumerate(listed):
             for name, modified_ms in times.items():
                 if _RUN.fullmatch(name):
-                    last.setdefault(name, modified_ms)
-    return sorted(last, key=lambda name: (-last[name], name))
+                    last.setdefault(name, (place, -modified_ms))
+    return sorted(last, key=lambda name: (last[name], name))
 
 
 def read_run(fs: ReportFiles, runs: Path, run: str) -> list[StepReport]:

@@ -12,6 +12,7 @@ import { TEXTS } from "./texts.ts";
 const texts = TEXTS.proof;
 const WRITERS_MAX = 20;
 const SHOWN_MAX = 200;
+const OF_THE_CATALOG = new Set(["repaired", "rebuilt"]);
 const SPANS: [string, string][] = [
   [texts.week, texts.weekQuery],
   [texts.month, texts.monthQuery],
@@ -71,7 +72,7 @@ export function Deeds({ writers }: { writers: readonly string[] }): ReactNode {
                       <td>{texts.deedKinds[reason.kind] ?? reason.kind}</td>
                       <td>{reason.who ?? "–"}</td>
                       <td>{reason.reason ?? "–"}</td>
-                      <td className="number-cell">{reason.events == null ? texts.byCondition : count(reason.events)}</td>
+                      <td className="number-cell">{OF_THE_CATALOG.has(reason.kind) ? "–" : reason.events == null ? texts.byCondition : count(reason.events)}</td>
                       <td>{reason.name}</td>
                       <td>{writer}</td>
                       <td className="number-cell">{revision}</td>

@@ -215,6 +215,22 @@ export interface ScrubStatus {
   damaged: number;
 }
 
+export interface KeptAttestation {
+  file: string;
+  state: string;
+  said: string[];
+  writer?: string | null;
+  revision?: number | null;
+  attested_ms?: number | null;
+  commit_time_ms?: number | null;
+  digest?: string | null;
+  public_key?: string | null;
+}
+
+export interface Attestations {
+  items: KeptAttestation[];
+}
+
 export interface Holds {
   items: Hold[];
 }

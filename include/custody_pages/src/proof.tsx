@@ -7,6 +7,7 @@ import { command } from "./command.ts";
 import type { CatalogDifference, Job, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
 import { Deeds } from "./deeds.tsx";
 import { Frame, Head, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { AttestationList } from "./attestations.tsx";
 import { HoldList } from "./holds.tsx";
 import { JobState, numberOf, useJob } from "./job.tsx";
 import { bytes, count } from "./moments.ts";
@@ -44,6 +45,7 @@ function ProofPage(): ReactNode {
               )}
               {writer && former && <DifferenceOf writer={writer} former={former} />}
               <Deeds writers={named ? [named] : writers} />
+              <AttestationList />
               <HoldList />
               <p>
                 <a href={pageAddress("keep")}>{texts.keepLink}</a>

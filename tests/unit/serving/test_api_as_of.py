@@ -34,6 +34,7 @@ NOT_OF_EVENTS = {
     "/jobs": "what goes on now",
     "/jobs/{job_id}": "what goes on now",
     "/holds": "what is held from now on",
+    "/attestations": "each is of a revision of its own, compared with the newest",
     "/hold-counts": "what is held now",
     "/hold-releases": "what is held from now on",
     "/retention/plan": "what goes next",

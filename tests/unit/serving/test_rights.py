@@ -324,7 +324,15 @@ def test_no_route_gives_a_hidden_event_away(client: TestClient, whole: Repositor
 
 
 def test_what_tells_of_all_events_is_refused_to_who_sees_some(client: TestClient, tokens: dict[str, str]) -> None:
-    counted = ("status", "timeline/main", "timeline/main/difference?former=0", "quarantine", "holds", "retention/plan")
+    counted = (
+        "status",
+        "timeline/main",
+        "timeline/main/difference?former=0",
+        "quarantine",
+        "holds",
+        "retention/plan",
+        "attestations",
+    )
     for path in (*counted, "runs", "http://test/metrics"):
         for name, status in (("admin-1", 200), ("clerk", 403), ("nobody", 403)):
             answer = client.get(path, headers={"Authorization": f"Bearer {tokens[name]}"})
