@@ -10,6 +10,7 @@ from benchmarks.index.peers.base import Answer, InProcess
 from benchmarks.index.peers.whoosh_peer import as_whoosh
 from benchmarks.index.workload import ATTRIBUTES, LIMIT, Question, Rows
 from custody.index import ShardCache, build_shard
+from custody.index.fields import Layout
 from custody.query.shard_set import time_bounds
 from custody.vfs import PosixFileSystem
 
@@ -19,9 +20,10 @@ class Custody(InProcess):
 
     name = "custody"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, layout: Layout = "packed") -> None:
         self.about = "shards of a piece each, all fields of custody, words of details too; synced"
         self._folder = folder
+        self._layout = layout
         self._fs = PosixFileSystem()
         self._shards = ShardCache(self._fs)
         self._built: list[tuple[Path, int, int]] = []
@@ -31,7 +33,7 @@ class Custody(InProcess):
 
     def add(self, prepared: Any) -> None:
         path = self._folder / f"{len(self._built):04d}"
-        build_shard(self._fs, path, prepared, ATTRIBUTES)
+        build_shard(self._fs, path, prepared, ATTRIBUTES, layout=self._layout)
         self._built.append((path, 0, 0))
 
     def finish(self) -> None:
@@ -39,6 +41,10 @@ class Custody(InProcess):
         for number, (path, _, _) in enumerate(self._built):
             zones = self._shards.open(path).numbers("event_time").zones
             self._built[number] = path, int(zones[0].min()), int(zones[1].max())
+
+    def forget(self) -> None:
+        """Close all shards, so that the next question opens its own."""
+        self._shards = ShardCache(self._fs)
 
     def visits(self, counts: Sequence[int], repeats: int) -> dict[int, dict[str, list[float]]]:
         """Return how long questions take that have to visit so many shards, in ms; their times prune the others."""

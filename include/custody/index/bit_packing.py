@@ -24,6 +24,7 @@ _HALF, _HALF_MAX = np.dtype("<u4"), 25
 _WHOLE = {width: np.dtype(f"<u{width >> 3}") for width in (8, 16, 32)}
 """Widths of numbers that can be read without taking bits apart."""
 _WORD_SHIFT, _WORD_MASK = 6, 63
+_MASKS = np.array([(1 << width) - 1 for width in range(65)], np.uint64)
 
 
 def bit_lengths(numbers: Words) -> Ints:
@@ -60,28 +61,18 @@ def padded(data: Bytes) -> Bytes:
     return np.concatenate([data, np.zeros(-len(data) % WORD_BYTES, np.uint8)])
 
 
-def unpacked(file: CheckedFile, places: Ints, widths: Ints | int) -> Ints:
-    """Return the numbers of up to WIDTH_MAX bits that begin at some bits of a file.
-
-    Raises:
-        CorruptionError: a page is damaged, or a place lies outside of the file.
-    """
-    if not len(places):
-        return np.empty(0, np.int64)
-    at = places >> 3
-    file.require(at, WORD_BYTES)
-    words = window(file.data, _WORD)[at]
+def unpacked(data: Bytes, places: Ints, widths: Ints) -> Ints:
+    """Return the numbers of up to WIDTH_MAX bits that begin at some bits of some bytes, eight of which were checked."""
+    words = window(data, _WORD)[places >> 3]
     words >>= (places & 7).astype(np.uint64)
-    words &= masks(widths) if isinstance(widths, np.ndarray) else np.uint64((1 << widths) - 1)
+    words &= masks(widths)
     numbers: Ints = words.view(np.int64)
     return numbers
 
 
 def masks(widths: Ints) -> Words:
-    """Return the greatest number of each width, up to WIDTH_MAX."""
-    one = np.uint64(1)
-    mask: Words = (one << widths.astype(np.uint64)) - one
-    return mask
+    """Return the greatest number of each width, up to 64 bits."""
+    return _MASKS[widths]
 
 
 @cache

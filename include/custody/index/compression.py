@@ -1,12 +1,16 @@
-"""Pieces of a packed shard that are compressed by Zstandard."""
+"""Pieces of a packed shard that are compressed by Snappy.
+
+Terms are read a block at a time, of which a pattern needs all: what takes them apart quickest costs least. Snappy's
+blocks take a byte an event more than Zstandard's, and a quarter of the time.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-_CODEC = pa.Codec("zstd", compression_level=3)
-# Zstandard makes few bytes of very many equal ones. A forged size must still not take any amount of memory.
-_RATIO_BITS = 16
+_CODEC = pa.Codec("snappy")
+# A copy of up to 64 bytes takes two at least. So a forged size takes no memory that its bytes cannot fill.
+_RATIO_MAX = 32
 
 
 def compressed(data: bytes) -> bytes:
@@ -23,10 +27,23 @@ def decompressed(stored: memoryview, size: int) -> bytes:
     """
     if len(stored) == size:
         return bytes(stored)
-    if size > (len(stored) + 1) << _RATIO_BITS:
-        raise ValueError(f"{len(stored)} bytes that hold {size}")
+    # What is compressed begins with its size. pyarrow takes the caller's word for it, and where there are fewer bytes,
+    # the rest of the memory would be given out as it was.
+    begin = _varint(size)
+    if stored[: len(begin)] != begin or size > len(stored) * _RATIO_MAX:
+        raise ValueError(f"expected {size} bytes compressed to {len(stored)}, got others")
     try:
         data: bytes = _CODEC.decompress(stored, size, asbytes=True)
     except OSError as error:  # pyarrow's for damaged data; not one of the disk
         raise ValueError(f"damaged compressed bytes: {error}") from error
     return data
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as seven bits a byte, the lowest first; all bytes but the last have their highest bit set."""
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)

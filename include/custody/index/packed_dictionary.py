@@ -46,7 +46,7 @@ class PackedDictionaryWriter:
         number, terms = len(self.fields), len(field.lengths)
         kind, texts = encoded_terms(field.text, field.lengths)
         texts = padded(texts)
-        begin = place + _heads_bytes(terms) + len(texts)
+        begin = place + heads_bytes(terms) + len(texts)
         lists = packed_lists(field, self._documents, begin)
         pieces = [padded(lists.heads.view(np.uint8)), lists.places.astype(_GROUP_PLACE).view(np.uint8), texts]
         pieces += [lists.stream, lists.longer]
@@ -64,7 +64,7 @@ class PackedDictionaryWriter:
         return np.concatenate([np.empty(0, np.uint32), *self._hashes])
 
 
-def _heads_bytes(terms: int) -> int:
+def heads_bytes(terms: int) -> int:
     """Return how long heads and places of groups of so many terms are."""
     groups = -(-terms // GROUP_TERMS) * _GROUP_PLACE.itemsize
     return -(-terms * HEAD.itemsize // WORD_BYTES) * WORD_BYTES + groups
@@ -85,7 +85,7 @@ class _Field:
         self.first = first
         """The number of its first term among those of all fields."""
         self.count = about.terms
-        texts = about.place + _heads_bytes(about.terms)
+        texts = about.place + heads_bytes(about.terms)
         # Heads and places of groups are looked at for each term; checked as a whole, they need no check for each.
         tables = file.span(about.place, texts)
         heads = np.frombuffer(tables, HEAD, about.terms)

@@ -34,6 +34,10 @@ _ENTRY_BYTES = sum(kind.itemsize for kind in _TABLE)
 # Beyond these a line could leave the numbers that 64 bits hold; such stretches have slope 0.
 _LINE_MAX = 1 << 61
 
+_STEPS = np.arange(ZONE_DOCUMENTS)
+_ZONES_KEPT = 8
+"""Those at the ends of a range are read for each page of its events."""
+
 Numbers = npt.NDArray[np.int64]
 
 
@@ -87,7 +91,7 @@ def _encoded(numbers: Numbers) -> _Encoded:
     widths = bit_lengths(greatest + has_absent.astype(np.uint64))
     for low, wider in _WIDENED:
         widths[(widths > low) & (widths < wider)] = wider
-    none = np.broadcast_to(_greatest(widths)[:, None], above.shape)
+    none = np.broadcast_to(masks(widths)[:, None], above.shape)
     above[is_absent] = none[is_absent]
     return _Encoded(np.where(is_sloped, sloped_bases, bases), np.where(is_sloped, slopes, 0), widths, has_absent, above)
 
@@ -113,12 +117,6 @@ def _above(numbers: Numbers, is_absent: npt.NDArray[np.bool_], slopes: Numbers) 
     above = rest.view(np.uint64) - bases.view(np.uint64)[:, None]
     above[is_absent] = 0
     return bases, above
-
-
-def _greatest(widths: Ints) -> Words:
-    """Return the greatest number of each width, up to 64 bits."""
-    greatest: Words = np.where(widths == _WHOLE, ~np.uint64(0), masks(np.minimum(widths, WIDTH_MAX)))
-    return greatest
 
 
 class PackedColumn:
@@ -147,6 +145,7 @@ class PackedColumn:
         """No number is smaller or greater; of a column without zones nothing is known."""
         if self.zones.shape[1]:
             self.least, self.greatest = int(self.zones[0].min()), int(self.zones[1].max())
+        self._zones_kept: dict[int, Numbers] = {}
         self._line = self._one_line()
 
     def span(self, low: int, high: int) -> Numbers:
@@ -155,7 +154,7 @@ class PackedColumn:
         if low >= high or self._line is not None or (high - 1) >> _ZONE_SHIFT != zone:
             return self.of(np.arange(low, high))
         begin = zone << _ZONE_SHIFT
-        return self._zone(zone, min(high - begin, ZONE_DOCUMENTS))[low - begin :]
+        return self._zone(zone)[low - begin : high - begin]
 
     def of(self, documents: Ints) -> Numbers:
         """Return the numbers of some documents, going up."""
@@ -169,7 +168,9 @@ class PackedColumn:
         whole = widths == _WHOLE
         if whole.any():
             return self._of_whole(documents, whole)
-        above = unpacked(self._file, self._places[zone] * 8 + step * widths, widths)
+        places = self._places[zone] * 8 + step * widths
+        self._file.require(places >> 3, WORD_BYTES)
+        above = unpacked(self._file.data, places, widths)
         numbers: Numbers = self._bases[zone] + self._slopes[zone] * step + above
         is_absent = self._has_absent[zone]
         if is_absent.any():
@@ -209,11 +210,15 @@ class PackedColumn:
             begin = zone << _ZONE_SHIFT
             low, high = documents.searchsorted((begin, begin + ZONE_DOCUMENTS)).tolist()
             steps = documents[low:high] - begin
-            numbers[low:high] = self._zone(zone, min(self._documents - begin, ZONE_DOCUMENTS))[steps]
+            numbers[low:high] = self._zone(zone)[steps]
         return numbers
 
-    def _zone(self, zone: int, count: int) -> Numbers:
-        """Return the first numbers of a stretch."""
+    def _zone(self, zone: int) -> Numbers:
+        """Return the numbers of a stretch, to be read only; those of the last few are kept."""
+        kept = self._zones_kept.get(zone)
+        if kept is not None:
+            return kept
+        count = min(self._documents - (zone << _ZONE_SHIFT), ZONE_DOCUMENTS)
         place, width = int(self._places[zone]), int(self._widths[zone])
         if width == _WHOLE:
             above = self._file.array(place, place + count * WORD_BYTES).view("<u8").astype(np.uint64).view(np.int64)
@@ -221,7 +226,12 @@ class PackedColumn:
             above = run(self._file, place, width, count, ZONE_DOCUMENTS)
         numbers: Numbers = above + self._bases[zone]
         if self._slopes[zone]:
-            numbers += self._slopes[zone] * np.arange(count)
+            numbers += self._slopes[zone] * _STEPS[:count]
         if self._has_absent[zone]:
             numbers[above == (-1 if width == _WHOLE else (1 << width) - 1)] = ABSENT
+        numbers.flags.writeable = False
+        # Without a lock: two threads may keep the same, and what one of them keeps may go.
+        if len(self._zones_kept) >= _ZONES_KEPT:
+            self._zones_kept = {}
+        self._zones_kept[zone] = numbers
         return numbers

@@ -61,6 +61,7 @@ _SPARSE = 64
 # Up to so many terms, heads of one group are taken twice sooner than groups are told apart.
 _GROUPS_TWICE = 256
 _KNOWN_MAX = 256
+_GAP_BITS_MAX = 32
 # Below so many a list is taken apart in Python, which costs less than calls of numpy.
 _FEW = 24
 
@@ -262,8 +263,10 @@ class ListTable:
             self._asked(self._longer(form, *self._entry(place >> 3, place & 7))).mark(has)
         return np.flatnonzero(has)
 
-    def by_term(self, first: int, end: int) -> Iterator[tuple[Ints, Ints]]:
-        """Yield documents and the numbers of the terms that have them, of all terms from `first` to before `end`."""
+    def by_term(self, first: int, end: int) -> Iterator[tuple[Ints, Ints | int]]:
+        """Yield documents and the numbers of the terms that have them, one for all or one for each, of all terms from
+        `first` to before `end`.
+        """
         numbers = np.arange(first, end)
         counts, widths, places = self._located(numbers)
         is_short = counts > 0
@@ -273,7 +276,7 @@ class ListTable:
         longer = (array[~is_short].tolist() for array in (numbers, places, widths))
         for number, place, form in zip(*longer, strict=True):
             for documents in self._asked(self._longer(form, *self._entry(place >> 3, place & 7))).blocks():
-                yield documents, np.full(len(documents), number)
+                yield documents, number
 
     def counts(self, first: int, end: int) -> Ints:
         """Return how many documents each term from `first` to before `end` has."""
@@ -313,20 +316,23 @@ class ListTable:
 
     def _several(self, places: Ints, counts: Ints, widths: Ints) -> Ints:
         """Return the documents of some short lists, one list behind the other."""
-        begin = starts(counts)
-        if int(widths.max()) > 32:
+        # Wider ones could leave the bounds that are checked below.
+        if int(widths.max()) > _GAP_BITS_MAX:
             raise self._file.error(int(places[0]) >> 3, "differences of up to 32 bits", f"{int(widths.max())}")
-        which = np.repeat(np.arange(len(counts)), counts)
-        step = np.arange(len(which)) - begin[which]
-        at = places[which] + self._own_bits + (step - 1) * widths[which]
-        at[begin] = places
-        all_widths = widths[which]
+        begin = starts(counts)
+        all_widths = np.repeat(widths, counts)
         all_widths[begin] = self._own_bits
+        # Each number begins where the one before ends, and the first of a list where the list does.
+        at = np.cumsum(all_widths)
+        at -= all_widths
+        at += np.repeat(places - at[begin], counts)
+        # A list is shorter than a page: its first and its last number lie in all pages that it has.
+        self._file.require(np.concatenate((places, at[begin + counts - 1])) >> 3, WORD_BYTES)
         # Each number is the distance from the one before, less one; the first of a list is the document itself.
-        values = unpacked(self._file, at, all_widths)
+        values = unpacked(self._file.data, at, all_widths)
         values += 1
-        sums = np.cumsum(values)
-        documents = sums - (sums[begin] - values[begin])[which] - 1
+        documents = np.cumsum(values)
+        documents -= np.repeat(documents[begin] - values[begin] + 1, counts)
         if int(documents.max()) >= self._documents:
             raise self._beyond(int(places[0]) >> 3, int(documents.max()))
         return documents
@@ -389,6 +395,8 @@ class EliasFanoBlocks:
 
 class EliasFanoList(BlockedPostings):
     """A longer list in blocks, each of which is decoded by itself."""
+
+    _blocks_alone = 2  # they are half as long as Whoosh's
 
     def __init__(self, blocks: EliasFanoBlocks, cache: PostingsCache | None) -> None:
         super().__init__(blocks.place, blocks.frequency, blocks.first, blocks.last, cache)
@@ -489,7 +497,8 @@ class BitList:
 
     def blocks(self) -> Iterator[Ints]:
         """Yield all documents."""
-        return self.chunks(self.low, self.high)
+        for low in range(self._base, self.high, _WINDOW_MAX):
+            yield self._within(max(low, self.low), min(low + _WINDOW_MAX, self.high))
 
     def mark(self, has: Mask) -> None:
         """Set the flags of all documents."""

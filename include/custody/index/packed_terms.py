@@ -181,17 +181,13 @@ class UuidTerms:
         return None if at < 0 else first + at // UUID_BYTES
 
     def _find_many(self, asked: Bytes) -> Ints:
-        # The upper halves as numbers, which numpy searches at once; the lower halves of what was found decide.
+        # As texts of a fixed length: numpy compares them byte by byte where they lie, and searches for all at once.
         rows = self._rows(0, self._count)
-        upper, wanted = _upper(rows), _upper(asked)
-        places = upper.searchsorted(wanted)
+        places = _texts(rows).searchsorted(_texts(asked))
         inside = places < self._count
-        asked, wanted, places = asked[inside], wanted[inside], places[inside]
-        is_found = (rows[places] == asked).all(axis=1)
-        # Several with the same upper half, as made by counting up: these are looked up one by one.
-        others = np.flatnonzero(~is_found & (upper[places] == wanted))
-        more = [number for row in others.tolist() if (number := self._find(asked[row].tobytes())) is not None]
-        return np.append(places[is_found], np.array(more, np.int64))
+        asked, places = asked[inside], places[inside]
+        numbers: Ints = places[(rows[places] == asked).all(axis=1)]
+        return numbers
 
     def _uuid(self, number: int) -> bytes:
         at = self._place + number * UUID_BYTES
@@ -202,9 +198,8 @@ class UuidTerms:
         return data.reshape(-1, UUID_BYTES)
 
 
-def _upper(uuids: Bytes) -> npt.NDArray[np.uint64]:
-    halves: npt.NDArray[np.uint64] = uuids.view(">u8")[:, 0].astype(np.uint64)
-    return halves
+def _texts(uuids: Bytes) -> npt.NDArray[np.bytes_]:
+    return uuids.reshape(-1).view(f"S{UUID_BYTES}")
 
 
 class BlockCache:

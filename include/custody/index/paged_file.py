@@ -169,7 +169,10 @@ class CheckedFile:
         is_unchecked = self._are_checked[pages] == 0
         if not is_unchecked.any():
             return
-        missing = np.unique(pages[is_unchecked]).tolist()
+        # A flag for each page of the file: there are few, and many places to be sorted otherwise.
+        is_missing = np.zeros(len(self._checksums), np.bool_)
+        is_missing[pages[is_unchecked]] = True
+        missing = np.flatnonzero(is_missing).tolist()
         self._bring(missing)
         for page in missing:
             self._check(page)

@@ -201,6 +201,9 @@ class BlockedPostings(ABC):
     It keeps the block that was decoded last, so that neighbouring documents are cheap.
     """
 
+    _blocks_alone = _BLOCKS_ALONE
+    """A list of which more blocks were decoded is decoded whole and kept."""
+
     def __init__(self, place: int, frequency: int, first: int, last: int, cache: PostingsCache | None) -> None:
         self.frequency = frequency
         self._place = place
@@ -267,7 +270,7 @@ class BlockedPostings(ABC):
 
     def _is_read_on(self) -> bool:
         """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
-        if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
+        if self._whole is None and self._decodings > self._blocks_alone and self._kept is not None:
             # A query that needed several blocks will need more, and so will the next one: decode the rest now, and
             # keep it.
             self._whole = DecodedPostings(np.concatenate(list(self.blocks())).astype(np.int32))
