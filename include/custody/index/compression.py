@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from custody.index.paged_file import CheckedFile
+
 _CODEC = pa.Codec("snappy")
 # A copy of up to 64 bytes takes two at least. So a forged size takes no memory that its bytes cannot fill.
 _RATIO_MAX = 32
@@ -19,23 +21,24 @@ def compressed(data: bytes) -> bytes:
     return small if len(small) < len(data) else data
 
 
-def decompressed(stored: memoryview, size: int) -> bytes:
-    """Return the `size` bytes that were compressed.
+def decompressed(file: CheckedFile, start: int, end: int, size: int) -> bytes:
+    """Return the `size` bytes that were compressed to those from `start` to `end` of a file.
 
     Raises:
-        ValueError: it cannot be these bytes that were compressed.
+        CorruptionError: a page is damaged, or it cannot be these bytes that were compressed.
     """
+    stored = file.span(start, end)
     if len(stored) == size:
         return bytes(stored)
     # What is compressed begins with its size. pyarrow takes the caller's word for it, and where there are fewer bytes,
     # the rest of the memory would be given out as it was.
     begin = _varint(size)
     if stored[: len(begin)] != begin or size > len(stored) * _RATIO_MAX:
-        raise ValueError(f"expected {size} bytes compressed to {len(stored)}, got others")
+        raise file.error(start, f"{size} bytes compressed to {len(stored)}", "others")
     try:
         data: bytes = _CODEC.decompress(stored, size, asbytes=True)
     except OSError as error:  # pyarrow's for damaged data; not one of the disk
-        raise ValueError(f"damaged compressed bytes: {error}") from error
+        raise file.error(start, f"{size} bytes compressed", str(error)) from error
     return data
 
 

@@ -8,7 +8,7 @@ each ZONE_DOCUMENTS documents. Docs: docs/formats/index-shard.md.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -32,18 +32,21 @@ _DESCRIPTION, _PAGES, _ZONES = 1, 2, 3
 Zones = npt.NDArray[np.int64]
 
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class PackedField(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a packed shard that has terms; places are in bytes from the beginning of the file."""
 
-    number: int
+    number: Count
     """Part of the keys of its terms in the filter."""
     kind: Literal["uuids", "texts"]
-    terms: int
-    place: int
+    terms: Count
+    place: Count
     """Where its heads of lists begin, then its terms."""
-    lists: int
+    lists: Count
     """Where its lists begin."""
-    places: int | None
+    places: Count | None
     """Where the places of its words begin; None where it is no text."""
 
 
@@ -52,15 +55,15 @@ class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
 
     fields: dict[str, PackedField]
     """In the order in which they lie."""
-    columns: dict[str, int]
-    filter_place: int
-    filter_bytes: int
+    columns: dict[str, Count]
+    filter_place: Count
+    filter_bytes: Count
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a shard and their layout. Names of fields are custody's."""
 
-    documents: int
+    documents: Count
     first_event_id: int
     last_event_id: int
     segment: str
@@ -148,9 +151,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             raise _other_bytes(path)
         _, pages, zones = (bytes(item.payload) for item in records if isinstance(item, Frame))
         count = -(-about.documents // ZONE_DOCUMENTS)
-        # The description says how long the other two records have to be, so that none can be cut or swapped unseen.
-        if len(pages) != 4 * sum(pages_of(file.size) for file in about.files) or len(zones) != (
-            16 * count * len(about.absent)
+        # The description says how long the other two records have to be, so that none can be cut or swapped unseen. And
+        # zones bound the number of documents, for which readers take memory.
+        if (
+            (about.documents and not about.absent)
+            or len(pages) != 4 * sum(pages_of(file.size) for file in about.files)
+            or len(zones) != (16 * count * len(about.absent))
         ):
             raise CorruptionError(f"{path}: expected checksums and zones of the files described, got another number.")
         bounds = np.frombuffer(zones, "<i8").reshape(len(about.absent), 2, count)

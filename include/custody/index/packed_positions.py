@@ -2,7 +2,7 @@
 for each place its distance from the one before in the text.
 
 Terms come in groups: one ends with the term that reaches GROUP_PLACES. A group is the numbers of all its postings, then
-the distances, each of the smallest width that holds them all, compressed together by Zstandard: where a word has one
+the distances, each of the smallest width that holds them all, compressed together by Snappy: where a word has one
 place in every text, as most have in details, it takes nearly nothing. Phrases alone read it.
 Docs: docs/formats/packed-shard.md.
 """
@@ -101,14 +101,15 @@ class WordPlaces:
         return sums - np.repeat(sums[first] - places[first], own), own
 
     def _group(self, entry: dict[str, int]) -> tuple[Ints, Ints]:
-        kinds = [_TYPES[entry["widths"] >> shift & 0xFF] for shift in (0, 8)]
-        widths = [kind.itemsize for kind in kinds]
-        size = entry["postings"] * widths[0] + entry["places"] * widths[1]
         begin = self._data + entry["place"]
-        stored = self._file.span(begin, begin + entry["stored"])
-        data = decompressed(stored, size)
-        counts = np.frombuffer(data, kinds[0], entry["postings"])
-        distances = np.frombuffer(data, kinds[1], entry["places"], entry["postings"] * widths[0])
+        of_count, of_distance = (_TYPES.get(entry["widths"] >> shift & 0xFF) for shift in (0, 8))
+        if of_count is None or of_distance is None:
+            raise self._file.error(begin, "numbers of 1, 2 or 4 bytes", f"{entry['widths']:#x}")
+        split = entry["postings"] * of_count.itemsize
+        size = split + entry["places"] * of_distance.itemsize
+        data = decompressed(self._file, begin, begin + entry["stored"], size)
+        counts = np.frombuffer(data, of_count, entry["postings"])
+        distances = np.frombuffer(data, of_distance, entry["places"], split)
         return counts.astype(np.int64), distances.astype(np.int64)
 
     def _damaged(self, number: int) -> CorruptionError:

@@ -205,6 +205,8 @@ class ListTable:
         documents: int,
         cache: PostingsCache,
     ) -> None:
+        if begin > file.size or (len(places) and int(places.max()) >= file.size):
+            raise file.error(begin, "places of lists within the file", "others")
         self._file = file
         self._heads = heads
         self._places = places

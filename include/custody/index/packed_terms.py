@@ -1,7 +1,7 @@
 """The terms of one field of a packed shard, in the order of their bytes, each named by its number in this order.
 
 - `uuids`: every term is a uuid in its usual form. 16 bytes each; before them, the first of each LEAF_TERMS.
-- `texts`: blocks of terms, each behind a byte 0xff, which no UTF-8 has, compressed by Zstandard. Before them a table
+- `texts`: blocks of terms, each behind a byte 0xff, which no UTF-8 has, compressed by Snappy. Before them a table
   of the blocks, and what separates each block from the one before: the first bytes of its first term, as few as do.
 
 A term is found by bisection of what lies before, in memory, and then by one search in the bytes of a leaf or a block.
@@ -237,7 +237,7 @@ class TextTerms:
         separators = table + int(head["blocks"]) * _BLOCK.itemsize
         self._table = np.frombuffer(file.span(table, separators), _BLOCK)
         self._data = separators + int(head["stored"])
-        joined = decompressed(file.span(separators, self._data), int(head["size"]))
+        joined = decompressed(file, separators, self._data, int(head["size"]))
         self._separators = joined.split(bytes([SEPARATOR])) if len(self._table) else []
         self._firsts: list[int] = self._table["first"].tolist()
         if len(self._separators) != len(self._table) or self._firsts[:1] != [0] * bool(count):
@@ -289,7 +289,6 @@ class TextTerms:
         place = self._data + int(entry["place"])
         block = self._kept.get(place)
         if block is None:
-            stored = self._file.span(place, place + int(entry["stored"]))
-            block = decompressed(stored, int(entry["size"])) + b"\xff"
+            block = decompressed(self._file, place, place + int(entry["stored"]), int(entry["size"])) + b"\xff"
             self._kept.put(place, block)
         return block
