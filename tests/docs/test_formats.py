@@ -40,8 +40,9 @@ from custody.flow.content.handed_claims import HandedClaim, HandedPiece
 from custody.flowfile_repository import records as flowfile_records
 from custody.format import framing, names
 from custody.format.checked_json import with_checksum
-from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
+from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard, describe_shard
 from custody.index.builder import ATTEMPT_PREFIX
+from custody.index.manifest import PackedFile
 from custody.journal import JournalFile, incarnations, writer_state
 from custody.journal import journal_file as journal
 from custody.journal.encoding import (
@@ -403,16 +404,31 @@ def test_the_encodings_of_the_columns_are_those_of_the_page() -> None:
 
 def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Path) -> None:
     event = Event(event_type="SEND", event_time=0, component_id="c", component_type="t", flowfile_uuid="u", file_size=0)
+    for layout, heading in (("packed", "file | content"), ("whoosh", "file of Whoosh's layout | content")):
+        folder = tmp_path / layout
+        build_shard(FS, folder, pa.Table.from_batches([to_batch([event], 0)]), (), layout=layout)
+        listed = [row[0] for row in table(read("formats/index-shard.md"), heading)]
+        numbers = "|".join((*TIME_FIELDS, *NUMBER_FIELDS))
+        made = {
+            re.sub(rf"MAIN_\d{{20}}\.({numbers})", "SEGMENT.FIELD", p.name).replace("MAIN_" + 20 * "0", "SEGMENT")
+            for p in folder.iterdir()
+        }
+        assert made == set(listed)
+    assert (tmp_path / "packed" / "custody.shard").read_bytes().startswith(_example("index-shard", "manifest"))
+    assert (tmp_path / "whoosh" / "_MAIN_1.toc").read_bytes().startswith(_example("index-shard", "head"))
+
+
+def test_the_manifest_of_a_packed_shard_has_the_keys_of_its_pages(tmp_path: Path) -> None:
+    event = Event(event_type="SEND", event_time=0, component_id="c", component_type="t", flowfile_uuid="u", file_size=0)
     build_shard(FS, tmp_path / "shard", pa.Table.from_batches([to_batch([event], 0)]), ())
-    listed = [row[0] for row in table(read("formats/index-shard.md"), "file | content")]
-    numbers = "|".join((*TIME_FIELDS, *NUMBER_FIELDS))
-    made = {
-        re.sub(rf"MAIN_\d{{20}}\.({numbers})", "SEGMENT.FIELD", p.name).replace("MAIN_" + 20 * "0", "SEGMENT")
-        for p in (tmp_path / "shard").iterdir()
-    }
-    assert made == set(listed)
-    assert (tmp_path / "shard" / "custody.shard").read_bytes().startswith(_example("index-shard", "manifest"))
-    assert (tmp_path / "shard" / "_MAIN_1.toc").read_bytes().startswith(_example("index-shard", "head"))
+    about = describe_shard(FS, tmp_path / "shard")
+    page, packed = read("formats/index-shard.md"), read("formats/packed-shard.md")
+    shown = {key for row in table(page, "key | content") for key in row[0].split(", ")}
+    assert set(msgspec.to_builtins(about)) == shown - {"order_type"}
+    of_file, of_field = (table(packed, f"key of {what} | content") for what in ("packed", "a field"))
+    assert isinstance(about.packed, PackedFile)
+    assert set(msgspec.to_builtins(about.packed)) == {key for row in of_file for key in row[0].split(", ")}
+    assert set(msgspec.to_builtins(about.packed.fields["event_type"])) == {row[0] for row in of_field}
 
 
 def test_the_pickles_of_a_whoosh_segment_begin_as_the_page_says(tmp_path: Path) -> None:
@@ -423,7 +439,7 @@ def test_the_pickles_of_a_whoosh_segment_begin_as_the_page_says(tmp_path: Path) 
     assert block and inline
     for documents, suffix in ((17, "pst"), (16, "trm")):
         folder = tmp_path / suffix
-        build_shard(FS, folder, pa.Table.from_batches([to_batch([event] * documents, 0)]), ())
+        build_shard(FS, folder, pa.Table.from_batches([to_batch([event] * documents, 0)]), (), layout="whoosh")
         data = next(folder.glob(f"*.{suffix}")).read_bytes()
         if suffix == "pst":
             assert (data[:4], data[8:11], data[38:41]) == (b"W3Bl", bytes.fromhex(block[1]), bytes.fromhex(block[2]))
