@@ -190,11 +190,11 @@ CASES: dict[str, Case] = {
     "a byte of a table of contents changed": Case(lambda s: flip(s.logs()[0].with_suffix(".toc"), 99), "toc-damaged"),
     "a table of contents is gone": Case(lambda s: s.logs()[0].with_suffix(".toc").unlink(), "toc-damaged", Level.QUICK),
     "two tables of contents changed places": Case(_swap_tocs, "toc-damaged"),
-    "a byte of a shard changed": Case(lambda s: flip(_shard_file(".pst")(s), 50), "shard-damaged"),
+    "a byte of a shard changed": Case(lambda s: flip(_shard_file(".data")(s), 50), "shard-damaged"),
     "a byte of a shard's description changed": Case(
         lambda s: flip(_shard_file("custody.shard")(s), 50), "shard-damaged", Level.QUICK
     ),
-    "a file of a shard is gone": Case(lambda s: _shard_file(".trm")(s).unlink(), "shard-damaged", Level.QUICK),
+    "a file of a shard is gone": Case(lambda s: _shard_file(".data")(s).unlink(), "shard-damaged", Level.QUICK),
     "a shard is gone": Case(lambda s: shutil.rmtree(_first(s, "disk*/main/index/*")), "shard-missing", Level.QUICK),
     "two shards changed places": Case(_swap_shards, "shard-damaged", Level.QUICK),
     "a byte of a sealed journal changed": Case(_flip_record, "journal-damaged", lost=5),

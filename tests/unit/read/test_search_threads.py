@@ -46,7 +46,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Repository.open(root).forget(EventSelection(event_ids=tuple(range(3, 300, 7))), "asked", "main")
     folders = sorted(path for path in root.glob("containers/1/main/index/*") if path.is_dir())
     assert len(folders) > 12
-    damaged = next(folders[3].glob("*.trm"))
+    damaged = folders[3] / "custody.shard"
     damaged.write_bytes(flipped(damaged.read_bytes(), 80))
     shutil.rmtree(folders[6])
     return root
