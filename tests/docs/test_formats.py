@@ -42,6 +42,7 @@ from custody.format import framing, names
 from custody.format.checked_json import with_checksum
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard, describe_shard
 from custody.index.builder import ATTEMPT_PREFIX
+from custody.index.fields import Layout
 from custody.index.manifest import PackedFile
 from custody.journal import JournalFile, incarnations, writer_state
 from custody.journal import journal_file as journal
@@ -404,7 +405,8 @@ def test_the_encodings_of_the_columns_are_those_of_the_page() -> None:
 
 def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Path) -> None:
     event = Event(event_type="SEND", event_time=0, component_id="c", component_type="t", flowfile_uuid="u", file_size=0)
-    for layout, heading in (("packed", "file | content"), ("whoosh", "file of Whoosh's layout | content")):
+    headings: dict[Layout, str] = {"packed": "file | content", "whoosh": "file of Whoosh's layout | content"}
+    for layout, heading in headings.items():
         folder = tmp_path / layout
         build_shard(FS, folder, pa.Table.from_batches([to_batch([event], 0)]), (), layout=layout)
         listed = [row[0] for row in table(read("formats/index-shard.md"), heading)]
