@@ -37,3 +37,17 @@ def test_all_peers_that_need_no_package_answer_alike(tmp_path: Path) -> None:
     assert len(document["peers"]["custody"]["pieces"]) == 2
     for name in ("index-4000.svg", "growth.svg"):
         ElementTree.parse(tmp_path / name)  # noqa: S314 - made by the run
+
+
+def test_both_layouts_are_built_and_answer_alike(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.index.layouts", "--output", str(tmp_path / "out.json")]
+    command += ["--scratch", str(tmp_path), "--events", "4000", "--shard", "2000", "--questions", "3", "--rounds", "2"]
+    environment = os.environ | {"PYTHONPATH": str(INCLUDE)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "out.json").read_text())
+    packed, whoosh = (sum(document["bytes"][layout].values()) for layout in ("packed", "whoosh"))
+    assert 0 < 2 * packed < whoosh
+    for kind in ("warm", "cold"):
+        assert len(document["cpu_milliseconds"][kind]) == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]

@@ -12,7 +12,7 @@ read from disk, not from Airflow.
 | `recover` | seals the journals that a dead writer left open, removes what interrupted steps left |
 | `rollover` | merges sealed groups in event-id order and cuts them into the events of future logs |
 | `compress` | writes event logs: Parquet in blocks of at most 1 MB, with tables of contents |
-| `index` | builds the Whoosh shard of each log |
+| `index` | builds the index shard of each log |
 | `commit` | makes logs and shards live, in one catalog transaction a unit of groups; then tells of it |
 | `checkpoint` | writes a catalog checkpoint when one is due |
 | `sweep` | deletes the journals and staged units of what is live |

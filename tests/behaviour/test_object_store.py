@@ -298,14 +298,14 @@ def test_retention_and_garbage_collection_run_and_take_the_copies_along(
     (tmp_path / "custody.toml").touch()
     repository = Repository.open(tmp_path)
     for seed in range(4):
-        append(repository, sample(60, seed=seed))
+        append(repository, sample(130, seed=seed))
         run_steps(repository.settings)
     before = len(copies(tmp_path))
-    assert repository.search("", limit=0).total == 240
+    assert repository.search("", limit=0).total == 520
     result = run(tmp_path, "run", "--local", "retention_all")
     assert result.exit_code == 0, result.output
     left = Repository.open(tmp_path)
-    assert 0 < left.search("", limit=0).total < 240
+    assert 0 < left.search("", limit=0).total < 520
     live = {Path(path).name for path in left.workspace().state().files}
     marked = {Path(path).name for mark in left.workspace().state().marks.values() for path in mark.paths}
     assert {copy.name for copy in copies(tmp_path)} <= live | marked
