@@ -284,8 +284,8 @@ def test_expired_logs_are_deleted_once_their_disk_is_back(settings: Settings) ->
 
 def test_the_budget_counts_all_stripes(tmp_path: Path) -> None:
     settings = settings_of(tmp_path / "repository", "a", "b")
-    write_journals(FS, settings, tables(600), group_events=200, batch_events=100)
-    small = settings.model_copy(update={"eventlog": settings.eventlog.model_copy(update={"log_bytes_target": 40_000})})
+    write_journals(FS, settings, tables(3000), group_events=1000, batch_events=500)
+    small = settings.model_copy(update={"eventlog": settings.eventlog.model_copy(update={"log_bytes_target": 200_000})})
     run_steps(small)
     on_stripes = sum(path.stat().st_size for name in "ab" for path in settings.stripes[name].rglob("*.parquet"))
     used = measure_disk(settings, FS)
