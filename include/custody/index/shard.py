@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,12 @@ from custody.index.arrays import Ints, to_arrow
 from custody.index.dictionary import Dictionary
 from custody.index.doc_sets import DocSet
 from custody.index.fields import ABSENT, POINTER_COLUMN
+from custody.index.filter_bank import ShardFacts
 from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import NumberColumn
 from custody.index.paged_file import CheckedFile, Checksums, pages_of
 from custody.index.plan import plan
 from custody.index.term_filter import SUFFIX, TermFilter
-from custody.index.terms import Codes
 from custody.vfs import FileSystem
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ class OpenShard:
             self._checksums[file.name] = file.size, decoded.checksums[page : page + pages]
             page += pages
         self._columns: dict[str, NumberColumn] = {}
-        self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
+        self._facets: dict[str, tuple[pa.StringArray, npt.NDArray[np.signedinteger[Any]]]] = {}
         self._lock = threading.Lock()
         with self._reported():
             # Shards of earlier releases, and those that Whoosh wrote, have none.
             has_filter = f"{self.description.segment}.{SUFFIX}" in self._checksums
-            term_filter = TermFilter(self._file(SUFFIX)) if has_filter else None
-            self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description, term_filter)
+            self.term_filter = TermFilter(self._file(SUFFIX)) if has_filter else None
+            self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description, self.term_filter)
 
     def _manifest(self) -> Manifest:
         path = self.path
@@ -169,11 +169,13 @@ class OpenShard:
                 # All go at once: which were used last is not worth a list.
                 if len(self._facets) >= _FACETS_KEPT:
                     self._facets.clear()
-                self._facets[field] = self.terms.texts(*self.terms.range_of(field)), self.terms.codes(field)
+                texts, codes = self.terms.texts(*self.terms.range_of(field)), self.terms.codes(field)
+                # Of a type or a component there are few: a byte a document, not four, is kept in each of many shards.
+                self._facets[field] = texts, codes.astype(np.min_scalar_type(-len(texts) - 1), copy=False)
             texts, codes = self._facets[field]
             counts = np.zeros(len(texts) + 1, np.int64)
             for documents in node.chunks(node.low, node.high):
-                counts += np.bincount(codes[documents] + 1, minlength=len(counts))
+                counts += np.bincount(codes[documents].astype(np.int64) + 1, minlength=len(counts))
             chosen = np.flatnonzero(counts[1:])
             return dict(zip(texts.take(to_arrow(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
 
@@ -270,6 +272,7 @@ class ShardCache:
         self._fs = fs
         self._open_max = open_max
         self._open: OrderedDict[Path, OpenShard] = OrderedDict()
+        self._facts: dict[str, ShardFacts] = {}
         self._lock = threading.Lock()
 
     def open(self, path: Path, find_stored: Callable[[], StoredShard | None] = lambda: None) -> OpenShard:
@@ -298,8 +301,16 @@ class ShardCache:
         """Whether a shard is open."""
         return path in self._open
 
+    def facts(self, writer: str) -> ShardFacts:
+        """Return what is kept of the shards of a writer, open or not."""
+        with self._lock:
+            return self._facts.setdefault(writer, ShardFacts())
+
     def forget(self, path: Path) -> None:
         """Drop a shard that is damaged or was built anew."""
+        # Of all writers: two may have shards of one name, and what is dropped comes again.
+        for facts in [*self._facts.values()]:
+            facts.forget(path.name)
         with self._lock:
             shard = self._open.pop(path, None)
         if shard is not None and shard.stored is not None:

@@ -41,7 +41,7 @@ from custody.query import (
     search_state,
 )
 from custody.read import reader
-from custody.read.cache import EventIds
+from custody.read.cache import EventIds, caches_of
 from custody.read.results import LossTracker, Notices
 from custody.read.time_travel import AsOf
 from custody.read.tombstone_filter import hidden_ids
@@ -129,7 +129,10 @@ class SearchSource:
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
         workspace = self._workspace
-        return ShardSet(opened, self.view.state, workspace.shard_path, self.hidden, workspace.stored_shard)
+        state, facts = self.view.state, opened.facts(workspace.writer)
+        ordered = caches_of(workspace).shards(workspace, state)
+        facts.follow(state.revision, ordered.names)
+        return ShardSet(opened, state, workspace.shard_path, self.hidden, workspace.stored_shard, facts, ordered)
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""
