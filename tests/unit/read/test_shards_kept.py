@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from whoosh import query
 
-from custody.catalog import Action, RemoveFile
+from custody.catalog import Action, RemoveFile, RemoveShard
 from custody.config import SETTINGS_FILE
 from custody.index.filter_bank import CountMemo
 from custody.model import Event
-from custody.read.search import SearchResult
+from custody.query import search_state
+from custody.read.results import Notices
+from custody.read.search import SearchResult, open_sources
 from custody.repository import EventSelection, Repository
 from tests.support import append, event, flipped, run_steps, sample
 from tests.unit.index.query_strategies import QUERIES
@@ -104,11 +106,7 @@ def test_any_query_has_the_answer_of_a_process_that_asks_once(
 
 
 def found(repository: Repository, question: query.Query) -> tuple[list[int], int | None, tuple[str, ...]]:
-    from custody.query import search_state
-    from custody.read.search import open_sources
-
-    notices: list[str] = []
-    [source] = open_sources([repository.workspace()], ("tenant", "x"), notices.append)
+    [source] = open_sources([repository.workspace()], ("tenant", "x"), Notices(strict=True))
     hits = search_state(source.shards(repository._shards), _no_scan, question)
     return hits.event_ids.tolist(), hits.total, hits.notices
 
@@ -267,8 +265,6 @@ def test_what_is_live_no_more_is_kept_no_more_but_the_past_is_answered(root: Pat
     assert kept >= len(shards(root)) - 1
     workspace, revision = repository.workspace(), repository.workspace().state().revision
     chosen = min(workspace.state().shards.values(), key=lambda one: one.first_event_id)
-    from custody.catalog import RemoveShard
-
     removals = [Action(remove_shard=RemoveShard(name=chosen.name))]
     workspace.catalog.commit([*removals, *(Action(remove_file=RemoveFile(path=path)) for path in chosen.log_paths)])
     assert repository.search(f"flowfile_uuid:{UUIDS[899]}").total
