@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,10 @@ def canonical_json(raw: bytes | str) -> bytes:
     return _ENCODER.encode(_DECODER.decode(raw))
 
 
-def canonical_digest(raw: bytes | str) -> str:
-    """Return the SHA-256 of the canonical form, in hexadecimal digits; raises as `canonical_json`."""
-    return hashlib.sha256(canonical_json(raw)).hexdigest()
+def decoded_with_digest(raw: bytes | str) -> tuple[Any, str]:
+    """Return a document and the SHA-256 of its canonical form, in hexadecimal digits; raises as `canonical_json`.
+
+    Numbers with a point or an exponent are `msgspec.Raw`, as they were written.
+    """
+    document = _DECODER.decode(raw)
+    return document, hashlib.sha256(_ENCODER.encode(document)).hexdigest()

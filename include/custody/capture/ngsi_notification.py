@@ -246,8 +246,7 @@ class NgsiVersion(StrEnum):
     LD = "ngsi-ld"
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(msgspec.Struct, frozen=True, gc=False):
     """One entity of a notification; `type` is empty where there is none, `path` None where no header names it."""
 
     index: int
@@ -258,16 +257,14 @@ class Entity:
     shape: Shape
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenEntity:
+class BrokenEntity(msgspec.Struct, frozen=True, gc=False):
     """An entity that cannot be read, and why."""
 
     index: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True, gc=False):
     """A notification; names of headers are in lower case, times in ms since the epoch."""
 
     version: NgsiVersion
@@ -300,10 +297,18 @@ class OpenedNotification:
     is_geojson: bool = False
     """Whether its entities are features of GeoJSON."""
 
-    def read(self, headers: Mapping[str, str], *, shape: Shape | None = None, only: int | None = None) -> Notification:
+    def read(
+        self,
+        headers: Mapping[str, str],
+        *,
+        shape: Shape | None = None,
+        only: int | None = None,
+        without_values: bool = False,
+    ) -> Notification:
         """Return the notification, decoded; an entity that cannot be read is among the broken ones.
 
-        Without a `shape`, each entity shows its own. With `only`, it is read as if it had this one entity.
+        Without a `shape`, each entity shows its own. With `only`, it is read as if it had this one entity. With
+        `without_values`, attributes are checked, and left out where that is all that was asked.
 
         Raises:
             InvalidInputError: the headers do not fit the entities, a member is of another type, or there is no entity
@@ -313,11 +318,17 @@ class OpenedNotification:
         path_of = _paths(headers.get("fiware-servicepath"), len(self.entities))
         if only is not None and not 0 <= only < len(self.entities):
             raise InvalidInputError(f"entity {only}: expected one of {len(self.entities)}")
+        is_plain = without_values and self.version is NgsiVersion.V2 and shape is None
         entities: list[Entity] = []
         broken: list[BrokenEntity] = []
         for index in range(len(self.entities)) if only is None else (only,):
             try:
-                entity = _of_feature(self.entities[index]) if self.is_geojson else self.entities[index]
+                raw = self.entities[index]
+                named = _checked_entity(raw) if is_plain else None
+                if named is not None:
+                    entities.append(Entity(index, *named, path_of(index), (), Shape.NORMALIZED))
+                    continue
+                entity = _of_feature(raw) if self.is_geojson else raw
                 entities.append(_entity(self.version, index, entity, path_of(index), shape))
             except InvalidInputError as error:
                 broken.append(BrokenEntity(index, str(error)))
@@ -354,9 +365,14 @@ def open_notification(body: bytes, *, assumed: NgsiVersion = NgsiVersion.V2) -> 
 
 
 def read_notification(
-    body: bytes, headers: Mapping[str, str], *, assumed: NgsiVersion = NgsiVersion.V2, shape: Shape | None = None
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    assumed: NgsiVersion = NgsiVersion.V2,
+    shape: Shape | None = None,
+    without_values: bool = False,
 ) -> Notification:
-    """Return the whole notification of a body and its headers, checked as input from outside.
+    """Return the whole notification of a body and its headers, checked as input from outside; else as `read`.
 
     Raises:
         InvalidInputError: as `open_notification` and `read`, or it is nested too deep, or an id is too long.
@@ -364,7 +380,7 @@ def read_notification(
     """
     # Before anything is decoded: a decoder needs a stack as deep as its input.
     check_depth(body)
-    notification = open_notification(body, assumed=assumed).read(headers, shape=shape)
+    notification = open_notification(body, assumed=assumed).read(headers, shape=shape, without_values=without_values)
     check_shared(notification)
     return notification
 
@@ -487,6 +503,36 @@ def _entity(version: NgsiVersion, index: int, raw: msgspec.Raw, path: str | None
     )
 
 
+class _CheckedMetadatum(msgspec.Struct, gc=False):
+    type: str | None = None
+
+
+class _CheckedAttribute(msgspec.Struct, gc=False):
+    value: msgspec.Raw
+    type: str | None = None
+    metadata: dict[str, _CheckedMetadatum] | None = None
+
+
+_CHECKED = msgspec.json.Decoder(dict[str, _CheckedAttribute | str])
+
+
+def _checked_entity(raw: msgspec.Raw) -> tuple[str, str] | None:
+    """Return id and type of an entity of NGSIv2 whose attributes are normalized and in order, in one look.
+
+    None of any other one, which has to be looked at part by part.
+    """
+    try:
+        document = _CHECKED.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    identifier, kind = document.pop("id", None), document.pop("type", "")
+    document.pop("@context", None)
+    is_whole = isinstance(identifier, str) and identifier and isinstance(kind, str)
+    if not is_whole or any(isinstance(attribute, str) for attribute in document.values()):
+        return None
+    return identifier, kind  # type: ignore[return-value]  # texts, see above
+
+
 def _type(document: dict[str, msgspec.Raw], *, is_linked: bool) -> str:
     """Return the entity's type; NGSI-LD may give several, which are one text with commas."""
     raw = document.get("type")
@@ -518,8 +564,7 @@ class _Envelope(msgspec.Struct):
     url: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArrivedNotification:
+class ArrivedNotification(msgspec.Struct, frozen=True, gc=False):
     """A notification, with what is known of its arrival."""
 
     body: bytes
@@ -576,7 +621,8 @@ def _arrived(raw: bytes) -> ArrivedNotification:
     received = envelope.received_at
     return ArrivedNotification(
         body=bytes(envelope.body),
-        notification=read_notification(bytes(envelope.body), envelope.headers),
+        # An event says nothing of the values.
+        notification=read_notification(bytes(envelope.body), envelope.headers, without_values=True),
         received=parse_iso("receivedAt", received) if isinstance(received, str) else received,
         url=envelope.url,
     )

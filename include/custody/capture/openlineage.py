@@ -23,7 +23,7 @@ from typing import TypedDict
 
 import msgspec
 
-from custody.capture.canonical_json import canonical_digest
+from custody.capture.canonical_json import decoded_with_digest
 from custody.capture.validate import Context
 from custody.capture.values import Document, integer, mapping, mappings, parse_iso, require, text
 from custody.errors import InvalidInputError
@@ -56,10 +56,9 @@ def read_element(raw: bytes, _: Context) -> Sequence[Event]:
     Raises:
         InvalidInputError: a key is missing or a value is of the wrong type.
     """
-    document = msgspec.json.decode(raw)
+    document, digest = decoded_with_digest(raw)
     # Put together as text: decoding and encoding would change numbers.
     extra = f'{{"openlineage":{msgspec.json.format(raw, indent=-1).decode()}}}'
-    digest = canonical_digest(raw)
     if "run" not in document and "dataset" in document:
         return (_dataset_event(document, extra, digest),)
     if "run" not in document and "job" in document:
@@ -315,5 +314,7 @@ def _output_size(document: Document) -> int:
 def _sizes(outputs: Sequence[Document]) -> Iterator[int]:
     for output in outputs:
         match output.get("outputFacets"):
-            case {"outputStatistics": {"size": int() | float() as size}}:
+            case {"outputStatistics": {"size": int() as size}}:
                 yield max(0, integer("outputStatistics.size", size))
+            case {"outputStatistics": {"size": msgspec.Raw() as size}}:  # with a point
+                yield max(0, integer("outputStatistics.size", msgspec.json.decode(size)))

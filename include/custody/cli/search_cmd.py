@@ -138,12 +138,26 @@ def _print_explained(result: SearchResult, asked: Traffic) -> None:
         ],
     )
     rows = [
-        (writer, e.pruned - e.pruned_by_statistics, e.pruned_by_statistics, e.scanned_blocks, e.scanned_blocks_pruned)
+        (
+            writer,
+            e.pruned - e.pruned_by_statistics - e.pruned_by_filters,
+            e.pruned_by_statistics,
+            e.pruned_by_filters,
+            e.scanned_blocks,
+            e.scanned_blocks_pruned,
+        )
         for writer, e in result.explained.items()
-        if e.pruned_by_statistics or e.scanned_blocks
+        if e.pruned_by_statistics or e.pruned_by_filters or e.scanned_blocks
     ]
     if rows:
-        columns = ("writer", "ruled out by time#", "by statistics of logs#", "blocks of scanned logs#", "not read#")
+        columns = (
+            "writer",
+            "ruled out by time#",
+            "by statistics of logs#",
+            "by filters of terms#",
+            "blocks of scanned logs#",
+            "not read#",
+        )
         print_table("", columns, rows)
     if asked.count:
         stderr().print(traffic_text(asked))

@@ -686,7 +686,7 @@ class QuerySection(Section):
         "of the API, the pages, the commands and exports. The record has them; serve.rights_file masks for some alone.",
     )
     open_shards_max: int = Field(
-        256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
+        1024, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
     )
     search_threads: int = Field(
         1,

@@ -32,4 +32,10 @@ def digest_ordinal(parts: Iterable[str | None], time_ms: int | None) -> int:
 
 def uuid_of_name(kind: str, *parts: str | None) -> str:
     """Return the uuid of something that has only a name; the same name gives the same uuid everywhere."""
-    return str(uuid.uuid5(NAMESPACE, msgspec.json.encode([kind, *parts]).decode()))
+    # As uuid.uuid5, which makes an object of it first and takes four times as long.
+    name = msgspec.json.encode([kind, *parts])
+    digest = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         whole_fields,
         whoosh_schema,
     )
+    from custody.index.filter_bank import ShardFacts
     from custody.index.manifest import Description
     from custody.index.query_evaluator import QueryEvaluator
     from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
@@ -45,6 +46,7 @@ __all__ = [
     "OpenShard",
     "QueryEvaluator",
     "ShardCache",
+    "ShardFacts",
     "ShardSource",
     "StoredShard",
     "TermSet",
@@ -99,6 +101,7 @@ _MODULES = {
         "whole_fields",
         "whoosh_schema",
     ),
+    "custody.index.filter_bank": ("ShardFacts",),
     "custody.index.manifest": ("Description",),
     "custody.index.query_evaluator": ("QueryEvaluator",),
     "custody.index.shard": (

@@ -19,7 +19,7 @@ from custody.index.arrays import Bytes, Ints, starts
 from custody.index.bit_packing import WORD_BYTES, padded
 from custody.index.dictionary import FIELD_BYTES, above_all_with, crc32_of
 from custody.index.inverted_field import InvertedField
-from custody.index.manifest import PackedField, PackedFile
+from custody.index.manifest import PackedField
 from custody.index.packed_positions import WordPlaces, encoded_positions
 from custody.index.packed_postings import GROUP_TERMS, HEAD, ListTable, PackedPostings, ShortList, packed_lists
 from custody.index.packed_terms import BlockCache, FieldTerms, TextTerms, UuidTerms, encoded_terms
@@ -117,11 +117,13 @@ class PlacedList:
 class PackedDictionary:
     """The terms of all fields of an open shard; may be used by several threads. As `Dictionary`."""
 
-    def __init__(self, file: CheckedFile, packed: PackedFile, documents: int) -> None:
+    def __init__(
+        self, file: CheckedFile, fields: dict[str, PackedField], documents: int, term_filter: TermFilter | None
+    ) -> None:
         self._file = file
-        self._filter = TermFilter(file, packed.filter_place, packed.filter_bytes)
+        self._filter = term_filter
         self._documents = documents
-        self._about = packed.fields
+        self._about = fields
         bases = [0, *accumulate(field.terms for field in self._about.values())]
         self._firsts = dict(zip(self._about, bases[:-1], strict=True))
         self._fields: dict[str, _Field] = {}
@@ -147,7 +149,11 @@ class PackedDictionary:
     def candidates(self, field: str, term_set: TermSet) -> Ints | None:
         """Return the numbers of those of some terms that the shard may have; None for all of them."""
         about = self._about.get(field)
-        return NONE if about is None else self._filter.candidates(term_set, about.number.to_bytes(FIELD_BYTES, "big"))
+        if about is None:
+            return NONE
+        if self._filter is None:
+            return None
+        return self._filter.candidates(term_set, about.number.to_bytes(FIELD_BYTES, "big"))
 
     def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> Ints:
         """Return the documents that have any of some terms, or of those with some numbers; many are found at once."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from custody.index.arrays import Ints, to_arrow
 from custody.index.dictionary import Dictionary
 from custody.index.doc_sets import DocSet
 from custody.index.fields import ABSENT, POINTER_COLUMN
+from custody.index.filter_bank import ShardFacts
 from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import NumberColumn
 from custody.index.packed_dictionary import PackedDictionary
@@ -33,7 +34,6 @@ from custody.index.packed_numbers import PackedColumn
 from custody.index.paged_file import CheckedFile, Checksums, pages_of
 from custody.index.plan import TermIndex, plan
 from custody.index.term_filter import SUFFIX, TermFilter
-from custody.index.terms import Codes
 from custody.vfs import FileSystem
 
 if TYPE_CHECKING:
@@ -72,20 +72,25 @@ class OpenShard:
             self._checksums[file.name] = file.size, decoded.checksums[page : page + pages]
             page += pages
         self._columns: dict[str, NumberColumn | PackedColumn] = {}
-        self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
+        self._facets: dict[str, tuple[pa.StringArray, npt.NDArray[np.signedinteger[Any]]]] = {}
         self._lock = threading.Lock()
         with self._reported():
+            self.term_filter = self._filter()
             self.terms = self._terms()
 
+    def _filter(self) -> TermFilter | None:
+        if packed := self.description.packed:
+            return TermFilter(self._packed, packed.filter_place, packed.filter_bytes)
+        # Of Whoosh's layout, shards of earlier releases have none, nor have those that Whoosh wrote.
+        if f"{self.description.segment}.{SUFFIX}" not in self._checksums:
+            return None
+        file = self._file(SUFFIX)
+        return TermFilter(file, 0, file.size)
+
     def _terms(self) -> TermIndex:
-        if self.description.packed:
-            return PackedDictionary(self._packed, self.description.packed, self.documents)
-        # Of Whoosh's layout, shards of earlier releases have no filter, nor have those that Whoosh wrote.
-        term_filter = None
-        if f"{self.description.segment}.{SUFFIX}" in self._checksums:
-            file = self._file(SUFFIX)
-            term_filter = TermFilter(file, 0, file.size)
-        return Dictionary(self._file("trm"), self._file("pst"), self.description, term_filter)
+        if packed := self.description.packed:
+            return PackedDictionary(self._packed, packed.fields, self.documents, self.term_filter)
+        return Dictionary(self._file("trm"), self._file("pst"), self.description, self.term_filter)
 
     def _manifest(self) -> Manifest:
         path = self.path
@@ -183,11 +188,13 @@ class OpenShard:
                 # All go at once: which were used last is not worth a list.
                 if len(self._facets) >= _FACETS_KEPT:
                     self._facets.clear()
-                self._facets[field] = self.terms.texts(*self.terms.range_of(field)), self.terms.codes(field)
+                texts, codes = self.terms.texts(*self.terms.range_of(field)), self.terms.codes(field)
+                # Of a type or a component there are few: a byte a document, not four, is kept in each of many shards.
+                self._facets[field] = texts, codes.astype(np.min_scalar_type(-len(texts) - 1), copy=False)
             texts, codes = self._facets[field]
             counts = np.zeros(len(texts) + 1, np.int64)
             for documents in node.chunks(node.low, node.high):
-                counts += np.bincount(codes[documents] + 1, minlength=len(counts))
+                counts += np.bincount(codes[documents].astype(np.int64) + 1, minlength=len(counts))
             chosen = np.flatnonzero(counts[1:])
             return dict(zip(texts.take(to_arrow(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
 
@@ -289,6 +296,7 @@ class ShardCache:
         self._fs = fs
         self._open_max = open_max
         self._open: OrderedDict[Path, OpenShard] = OrderedDict()
+        self._facts: dict[str, ShardFacts] = {}
         self._lock = threading.Lock()
 
     def open(self, path: Path, find_stored: Callable[[], StoredShard | None] = lambda: None) -> OpenShard:
@@ -317,8 +325,16 @@ class ShardCache:
         """Whether a shard is open."""
         return path in self._open
 
+    def facts(self, writer: str) -> ShardFacts:
+        """Return what is kept of the shards of a writer, open or not."""
+        with self._lock:
+            return self._facts.setdefault(writer, ShardFacts())
+
     def forget(self, path: Path) -> None:
         """Drop a shard that is damaged or was built anew."""
+        # Of all writers: two may have shards of one name, and what is dropped comes again.
+        for facts in [*self._facts.values()]:
+            facts.forget(path.name)
         with self._lock:
             shard = self._open.pop(path, None)
         if shard is not None and shard.stored is not None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from custody.format.split_block import BLOCK_BYTES, WORDS, Probes, may_have, split_block_filter
+from custody.format.split_block import BLOCK_BYTES, WORDS, Probes, Words, may_have, split_block_filter
 from custody.index.arrays import Ints
 from custody.index.paged_file import CheckedFile
 from custody.index.terms import Hashes, TermSet
 
 SUFFIX = "flt"
-BITS_PER_TERM = 10
-"""One term in about seventy that a shard does not have is looked up all the same."""
+BITS_PER_TERM = 16
+"""One term in about seven hundred that a shard does not have is looked up all the same; those of a large set are asked
+of each shard, so that a rarer mistake is worth more than the bytes. Shards of earlier releases have 10 bits."""
 # Odd, with bits all over: the halves of a hash must not be alike.
 _MULTIPLIER = np.uint32(0x9E3779B1)
 
@@ -51,11 +52,21 @@ class TermFilter:
         self._blocks = file.data[place : place + size].view("<u4").reshape(-1, WORDS)
         self._is_checked = False
 
-    def candidates(self, term_set: TermSet, prefix: bytes) -> Ints:
-        """Return the numbers of the terms of a set that the shard may have; `prefix` is that of the field."""
+    @property
+    def blocks(self) -> Words:
+        """All blocks, shape (blocks, 8).
+
+        Raises:
+            CorruptionError: other bytes than were written.
+        """
         # A filter is small and its places are random: whoever asks for some terms soon needs all pages.
         if not self._is_checked:
             self._file.span(*self._bounds)
             self._is_checked = True
+        return self._blocks
+
+    def candidates(self, term_set: TermSet, prefix: bytes) -> Ints:
+        """Return the numbers of the terms of a set that the shard may have; `prefix` is that of the field."""
+        blocks = self.blocks
         probes = term_set.derived(prefix, probes_of)
-        return np.flatnonzero(may_have(self._blocks, probes))
+        return np.flatnonzero(may_have(blocks, probes))

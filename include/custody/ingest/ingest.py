@@ -514,18 +514,19 @@ class Ingest:
         """Return the events that are not stored yet; count repetitions, reject contradictions."""
         events = [item.event for _, item in accepted]
         # What an older custody stored of them has another number.
-        searched = [*events, *filter(None, map(as_formerly_numbered, events))]
+        formerly = list(map(as_formerly_numbered, events))
+        searched = [*events, *filter(None, formerly)]
         places = self._stored_keys.find(searched)
         stored = self._stored_events(places)
         hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(searched)
         fresh = []
-        for tally, item in accepted:
+        for (tally, item), former_event in zip(accepted, formerly, strict=True):
             tally.read += 1
             key = key_of(item.event)
             if key in hidden:  # it was forgotten on purpose, so it must not come back
                 tally.repeated += 1
                 continue
-            if self._is_stored_by_former_number(item.event, stored, hidden):
+            if self._is_stored_by_former_number(item.event, former_event, stored, hidden):
                 tally.repeated += 1
                 continue
             writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
@@ -553,10 +554,12 @@ class Ingest:
 
     @staticmethod
     def _is_stored_by_former_number(
-        event: Event, stored: Mapping[Key, tuple[str, Event | None]], hidden: Collection[Key]
+        event: Event,
+        formerly: Event | None,
+        stored: Mapping[Key, tuple[str, Event | None]],
+        hidden: Collection[Key],
     ) -> bool:
-        """Whether an older custody stored this event, or it was forgotten since."""
-        formerly = as_formerly_numbered(event)
+        """Whether an older custody stored this event with the number `formerly`, or it was forgotten since."""
         key = None if formerly is None else key_of(formerly)
         if key is None:
             return False

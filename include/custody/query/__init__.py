@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from custody.query.parser import parse_query
     from custody.query.scan import Scan
     from custody.query.shard_search import search_state
-    from custody.query.shard_set import ALL_TIMES, IdRange, SearchHits, SearchStats, ShardSet, TimeBounds, time_bounds
+    from custody.query.shard_set import (
+        ALL_TIMES,
+        IdRange,
+        LiveShards,
+        SearchHits,
+        SearchStats,
+        ShardSet,
+        TimeBounds,
+        time_bounds,
+    )
     from custody.query.structured import structured_query
     from custody.query.syntax_tree import QueryError
     from custody.query.times import time_span
@@ -20,6 +29,7 @@ __all__ = [
     "ALL_TIMES",
     "SEVERAL_VALUES",
     "IdRange",
+    "LiveShards",
     "QueryError",
     "Scan",
     "SearchHits",
@@ -56,6 +66,7 @@ _MODULES = {
     "custody.query.shard_set": (
         "ALL_TIMES",
         "IdRange",
+        "LiveShards",
         "SearchHits",
         "SearchStats",
         "ShardSet",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -90,12 +90,13 @@ class _Search:
         self._missing = self.id_range.limit
         """How many ids the page lacks; None for all."""
         self._columns = columns_asked(self.question)
+        self._has_terms = any(isinstance(leaf, query.Term | query.Phrase) for leaf in self.question.leaves())
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
-        candidates = self._candidates()
+        candidates, do_overlap = self._candidates()
         # Shards of one catalog hold disjoint ranges of ids as a rule. Only after a rebuild, or with gaps in the ids,
         # do ranges overlap; then the order of shards is not the order of events.
-        if any(newer.first_event_id <= older.last_event_id for newer, older in pairwise(candidates)):
+        if do_overlap:
             return self._merge_overlapping(candidates)
         ordered = candidates[::-1] if self.id_range.oldest_first else candidates
         parts: list[EventIds] = []
@@ -115,9 +116,31 @@ class _Search:
         event_ids = np.concatenate(parts) if parts else NO_IDS
         if not count:
             return event_ids, 0
-        uncounted = [shard for shard in candidates if shard.name not in counted]
-        rest = sum(number for _, number in self._each(uncounted, _Search._count))
-        return event_ids, sum(counted.values()) + rest
+        return event_ids, sum(counted.values()) + self._rest([one for one in candidates if one.name not in counted])
+
+    def _rest(self, shards: Sequence[AddShard]) -> int:
+        """Return how many events of some shards match."""
+        # Of a shard whose events are all given out the number stays the same, so it is counted once.
+        memo = self.live.facts.counts.of(self.question)
+        total, unknown = 0, []
+        for shard in shards:
+            known = memo.get(shard.name)
+            if known is None or not self._gives_out_all(shard):
+                unknown.append(shard)
+            else:
+                total += known
+        self.explained.counted += len(shards) - len(unknown)
+        notices = len(self.notices)
+        for shard, number in self._each(unknown, _Search._count):
+            total += number
+            # Not of one that is damaged or old: its logs were counted, and it may be whole the next time.
+            if len(self.notices) == notices and shard.name not in self._old.names and self._gives_out_all(shard):
+                memo[shard.name] = number
+            notices = len(self.notices)
+        return total
+
+    def _gives_out_all(self, shard: AddShard) -> bool:
+        return not len(self.live.buried_in(shard)) and self.live.is_whole(shard)
 
     def _is_full(self) -> bool:
         return self._missing is not None and self._missing <= 0
@@ -154,27 +177,32 @@ class _Search:
             self.explained.counted += search.explained.counted
             yield shard, answer
 
-    def _candidates(self) -> list[AddShard]:
-        """Return the shards that can match by their times, the newest events first."""
-        low, high = time_bounds(self.question)
-        candidates = [
-            shard
-            for shard in self.live.state.shards.values()
-            if shard.first_event_time_ms <= high and shard.last_event_time_ms >= low
-        ]
-        by_time = len(self.live.state.shards) - len(candidates)
-        candidates = [shard for shard in candidates if not self._is_ruled_out(shard)]
-        self.explained.shards = len(self.live.state.shards)
-        self.explained.pruned = len(self.live.state.shards) - len(candidates)
-        self.explained.pruned_by_statistics = self.explained.pruned - by_time
-        return sorted(candidates, key=lambda shard: shard.first_event_id, reverse=True)
+    def _candidates(self) -> tuple[list[AddShard], bool]:
+        """Return the shards that can match, the newest events first, and whether their ranges of ids overlap."""
+        live = self.live.live
+        numbers = live.within(time_bounds(self.question))
+        by_time = len(numbers)
+        if self._columns:
+            numbers = numbers[[not self._is_ruled_out(live.shards[number]) for number in numbers.tolist()]]
+        by_statistics = len(numbers)
+        if self._has_terms:
+            names = [live.names[number] for number in numbers.tolist()]
+            # A shard whose events are gone in part is in no way special here: what matches nothing gives out nothing.
+            may = self.live.facts.filters.may_match(
+                names, self.question, lambda about: not self._long.unanswerable(about)
+            )
+            numbers = numbers if may is None else numbers[may]
+        self.explained.shards = len(live.shards)
+        self.explained.pruned = len(live.shards) - len(numbers)
+        self.explained.pruned_by_statistics = by_time - by_statistics
+        self.explained.pruned_by_filters = by_statistics - len(numbers)
+        return [live.shards[number] for number in numbers.tolist()], live.overlap(numbers)
 
     def _is_ruled_out(self, shard: AddShard) -> bool:
         """Whether the statistics that the catalog keeps of a shard's logs say that no event of theirs can match."""
         # A log that is not live does not count: its events are not given out, whatever they are.
         files = [self.live.state.files[path] for path in shard.log_paths if path in self.live.state.files]
-        columns = self._columns
-        return bool(columns and files) and not any(may_match_file(self.question, file, columns) for file in files)
+        return bool(files) and not any(may_match_file(self.question, file, self._columns) for file in files)
 
     def _may_hold(self, shard: AddShard) -> bool:
         """Whether ids of the range can be in a shard."""
@@ -274,6 +302,8 @@ class _Search:
             if unanswerable := self._long.unanswerable(index.description):
                 self._cut.add(shard.name, shard.documents, unanswerable)
                 return None
+            if self._has_terms:
+                self.live.facts.filters.offer(shard.name, index)
             answer = ask(index)
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
             # Not kept open: it may be rebuilt at any moment, and the next search is to see the new one.

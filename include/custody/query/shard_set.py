@@ -12,7 +12,7 @@ import numpy.typing as npt
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
-from custody.index import OpenShard, QueryEvaluator, ShardCache, TermSet
+from custody.index import OpenShard, QueryEvaluator, ShardCache, ShardFacts, TermSet
 
 if TYPE_CHECKING:
     from custody.index import StoredShard
@@ -141,6 +141,39 @@ class OldShards:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveShards:
+    """The live shards of a state, those of the newest events first; arrays of shape (shards,), times in ms."""
+
+    shards: tuple[AddShard, ...]
+    names: tuple[str, ...]
+    first_ids: EventIds
+    last_ids: EventIds
+    first_times: EventIds
+    last_times: EventIds
+
+    @classmethod
+    def of(cls, state: CatalogState) -> LiveShards:
+        """Return the live shards of a state."""
+        shards = tuple(sorted(state.shards.values(), key=lambda shard: shard.first_event_id, reverse=True))
+        return cls(
+            shards,
+            tuple(shard.name for shard in shards),
+            np.array([shard.first_event_id for shard in shards], np.int64),
+            np.array([shard.last_event_id for shard in shards], np.int64),
+            np.array([shard.first_event_time_ms for shard in shards], np.int64),
+            np.array([shard.last_event_time_ms for shard in shards], np.int64),
+        )
+
+    def within(self, times: TimeBounds) -> EventIds:
+        """Return the numbers of the shards that have events between two times, both included."""
+        return np.flatnonzero((self.first_times <= times[1]) & (self.last_times >= times[0]))
+
+    def overlap(self, numbers: EventIds) -> bool:
+        """Whether the ranges of ids of some shards overlap; their numbers go up."""
+        return bool((self.first_ids[numbers[:-1]] <= self.last_ids[numbers[1:]]).any())
+
+
+@dataclass(frozen=True, slots=True)
 class ShardSet:
     """The live shards of a catalog, and the ids of live events that must not be given out (`buried`), sorted."""
 
@@ -150,6 +183,15 @@ class ShardSet:
     buried: EventIds = field(default_factory=lambda: NO_IDS)
     stored: Callable[[AddShard], StoredShard | None] = lambda _: None
     """Opens a shard of an object store; None where its folder is on this machine, or there is no such store."""
+    facts: ShardFacts = field(default_factory=ShardFacts)
+    """What is kept of shards from one search to the next."""
+    ordered: LiveShards | None = None
+    """Those of `state`, where they are known already."""
+
+    @property
+    def live(self) -> LiveShards:
+        """The live shards in their order."""
+        return LiveShards.of(self.state) if self.ordered is None else self.ordered
 
     def open(self, shard: AddShard) -> OpenShard:
         """Return a shard, open.
@@ -199,9 +241,11 @@ class SearchStats:
 
     shards: int = 0
     pruned: int = 0
-    """Not opened: no event of theirs can match, by time or by the statistics of their logs."""
+    """Not opened: no event of theirs can match, by time, by the statistics of their logs, or by filters of terms."""
     pruned_by_statistics: int = 0
     """Those of them that only the statistics ruled out: bounds of sizes, times of lineage, sources."""
+    pruned_by_filters: int = 0
+    """Those of them that only the filters of terms ruled out, which a process keeps of shards that it asked before."""
     searched: int = 0
     counted: int = 0
     """Asked for the number of matches only."""

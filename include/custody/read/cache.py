@@ -8,11 +8,14 @@ damaged is never cached: it may be whole the next time.
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,6 +35,9 @@ from custody.read.tail import PART_BYTES, Tail, TailPart, parts_of
 from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from custody.workspace import Workspace
+
+if TYPE_CHECKING:
+    from custody.query import LiveShards
 
 EventIds = npt.NDArray[np.int64]
 _CHUNKS_MAX = 64
@@ -71,6 +77,48 @@ class LiveLogs:
         # An id below the first log has number -1. It is compared with the last log then, and gets -1 either way.
         holders: npt.NDArray[np.int64] = np.where(event_ids <= self.lasts[numbers], numbers, -1)
         return holders
+
+
+# Longer than the times of any file system are coarse: a folder that was changed so lately may change again unseen.
+_SETTLED_MS = 5000
+
+
+@dataclass(slots=True)
+class _ListedFolders:
+    """The folders of the live logs of a state; they are listed again when they were changed."""
+
+    names: dict[Path, dict[str, str]]
+    """For each folder the names that have to be there, and the path in the catalog of each."""
+    _settled: dict[Path, int] = field(default_factory=dict)
+    """When folders were changed last, ms since the epoch; only of those that nobody had changed for a while."""
+    _gone: dict[Path, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, workspace: Workspace, state: CatalogState) -> Self:
+        """Return the folders of a state's logs."""
+        names: defaultdict[Path, dict[str, str]] = defaultdict(dict)
+        for file in state.files.values():
+            path = workspace.log_place(file.path)
+            names[path.parent][path.name] = file.path
+        return cls(dict(names))
+
+    def gone(self, fs: FileSystem) -> frozenset[str]:
+        """Return the paths in the catalog of the logs that are not there."""
+        gone: frozenset[str] = frozenset()
+        for folder, names in self.names.items():
+            changed_ms = fs.modified_ms(folder) if fs.is_directory(folder) else 0
+            if not changed_ms or self._settled.get(folder) != changed_ms:
+                now_ms = time.time_ns() // 1_000_000
+                # Listed behind the look at the time: a change in between shows at the next look.
+                there = set(fs.list(folder))
+                self._gone[folder] = frozenset(path for name, path in names.items() if name not in there)
+                self._settled.pop(folder, None)
+                # A disk without a clock says 0, and is listed each time.
+                if changed_ms and changed_ms + _SETTLED_MS < now_ms:
+                    self._settled[folder] = changed_ms
+            if self._gone[folder]:
+                gone |= self._gone[folder]
+        return gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +301,8 @@ class Caches:
         self.tail = TailCache(self.decoded)
         self.logs: BoundedCache[tuple[Path, bytes], EventLog] = BoundedCache(logs_max)
         self._states: dict[Path, tuple[CatalogState, LiveLogs]] = {}
+        self._shards: dict[Path, tuple[CatalogState, LiveShards]] = {}
+        self._listed: dict[Path, tuple[CatalogState, _ListedFolders]] = {}
 
     def live(self, workspace: Workspace, state: CatalogState) -> LiveLogs:
         """Return the live logs of a state; logs that are live no more are closed."""
@@ -271,6 +321,28 @@ class Caches:
             if key[0].is_relative_to(home) and key not in listed:
                 self.logs.drop(key)
         return logs
+
+    def shards(self, workspace: Workspace, state: CatalogState) -> LiveShards:
+        """Return the live shards of a state, in their order."""
+        from custody.query import LiveShards  # a reader that searches nothing needs none of it
+
+        home = workspace.paths.home
+        former = self._shards.get(home)
+        if former is not None and former[0] is state:
+            return former[1]
+        shards = LiveShards.of(state)
+        if former is None or state.revision >= former[0].revision:
+            self._shards[home] = state, shards
+        return shards
+
+    def gone(self, workspace: Workspace, state: CatalogState) -> frozenset[str]:
+        """Return the paths of the live logs of a state whose names are not in their folders on this machine."""
+        home = workspace.paths.home
+        former = self._listed.get(home)
+        if former is None or former[0] is not state:
+            former = state, _ListedFolders.of(workspace, state)
+            self._listed[home] = former
+        return former[1].gone(workspace.fs)
 
     def log(self, workspace: Workspace, file: AddFile, *, whole: bool = False) -> EventLog:
         """Return a live log, open; with `whole` its file lies on this machine, else it may be read by ranges.

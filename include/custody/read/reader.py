@@ -7,10 +7,9 @@ callback, `on_damage`; without one, damage raises CorruptionError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -173,8 +172,14 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
 
     A log that is open can be read although its name is gone.
     """
-    opened = set(caches_of(workspace).logs)
     files = workspace.catalog.objects.files
+    caches = caches_of(workspace)
+    if files.copies is None:
+        gone: Set[str] = caches.gone(workspace, state)
+        # As a rule none: then nothing is said of any single log.
+        if not gone:
+            return
+    opened = set(caches.logs)
     within = [
         file
         for file in state.files.values()
@@ -182,24 +187,12 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
         and file.last_event_time_ms >= bounds[0]
         and (workspace.log_place(file.path), file.sha256) not in opened
     ]
-    gone = _gone_from_disk(workspace, within) if files.copies is None else files.absent(file.path for file in within)
+    if files.copies is not None:
+        gone = files.absent(file.path for file in within)
     for file in within:
         if file.path in gone:
             # Whole: of a log that is read by ranges, nobody would look whether it is there.
             open_log(workspace, file, on_damage, whole=True)
-
-
-def _gone_from_disk(workspace: Workspace, files: Sequence[AddFile]) -> set[str]:
-    # Folders are listed once each: asking for every log by its name would cost a call of the system for each.
-    listed: dict[Path, set[str]] = {}
-    gone = set()
-    for file in files:
-        path = workspace.log_place(file.path)
-        if path.parent not in listed:
-            listed[path.parent] = set(workspace.fs.list(path.parent))
-        if path.name not in listed[path.parent]:
-            gone.add(file.path)
-    return gone
 
 
 def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:

@@ -11,6 +11,7 @@ filled with what can be read, and the next one begins behind everything that was
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -41,7 +42,7 @@ from custody.query import (
     search_state,
 )
 from custody.read import reader
-from custody.read.cache import EventIds
+from custody.read.cache import EventIds, caches_of
 from custody.read.results import LossTracker, Notices
 from custody.read.time_travel import AsOf
 from custody.read.tombstone_filter import hidden_ids
@@ -129,7 +130,10 @@ class SearchSource:
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
         workspace = self._workspace
-        return ShardSet(opened, self.view.state, workspace.shard_path, self.hidden, workspace.stored_shard)
+        state, facts = self.view.state, opened.facts(workspace.writer)
+        ordered = caches_of(workspace).shards(workspace, state)
+        facts.follow(state.revision, ordered.names)
+        return ShardSet(opened, state, workspace.shard_path, self.hidden, workspace.stored_shard, facts, ordered)
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""
@@ -332,6 +336,10 @@ class _Request:
     is_parallel: bool
 
 
+# What is fetched behind the first share of a page, as a part of that.
+_SHARE_PART = 4
+
+
 class WriterMatches:
     """The events of one writer behind a place that match, in the order of their ids, up or down.
 
@@ -384,9 +392,10 @@ class WriterMatches:
             if not len(ids):
                 return None
             self._fetch(ids)
-            # Few at first, as a page over many writers takes few of each; then more at once, which costs less for
-            # each.
-            self._at_a_time *= 2
+            # First a writer's share of the page. The page nearly always lacks a few more of some writers only; where it
+            # lacks many of one, ever more at once cost less for each.
+            is_first = len(self._fetched) == 1
+            self._at_a_time = max(self._at_a_time // _SHARE_PART, 2) if is_first else 2 * self._at_a_time
 
     def take(self) -> Event | None:
         """Return the next event that can be read, and go behind it."""
@@ -535,14 +544,8 @@ def _page(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent]:
         # Nothing to merge, and a lineage takes a thousand.
         matches[0].skip(page.offset)
         return [StoredEvent(matches[0].writer, event) for event in matches[0].take_many(page.limit)]
-    if page.limit:
-        for _ in range(page.offset):
-            if _take_next(matches, page) is None:
-                break
-    events: list[StoredEvent] = []
-    while len(events) < page.limit and (item := _take_next(matches, page)) is not None:
-        events.append(item)
-    return events
+    merged = _merged(matches, oldest_first=page.oldest_first)
+    return list(islice(merged, page.offset, page.offset + page.limit)) if page.limit else []
 
 
 def _popped(ready: deque[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:
@@ -550,14 +553,25 @@ def _popped(ready: deque[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:
         yield ready.popleft()
 
 
-def _take_next(matches: Sequence[WriterMatches], page: Page) -> StoredEvent | None:
+def _merged(matches: Sequence[WriterMatches], *, oldest_first: bool) -> Iterator[StoredEvent]:
+    """Yield the events of several writers, the next one by time; nothing is fetched before it is asked for."""
     # Each writer's events stay in the order of their ids: the first of the merge are the same however long a page is.
-    heads = [(event.event_time, one) for one in matches if (event := one.head()) is not None]
-    if not heads:
-        return None
-    chosen = (min if page.oldest_first else max)(heads, key=lambda head: head[0])[1]
-    event = chosen.take()
-    return None if event is None else StoredEvent(chosen.writer, event)
+    heads: list[tuple[int, int]] = []
+
+    def look(number: int) -> None:
+        event = matches[number].head()
+        if event is not None:
+            # Of one time that of the first writer.
+            heapq.heappush(heads, (event.event_time if oldest_first else -event.event_time, number))
+
+    for number in range(len(matches)):
+        look(number)
+    while heads:
+        _, number = heapq.heappop(heads)
+        event = matches[number].take()
+        if event is not None:
+            yield StoredEvent(matches[number].writer, event)
+        look(number)
 
 
 def _encoded(cursor: _Cursor) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from custody.capture.ngsi_notification import (
     Metadatum,
@@ -119,3 +119,54 @@ def test_an_event_says_which_headers_were_missing() -> None:
     assert half.updated_attributes["ngsi.unnamed"] == "ngsi.service_path"
     [whole] = events_of(envelope(notification(), Fiware_Service="parks", Fiware_ServicePath="/north"))
     assert "ngsi.unnamed" not in whole.updated_attributes
+
+
+_PARTS = st.sampled_from(["id", "type", "value", "metadata", "seats", "wood", "@context", "x"])
+_ENTITY_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["", "Bench", "Text", "é"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_PARTS, inner, max_size=4),
+    max_leaves=12,
+)
+_ATTRIBUTES = st.fixed_dictionaries(
+    {"value": _ENTITY_VALUES},
+    optional={
+        "type": st.none() | st.sampled_from(["", "Number"]) | st.integers(),
+        "metadata": st.none()
+        | st.dictionaries(_PARTS, st.fixed_dictionaries({"value": _ENTITY_VALUES}))
+        | _ENTITY_VALUES,
+        "x": _ENTITY_VALUES,
+    },
+)
+_ENTITIES = st.fixed_dictionaries(
+    {"id": st.just("Bench1") | _ENTITY_VALUES},
+    optional={
+        "type": st.just("Bench") | _ENTITY_VALUES,
+        "seats": _ATTRIBUTES,
+        "wood": _ATTRIBUTES,
+        "x": _ENTITY_VALUES,
+    },
+)
+
+
+@given(st.lists(_ENTITIES, min_size=1, max_size=4), st.booleans(), st.sampled_from(["data", "contextResponses"]))
+def test_what_is_only_checked_is_refused_as_what_is_read(entities: list[Json], is_linked: bool, key: str) -> None:
+    document: Json = {"subscriptionId": "s", key: entities}
+    if is_linked:
+        document["notifiedAt"] = "2026-03-04T05:06:07Z"
+    body = json.dumps(document).encode()
+    whole, checked = read_notification(body, {}), read_notification(body, {}, without_values=True)
+    assert _bare(checked) == _bare(whole)
+
+
+def _bare(notification: Notification) -> Notification:
+    return replace(notification, entities=tuple(replace(one, attributes=()) for one in notification.entities))
+
+
+def test_values_are_left_out_where_they_were_only_checked() -> None:
+    body = json.dumps(notification(entity(1), {**entity(2), "seats": {"value": 1, "type": 7}}, entity(3))).encode()
+    checked = read_notification(body, {}, without_values=True)
+    assert [(one.index, one.id, one.type, one.attributes) for one in checked.entities] == [
+        (0, "Bench1", "Bench", ()),
+        (2, "Bench3", "Bench", ()),
+    ]
+    assert [one.index for one in checked.broken] == [1]

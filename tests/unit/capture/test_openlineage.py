@@ -115,6 +115,12 @@ def test_the_size_is_what_the_outputs_say_was_written() -> None:
     sized = [{**dataset(name), "outputFacets": {"outputStatistics": {"rowCount": 2, "size": 70}}} for name in "ab"]
     assert event_of(run_event(outputs=[*sized, dataset("c")])).file_size == 140
     assert event_of(run_event("START", outputs=sized)).file_size == 0
+    with_point = [{**dataset("a"), "outputFacets": {"outputStatistics": {"size": 70.0}}}]
+    assert event_of(run_event(outputs=with_point)).file_size == 70
+    with_point[0]["outputFacets"]["outputStatistics"]["size"] = 70.5
+    [found] = read(lines([run_event(outputs=with_point)]))
+    assert isinstance(found, Rejected)
+    assert found.problem.message == "outputStatistics.size: expected a whole number, got 70.5"
 
 
 def test_copies_have_one_number_and_other_events_have_others() -> None:

@@ -206,7 +206,12 @@ def test_explain_tells_shards_and_blocks(root: Path, live: Repository) -> None:
         "main"
     ]
     expected = {"shards", "pruned", "searched", "counted", "scanned", "old", "blocks", "seconds"}
-    assert set(document) == expected | {"pruned_by_statistics", "scanned_blocks", "scanned_blocks_pruned"}
+    assert set(document) == expected | {
+        "pruned_by_statistics",
+        "pruned_by_filters",
+        "scanned_blocks",
+        "scanned_blocks_pruned",
+    }
     assert document["blocks"] == 1
     assert "blocks" in run(root, "search", "--explain").stdout
 

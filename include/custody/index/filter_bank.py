@@ -1,0 +1,305 @@
+"""The filters of many shards in one array, asked at once: which shards may have the terms of a query.
+
+A shard's own filter says in some microseconds that the shard lacks a term, but each of hundreds of shards has to be
+open for that, and be asked by itself. Here one look at all filters leaves the few shards that are worth opening.
+
+A process that asks once would copy filters for nothing: a shard's filter is taken when it is asked a second time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from whoosh import query
+
+from custody.format.split_block import WORDS, Probes, Words
+from custody.index.dictionary import FIELD_BYTES
+from custody.index.manifest import Description
+from custody.index.query_evaluator import QueryEvaluator
+from custody.index.term_filter import probes_of
+from custody.index.terms import TermSet, encoded
+
+if TYPE_CHECKING:
+    from custody.index.shard import OpenShard
+
+BYTES_MAX = 256 << 20
+"""Of a writer; 0.9 bytes an event of the sample, so those of three hundred million events."""
+# Of more terms a shard has some as a rule, or one that its filter does not deny by mistake.
+_TERMS_MAX = 512
+# A query with more conditions takes longer to compare than to count.
+_LEAVES_MAX = 32
+# Probes of 32 bytes that are compared at a time.
+_PROBES_AT_ONCE = 1 << 15
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """Filters as they are asked; `first` and `blocks_of`, shape (shards,), are the places of each one's blocks."""
+
+    names: dict[str, int]
+    blocks: Words
+    first: Numbers
+    blocks_of: npt.NDArray[np.uint64]
+    descriptions: tuple[Description, ...]
+
+    def fields(self, name: str) -> Numbers:
+        """Return the number that each shard has for a field, shape (shards,); -1 for none."""
+        return np.array([about.fields.get(name, -1) for about in self.descriptions], np.int64)
+
+
+class FilterBank:
+    """The filters of the shards of one writer, by the names of the shards; may be used by several threads."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._asked: set[str] = set()
+        self._kept: dict[str, tuple[Words, Description]] = {}
+        self._bytes = 0
+        self._filters: _Filters | None = None
+        self._fields: dict[str, Numbers] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def offer(self, name: str, shard: OpenShard) -> None:
+        """Keep the filter of a shard that is asked for terms not for the first time, if there is room for it.
+
+        Raises:
+            CorruptionError: the filter is damaged.
+        """
+        if name in self._kept or shard.term_filter is None:
+            return
+        if name not in self._asked:
+            self._asked.add(name)
+            return
+        blocks = shard.term_filter.blocks
+        with self._lock:
+            if name not in self._kept and self._bytes + blocks.nbytes <= self._bytes_max:
+                self._kept[name] = blocks, shard.description
+                self._bytes += blocks.nbytes
+                self._filters = None
+
+    def forget(self, name: str) -> None:
+        """Drop the filter of a shard that is damaged or was built anew."""
+        with self._lock:
+            self._asked.discard(name)
+            if name in self._kept:
+                self._drop(name)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Drop the filters of all other shards: they are not live any more."""
+        live = set(names)
+        with self._lock:
+            self._asked &= live
+            for name in self._kept.keys() - live:
+                self._drop(name)
+
+    def may_match(
+        self, names: Sequence[str], question: query.Query, can_tell: Callable[[Description], bool]
+    ) -> Mask | None:
+        """Return which of some shards may have an event that matches, shape (names,); None for all of them.
+
+        A shard whose filter is not kept may, and so may one of which `can_tell` says, by its description, that its
+        terms do not tell: they may be the beginnings of longer values.
+
+        Raises:
+            InvalidInputError: a kind of query that custody does not know.
+        """
+        filters = self._current()
+        if not filters.names:
+            return None
+        rows = np.array([filters.names.get(name, -1) for name in names], np.int64)
+        known = np.flatnonzero(rows >= 0)
+        if not len(known):
+            return None
+        chosen = rows[known]
+        answer = _MayHave(filters, chosen, lambda name: self._numbers(filters, name)[chosen]).evaluate(question)
+        for place in np.flatnonzero(~answer).tolist():
+            # Few shards have values that were cut, and these are few fields: this is a look into two small dicts.
+            answer[place] = not can_tell(filters.descriptions[int(chosen[place])])
+        may = np.ones(len(names), np.bool_)
+        may[known] = answer
+        return may
+
+    def _drop(self, name: str) -> None:
+        self._bytes -= self._kept.pop(name)[0].nbytes
+        self._filters = None
+
+    def _current(self) -> _Filters:
+        filters = self._filters
+        if filters is not None:
+            return filters
+        with self._lock:
+            if self._filters is None:
+                blocks = [kept for kept, _ in self._kept.values()]
+                sizes = np.array([len(one) for one in blocks], np.int64)
+                self._filters = _Filters(
+                    {name: row for row, name in enumerate(self._kept)},
+                    np.concatenate(blocks) if blocks else np.empty((0, WORDS), np.uint32),
+                    np.cumsum(sizes) - sizes,
+                    sizes.astype(np.uint64),
+                    tuple(description for _, description in self._kept.values()),
+                )
+                # What was kept lies in the one array now; a view of it takes no room of its own.
+                for row, (name, (kept, description)) in enumerate(self._kept.items()):
+                    start = int(self._filters.first[row])
+                    self._kept[name] = self._filters.blocks[start : start + len(kept)], description
+                self._fields = {}
+            return self._filters
+
+    def _numbers(self, filters: _Filters, name: str) -> Numbers:
+        # Without a lock: two threads compute the same, and those of other filters have another length.
+        numbers = self._fields.get(name)
+        if numbers is None or len(numbers) != len(filters.descriptions):
+            numbers = self._fields[name] = filters.fields(name)
+        return numbers
+
+
+class _MayHave(QueryEvaluator[Mask]):
+    """Answers False only for shards whose filter denies it."""
+
+    def __init__(self, filters: _Filters, rows: Numbers, numbers: Callable[[str], Numbers]) -> None:
+        self._filters = filters
+        self._rows = rows
+        self._numbers = numbers
+
+    def all(self) -> Mask:
+        return np.ones(len(self._rows), np.bool_)
+
+    def none(self) -> Mask:
+        return np.zeros(len(self._rows), np.bool_)
+
+    def any_term(self, name: str) -> Mask:
+        return self.all()
+
+    def term(self, name: str, text: str) -> Mask:
+        return self._any_of(name, TermSet((encoded(text),)))
+
+    def prefix(self, name: str, text: str) -> Mask:
+        return self.all()
+
+    def wildcard(self, name: str, pattern: str) -> Mask:
+        return self.all()
+
+    def phrase(self, name: str, words: Sequence[str]) -> Mask:
+        return self.intersect(self.term(name, word) for word in words) if words else self.none()
+
+    def number_range(self, name: str, first: int | None, last: int | None) -> Mask:
+        return self.all()
+
+    def term_range(self, question: query.TermRange) -> Mask:
+        return self.all()
+
+    def intersect(self, parts: Iterable[Mask]) -> Mask:
+        answer = self.all()
+        for part in parts:
+            answer &= part
+        return answer
+
+    def unite(self, parts: Iterable[Mask], terms: Mapping[str, TermSet]) -> Mask:
+        answer = self.none()
+        for part in parts:
+            answer |= part
+        for name, term_set in terms.items():
+            answer |= self._any_of(name, term_set)
+        return answer
+
+    def complement(self, part: Mask) -> Mask:
+        return self.all()
+
+    def _any_of(self, name: str, term_set: TermSet) -> Mask:
+        """Return which shards may have any of some terms of a field."""
+        if len(term_set) > _TERMS_MAX:
+            return self.all()
+        answer = self.none()
+        numbers = self._numbers(name)
+        for number in np.unique(numbers).tolist():
+            here = np.flatnonzero(numbers == number)
+            if number < 0:
+                answer[here] = True
+                continue
+            probes = term_set.derived(int(number).to_bytes(FIELD_BYTES, "big"), probes_of)
+            step = max(_PROBES_AT_ONCE // max(len(term_set), 1), 1)
+            for start in range(0, len(here), step):
+                part = here[start : start + step]
+                answer[part] = self._denied_by_none(self._rows[part], probes)
+        return answer
+
+    def _denied_by_none(self, rows: Numbers, probes: Probes) -> Mask:
+        """Return which shards have a filter that does not deny every one of some values, shape (rows,)."""
+        filters = self._filters
+        numbers = (probes.upper * filters.blocks_of[rows, None]) >> np.uint64(32)
+        found = filters.blocks[numbers.astype(np.int64) + filters.first[rows, None]]
+        has_all: Mask = np.logical_and.reduce((found & probes.bits) == probes.bits, axis=2)
+        return np.logical_or.reduce(has_all, axis=1)  # type: ignore[no-any-return]
+
+
+class CountMemo:
+    """How many events of a shard match a query, by the query and the name of the shard; for some queries, the last.
+
+    Shards do not change, so a query that is asked again, for its next page or by a page that is looked at, counts only
+    in shards that came since. May be used by several threads.
+    """
+
+    def __init__(self, queries_max: int = 64) -> None:
+        self._queries_max = queries_max
+        self._counts: dict[query.Query, dict[str, int]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, question: query.Query) -> dict[str, int]:
+        """Return the counts of a query by the names of shards, to be read and added to."""
+        # Whoosh's queries compare by value.
+        if sum(1 for _ in question.leaves()) > _LEAVES_MAX:
+            return {}
+        with self._lock:
+            counts = self._counts.pop(question, None)
+            self._counts[question] = counts = {} if counts is None else counts
+            while len(self._counts) > self._queries_max:
+                del self._counts[next(iter(self._counts))]
+        return counts
+
+    def forget(self, name: str) -> None:
+        """Drop the counts of a shard that is damaged or was built anew."""
+        with self._lock:
+            for counts in self._counts.values():
+                counts.pop(name, None)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Drop the counts of all other shards."""
+        live = set(names)
+        with self._lock:
+            for counts in self._counts.values():
+                for name in counts.keys() - live:
+                    del counts[name]
+
+
+@dataclass(slots=True)
+class ShardFacts:
+    """What a process keeps of the shards of one writer, whether they are open or not."""
+
+    filters: FilterBank = field(default_factory=FilterBank)
+    counts: CountMemo = field(default_factory=CountMemo)
+    _revision: int = -1
+
+    def forget(self, name: str) -> None:
+        """Drop what is kept of a shard that is damaged or was built anew."""
+        self.filters.forget(name)
+        self.counts.forget(name)
+
+    def follow(self, revision: int, names: Iterable[str]) -> None:
+        """Drop what is kept of shards that a newer revision of the catalog does not have."""
+        # Somebody who looks at the past does not make those go that are live today.
+        if revision > self._revision:
+            self._revision = revision
+            live = set(names)
+            self.filters.keep_only(live)
+            self.counts.keep_only(live)

@@ -1,0 +1,301 @@
+"""What a process keeps of shards from one search to the next: answers stay those of a process that asks for once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from whoosh import query
+
+from custody.catalog import Action, RemoveFile, RemoveShard
+from custody.config import SETTINGS_FILE
+from custody.index.filter_bank import CountMemo
+from custody.model import Event
+from custody.query import search_state
+from custody.read.results import Notices
+from custody.read.search import SearchResult, open_sources
+from custody.repository import EventSelection, Repository
+from tests.support import append, event, flipped, run_steps, sample
+from tests.unit.index.query_strategies import QUERIES
+
+TEXT = "[eventlog]\nlog_bytes_target = 120000\n[index]\nattributes = ['mime.type']\n[query]\nopen_shards_max = 4\n"
+EVENTS = sample(900)
+UUIDS = [one.flowfile_uuid for one in EVENTS]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with many shards, of which a process keeps few open."""
+    root = tmp_path / "repository"
+    Repository.create(root)
+    (root / SETTINGS_FILE).write_text(TEXT)
+    append(Repository.open(root), EVENTS)
+    run_steps(Repository.open(root).settings)
+    assert 6 < len(shards(root)) < 16
+    return root
+
+
+def shards(root: Path) -> list[Path]:
+    return sorted(path for path in root.glob("containers/1/main/index/*") if path.is_dir())
+
+
+def asked(repository: Repository, text: str, **options: Any) -> tuple[SearchResult, int]:
+    """A search and how many shards the filters ruled out; without what differs between any two searches."""
+    result = repository.search(text, **options)
+    [explained] = result.explained.values()
+    return result, explained.pruned_by_filters
+
+
+def pages(result: SearchResult) -> tuple[object, ...]:
+    return result.total, result.events, result.notices, result.lost
+
+
+def same_as_once(repository: Repository, root: Path, text: str, **options: Any) -> int:
+    """Ask a process that keeps what it asked and one that does not; return what filters ruled out."""
+    result, pruned = asked(repository, text, **options)
+    assert pages(result) == pages(asked(Repository.open(root), text, **options)[0])
+    return pruned
+
+
+def test_shards_whose_filter_denies_a_term_are_not_opened_the_third_time(root: Path) -> None:
+    repository, others = Repository.open(root), len(shards(root)) - 1
+    pruned = [same_as_once(repository, root, f"flowfile_uuid:{uuid}") for uuid in UUIDS[:3]]
+    assert pruned[:2] == [0, 0], "who asks once copies no filters"
+    # The filter of a small shard has few bits: it may take a term for its own.
+    assert others - 2 <= pruned[2] <= others
+
+
+@pytest.mark.parametrize(
+    ("text", "is_pruned"),
+    [
+        ("flowfile_uuid:{0} AND event_type:SEND", True),
+        ("flowfile_uuid:{0} OR flowfile_uuid:{1} OR flowfile_uuid:none", True),
+        ("flowfile_uuid:({0} OR {1}) AND filename:*", True),
+        ("details:nowhere", True),
+        ('details:"nowhere at all"', True),
+        ("NOT flowfile_uuid:{0}", False),
+        ("filename:*1* AND NOT flowfile_uuid:{0}", False),
+        ("flowfile_uuid:{0} OR event_type:S*", False),
+        ("flowfile_uuid:{0} OR file_size:[0 TO 100000000]", False),
+        ("filename:*1*", False),
+    ],
+)
+def test_filters_rule_out_no_more_than_a_query_allows(root: Path, text: str, is_pruned: bool) -> None:
+    repository = Repository.open(root)
+    for _ in range(2):
+        repository.search("flowfile_uuid:none")
+    for number in (0, 400, 899):
+        asked_for = text.format(UUIDS[number], UUIDS[number // 2])
+        assert (same_as_once(repository, root, asked_for, limit=50) > 0) == is_pruned
+        assert same_as_once(repository, root, asked_for, oldest_first=True, limit=3) >= is_pruned
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(question=QUERIES, again=st.booleans())
+def test_any_query_has_the_answer_of_a_process_that_asks_once(
+    many: tuple[Repository, Path], question: query.Query, again: bool
+) -> None:
+    repository, root = many
+    for asking in (repository, repository) if again else (repository,):
+        assert found(asking, question) == found(Repository.open(root), question)
+
+
+def found(repository: Repository, question: query.Query) -> tuple[list[int], int | None, tuple[str, ...]]:
+    [source] = open_sources([repository.workspace()], ("tenant", "x"), Notices(strict=True))
+    hits = search_state(source.shards(repository._shards), _no_scan, question)
+    return hits.event_ids.tolist(), hits.total, hits.notices
+
+
+def _no_scan(*_: object) -> Any:
+    raise AssertionError("all shards are whole and know all fields")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, Path]:
+    """Small shards whose events share terms, all of whose filters are kept."""
+    root = tmp_path_factory.mktemp("kept") / "repository"
+    Repository.create(root)
+    (root / SETTINGS_FILE).write_text("[index]\nattributes = ['tenant', 'x']\n[query]\nopen_shards_max = 2\n")
+    texts = ["a", "A", "ab", "abc", "b", "B.c", "É", "日本", "[a]", ""]
+    for shard in range(6):
+        repository = Repository.open(root)
+        append(repository, [_mixed(texts, shard, number) for number in range(20)])
+        run_steps(repository.settings)
+    repository = Repository.open(root)
+    for _ in range(2):
+        repository.search("flowfile_uuid:none")
+    assert asked(repository, "flowfile_uuid:none")[1] == 6
+    return repository, root
+
+
+def _mixed(texts: list[str], shard: int, number: int) -> Event:
+    text = texts[(3 * shard + number) % len(texts)]
+    return event(
+        100 * shard + number,
+        event_type=texts[shard],
+        flowfile_uuid=text or "none at all",
+        transit_uri=text if number % 3 else None,
+        details="auto ended by" if number % 2 else f"by {text}",
+        file_size=number * shard,
+        updated_attributes={"tenant": text, "filename": texts[number % 4]} if number % 5 else {"x": text},
+    )
+
+
+def test_a_total_is_counted_once_and_follows_what_comes_and_goes(root: Path) -> None:
+    repository = Repository.open(root)
+    totals = [same_total(repository, root) for _ in range(3)]
+    assert len(set(totals)) == 1
+    append(Repository.open(root), [event(1, event_type="SEND"), event(2, event_type="SEND")])
+    assert same_total(repository, root) == totals[0] + 2
+    run_steps(Repository.open(root).settings)
+    assert same_total(repository, root) == totals[0] + 2
+    [first] = repository.search("event_type:SEND", limit=1, oldest_first=True).events
+    Repository.open(root).forget(EventSelection(event_ids=(first.event.event_id,)), "asked", "main")
+    assert same_total(repository, root) == totals[0] + 1
+
+
+def same_total(repository: Repository, root: Path) -> int:
+    total = repository.search("event_type:SEND", limit=2).total
+    assert total == Repository.open(root).search("event_type:SEND", limit=2).total
+    return total
+
+
+def test_counted_shards_are_not_opened_again(root: Path) -> None:
+    repository = Repository.open(root)
+    repository.search("event_type:SEND", limit=1)
+    newest = max(repository.workspace().state().shards.values(), key=lambda one: one.first_event_id)
+    for folder in shards(root):
+        if folder.name != newest.name:
+            shutil.rmtree(folder)  # what would be opened would now be missed
+    repository._shards._open.clear()
+    result, _ = asked(repository, "event_type:SEND", limit=1)
+    assert result.total == sum(one.event_type == "SEND" for one in EVENTS)
+    assert not result.notices
+
+
+def test_of_a_log_that_is_live_no_more_nothing_is_counted(root: Path) -> None:
+    repository = Repository.open(root)
+    before = [same_total(repository, root) for _ in range(2)][1]
+    workspace = repository.workspace()
+    file = min(workspace.state().files.values(), key=lambda one: one.first_event_id)
+    gone = sum(one.event_type == "SEND" for one in EVENTS[file.first_event_id : file.last_event_id + 1])
+    assert gone
+    workspace.catalog.commit([Action(remove_file=RemoveFile(path=file.path))])
+    assert same_total(repository, root) == before - gone
+
+
+def test_a_damaged_filter_is_told_and_its_logs_are_searched(root: Path) -> None:
+    repository = Repository.open(root)
+    chosen = sorted(repository.workspace().state().shards.values(), key=lambda one: one.first_event_id)[2]
+    text = f"flowfile_uuid:{UUIDS[chosen.first_event_id]}"
+    total = Repository.open(root).search(text).total
+    [damaged] = root.glob(f"containers/1/main/index/{chosen.name}/*.flt")
+    damaged.write_bytes(flipped(damaged.read_bytes(), 77))
+    for _ in range(4):
+        result, _ = asked(repository, text)
+        assert result.total == total > 0
+    assert any(str(damaged) in notice for notice in result.notices)
+
+
+def test_a_rebuilt_shard_is_asked_for_the_fields_that_it_has_now(root: Path) -> None:
+    repository = Repository.open(root)
+    for _ in range(3):
+        assert same_as_once(repository, root, f"flowfile_uuid:{UUIDS[5]}") >= 0
+    (root / SETTINGS_FILE).write_text(TEXT.replace("'mime.type'", "'mime.type', 'order.region'"))
+    newer = Repository.open(root)
+    total = sum(str(one.updated_attributes.get("order.region", "")).lower() == "eu" for one in EVENTS)
+    for _ in range(3):
+        assert same_as_once(newer, root, "attribute.order.region:eu") == 0, "no filter has the field"
+    assert list(newer.rebuild_index())
+    for _ in range(3):
+        result, pruned = asked(newer, "attribute.order.region:nowhere")
+        assert result.total == 0
+    assert pruned >= len(shards(root)) - 1
+    assert asked(newer, "attribute.order.region:eu")[0].total >= total
+
+
+def test_values_that_were_cut_are_searched_in_the_logs_whatever_filters_say(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    Repository.create(root)
+    (root / SETTINGS_FILE).write_text("[index]\nattributes = ['note']\n[query]\nattribute_characters_max = 64\n")
+    for shard in range(3):
+        repository = Repository.open(root)
+        append(repository, [event(10 * shard + n, updated_attributes={"note": f"{shard}" * 80}) for n in range(5)])
+        run_steps(repository.settings)
+    repository = Repository.open(root)
+    for _ in range(3):
+        assert asked(repository, "attribute.note:short")[0].total == 0
+    assert asked(repository, "attribute.note:short")[1] == 3, "a short text is no beginning of a long one"
+    for _ in range(2):
+        result, pruned = asked(repository, f"attribute.note:{'1' * 80}")
+        assert (result.total, pruned) == (5, 0)
+        assert result.notices
+
+
+def test_two_writers_whose_shards_have_one_name_are_kept_apart(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    Repository.create(root)
+    for writer in ("main", "other"):
+        (root / SETTINGS_FILE).write_text(f'[repository]\nwriter = "{writer}"\n')
+        repository = Repository.open(root)
+        append(repository, [event(n, flowfile_uuid=f"{writer}-{n}", event_time=5) for n in range(4)])
+        run_steps(repository.settings)
+    names = [{one.name for one in item.state().shards.values()} for item in Repository.open(root).workspaces()]
+    assert names[0] == names[1], "named by time and id"
+    repository = Repository.open(root)
+    for _ in range(4):
+        for writer in ("main", "other"):
+            assert repository.search(f"flowfile_uuid:{writer}-2").total == 1
+            assert repository.search(f"event_type:CREATE AND flowfile_uuid:{writer}-3", writer="main").total == (
+                writer == "main"
+            )
+
+
+def test_what_is_live_no_more_is_kept_no_more_but_the_past_is_answered(root: Path) -> None:
+    repository = Repository.open(root)
+    for _ in range(3):
+        repository.search(f"flowfile_uuid:{UUIDS[5]}")
+    facts = repository._shards.facts("main")
+    kept = len(facts.filters)
+    assert kept >= len(shards(root)) - 1
+    workspace, revision = repository.workspace(), repository.workspace().state().revision
+    chosen = min(workspace.state().shards.values(), key=lambda one: one.first_event_id)
+    removals = [Action(remove_shard=RemoveShard(name=chosen.name))]
+    workspace.catalog.commit([*removals, *(Action(remove_file=RemoveFile(path=path)) for path in chosen.log_paths)])
+    assert repository.search(f"flowfile_uuid:{UUIDS[899]}").total
+    assert len(facts.filters) == kept - 1
+    for _ in range(3):
+        assert repository.search(f"flowfile_uuid:{UUIDS[0]}", as_of=revision).total == UUIDS.count(UUIDS[0])
+    assert repository.search(f"flowfile_uuid:{UUIDS[0]}").total == UUIDS[chosen.last_event_id + 1 :].count(UUIDS[0])
+
+
+def test_the_memo_of_counts_forgets_the_oldest_query_and_takes_no_long_one() -> None:
+    memo = CountMemo(queries_max=2)
+    one, two, three = (query.Term("event_type", text) for text in "abc")
+    memo.of(one)["s"] = 1
+    memo.of(two)["s"] = 2
+    assert memo.of(query.Term("event_type", "a")) == {"s": 1}
+    memo.of(three)["s"] = 3
+    assert (memo.of(one), memo.of(three)) == ({"s": 1}, {"s": 3})
+    assert memo.of(two) == {}
+    long = query.Or([query.Term("event_type", str(number)) for number in range(100)])
+    memo.of(long)["s"] = 4
+    assert memo.of(long) == {}
+
+
+def test_logs_that_go_are_told_also_of_a_folder_that_nobody_changed_for_a_while(root: Path) -> None:
+    repository = Repository.open(root)
+    logs = sorted(root.glob("store/main/provenance/data/**/*.parquet"))
+    for folder in {path.parent for path in logs}:
+        os.utime(folder, (1_772_409_600, 1_772_409_600))
+    assert not repository.search("event_type:SEND").notices
+    assert not repository.search("event_type:SEND").notices
+    repository = Repository.open(root)
+    assert not repository.search("event_type:SEND", limit=1).notices
+    logs[0].unlink()
+    assert any(str(logs[0].name) in notice for notice in repository.search("event_type:SEND", limit=1).notices)
