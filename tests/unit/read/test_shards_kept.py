@@ -14,12 +14,15 @@ from whoosh import query
 
 from custody.catalog import Action, RemoveFile, RemoveShard
 from custody.config import SETTINGS_FILE
+from custody.index import describe_shard
 from custody.index.filter_bank import CountMemo
+from custody.index.manifest import PackedFile
 from custody.model import Event
 from custody.query import search_state
 from custody.read.results import Notices
 from custody.read.search import SearchResult, open_sources
 from custody.repository import EventSelection, Repository
+from custody.vfs import PosixFileSystem
 from tests.support import append, event, flipped, run_steps, sample
 from tests.unit.index.query_strategies import QUERIES
 
@@ -194,8 +197,10 @@ def test_a_damaged_filter_is_told_and_its_logs_are_searched(root: Path) -> None:
     chosen = sorted(repository.workspace().state().shards.values(), key=lambda one: one.first_event_id)[2]
     text = f"flowfile_uuid:{UUIDS[chosen.first_event_id]}"
     total = Repository.open(root).search(text).total
-    [damaged] = root.glob(f"containers/1/main/index/{chosen.name}/*.flt")
-    damaged.write_bytes(flipped(damaged.read_bytes(), 77))
+    [damaged] = root.glob(f"containers/1/main/index/{chosen.name}/packed.data")
+    packed = describe_shard(PosixFileSystem(), damaged.parent).packed
+    assert isinstance(packed, PackedFile)
+    damaged.write_bytes(flipped(damaged.read_bytes(), packed.filter_place + 77))
     for _ in range(4):
         result, _ = asked(repository, text)
         assert result.total == total > 0
