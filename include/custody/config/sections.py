@@ -108,6 +108,13 @@ class RepositorySection(Section):
         ge=1 << 20,
         description="With an object store: most bytes of copies and pieces of its files on this machine.",
     )
+    multipart_bytes: int = Field(
+        64 << 20,
+        ge=4096,
+        le=5 << 30,
+        description="With an object store: larger objects are put in parts of 16 MiB, so that few of "
+        "their bytes are in memory.",
+    )
     staging: Literal["work_folder", "store"] = Field(
         "work_folder",
         description="With an object store: where merged units wait until they are live, and the leases of steps lie. "

@@ -35,6 +35,7 @@ INCARNATIONS = "incarnations"  # the folder of the claims of a writer's name, nu
 STRIPES = "stripes"  # the folder of the records of stripes that were taken into use
 MARKED_SUFFIX = ".marked"  # beside the record of a stripe whose folder has its mark
 STRIPE_MARK = "STRIPE"  # the mark, in the folder of a writer's database on a stripe
+UPLOADS = "UPLOADS"  # below a writer: objects on their way to their name in the store; no database can have this name
 HANDOFF = "handoff"  # the folder of sealed groups that were handed over to the store
 CONTENT_HANDOFF = "content-handoff"  # the folder of resource claims that were handed over to the store
 ICEBERG = "iceberg"  # the folder of the published table

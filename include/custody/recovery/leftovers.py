@@ -29,6 +29,7 @@ from custody.format.names import (
     COMPACT_LEASE,
     REMOVING_PREFIX,
     RETENTION_LEASE,
+    UPLOADS,
     ContainerPaths,
     ContentPaths,
     event_log_folder,
@@ -47,6 +48,8 @@ from custody.workspace import ROLLOVER_LEASE, Workspace, lease_place, name_befor
 # Such a folder is work under way while its lease is live, and a leftover as soon as nobody holds it.
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
 _LEASES = (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE)
+UPLOAD = "uploaded object"
+"""What a leftover in an object store is."""
 LEFTOVER_AGE_MS = 3_600_000
 """Of files that no lease covers: a younger one may belong to somebody who is still writing it."""
 
@@ -167,6 +170,7 @@ class LeftoverScan:
         yield from self._logs()
         yield from self._shards()
         yield from self._catalog()
+        yield from self._uploads()
         yield from self._contents()
         yield from self._shared()
         yield from self._swept()
@@ -323,6 +327,21 @@ class LeftoverScan:
             for partial in self._temporary(place) if self.fs.is_directory(place) else ():
                 if self._is_old(partial):
                     yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
+
+    def _uploads(self) -> Iterator[Leftover]:
+        """Yield objects of a store that never got their name; no lease covers them."""
+        if not self.workspace.settings.is_store_remote:
+            return
+        store, writer = self.workspace.catalog.objects.store, self.workspace.writer
+        for info in store.list(f"{writer}/{UPLOADS}/"):
+            if info.modified_ms <= self.workspace.clock.now_ms() - LEFTOVER_AGE_MS:
+                yield Leftover(
+                    writer=writer,
+                    path=store.locate(info.key),
+                    what=UPLOAD,
+                    action="remove",
+                    why="its process never gave it its name",
+                )
 
     def _contents(self) -> Iterator[Leftover]:
         store, writer = self.workspace.settings.content_store, self.workspace.writer

@@ -204,9 +204,9 @@ class StoredUnits:
                 self._fs.remove_tree(self._copies / name)
 
     def _put_events(self, first: int, path: Path) -> str:
-        data = bytes(self._fs.view(path))
+        data = self._fs.view(path)
         digest = hashlib.sha256(data).hexdigest()
-        if not put_object(self._store, self._key(first, digest), data):
+        if not put_object(self._store, self._key(first, digest), data, is_key_of_content=True):
             raise CorruptionError(
                 f"{self._store.locate(self._key(first, digest))} @0: expected the bytes of the digest in its name, got "
                 "others. Move it away."

@@ -25,6 +25,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "store", ["s", "/s", "file:///s", "s3://bucket/prefix"], [1, [], ""]),
     ("repository", "work_folder", ["w", "/w"], [1, []]),
     ("repository", "work_copies_bytes_max", [1 << 20, 1 << 40], [0, (1 << 20) - 1, "much"]),
+    ("repository", "multipart_bytes", [4096, 5 << 30], [4095, (5 << 30) + 1]),
     ("repository", "staging", ["work_folder"], ["disk", 1]),
     (
         "repository",
