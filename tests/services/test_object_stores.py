@@ -16,7 +16,7 @@ from custody.store import ObjectStore
 from custody.store.remote import RemoteStore
 from tests.behaviour import test_catalog_stores
 from tests.behaviour.places import Place
-from tests.services.object_stores import ServerMissingError, azure_store, azurite, fake_gcs, gcs_store
+from tests.services.object_stores import ServerMissingError, azure_store, azurite, cases_of, fake_gcs, gcs_store
 from tests.unit.store import test_store
 
 pytestmark = pytest.mark.slow
@@ -53,15 +53,7 @@ def place(server: Server) -> Place:
     return Place(server[0], lambda: server[1](prefix))
 
 
-def _cases(module: object, fixture: str) -> dict[str, Callable[..., None]]:
-    """Return the cases of a module that take a fixture and no other parameter of a store."""
-    cases = {name: case for name, case in vars(module).items() if name.startswith("test_")}
-    return {
-        name: case for name, case in cases.items() if fixture in case.__code__.co_varnames[: case.__code__.co_argcount]
-    }
-
-
-_SHARED = _cases(test_store, "store") | _cases(test_catalog_stores, "place")
+_SHARED = cases_of(test_store, "store") | cases_of(test_catalog_stores, "place")
 globals().update(_SHARED)
 
 
