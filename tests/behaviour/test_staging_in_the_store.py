@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, SupersededError
 from custody.lease import Attempt
 from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.local_pass import LocalUnits
@@ -57,11 +59,12 @@ def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "executor"
 
 
-def new_root(root: Path, store: str = "", *, log_bytes: int = 9000) -> Path:
+def new_root(root: Path, store: str = "", *, log_bytes: int = 9000, merge_bytes: int = 1 << 28) -> Path:
     root.mkdir(parents=True)
     (root / "custody.toml").write_text(
         f'[repository]\nstore = "{store or f"memory://{uuid4().hex}"}"\nstaging = "store"\n'
         f'[journal]\nhandoff = "store"\n[eventlog]\nlog_bytes_target = {log_bytes}\nblock_bytes_max = 4096\n'
+        f"merge_bytes_max = {merge_bytes}\n"
         "[catalog]\ncheckpoint_every = 1\n"
     )
     return root
@@ -75,10 +78,12 @@ def lose_disk(root: Path) -> None:
     (root / "custody.toml").write_text(settings)
 
 
-def produced(root: Path, events: Sequence[object], parts: int = 2, *, is_lost: bool = True) -> Path:
+def produced(root: Path, events: Sequence[Event], parts: int = 2, *, rows: int = 1000, is_lost: bool = True) -> Path:
     size = len(events) // parts
     for part in range(parts):
-        append(Repository.open(root), events[part * size : (part + 1) * size])  # type: ignore[arg-type]
+        with Repository.open(root).writer() as writer:
+            for start in range(part * size, (part + 1) * size, rows):
+                writer.append(events[start : min(start + rows, (part + 1) * size)])
     assert sum(group.events for group in Repository.open(root).hand_over()) == len(events)
     if is_lost:
         lose_disk(root)
@@ -124,6 +129,39 @@ def test_a_pass_needs_the_store_alone_also_where_each_unit_is_done_twice(
     assert not list(executor.iterdir())
     assert all(name.startswith("memory://") for name in done["index"].files)
     check(root, EVENTS)
+
+
+def objects(store: ObjectStore, prefix: str) -> Iterator[tuple[str, bytes]]:
+    yield from ((key, store.get(key)) for key in store.keys(prefix))
+
+
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_a_large_group_is_merged_by_ranges_on_executors_that_read_no_more_than_these(
+    tmp_path: Path, executor: Path, times: int
+) -> None:
+    one = produced(new_root(tmp_path / "one", merge_bytes=4096), sample(96), parts=1, rows=3)
+    root = produced(new_root(tmp_path / "machine", merge_bytes=4096), sample(96), parts=1, rows=3)
+    settings = Repository.open(one).settings
+    assert run_step(STEPS["rollover"], settings, LocalUnits(), Attempt.new("test")).failed == 0
+    report = run_on_executors(root, "rollover", times=times)["rollover"]
+    assert (report.units, report.failed, report.events) == (1, 0, 96), report.line()
+    [unit] = report.details
+    assert int(str(unit.note).rpartition("merged in ")[2].split()[0]) > 4
+    # Events have the names and the bytes of those that one process merged; the parts stay beside them until the sweep.
+    staged = [dict(objects(store_of(each), "main/provenance/staging/")) for each in (one, root)]
+    events = [{key: data for key, data in each.items() if re.search("/[0-9a-f]{64}$", key)} for each in staged]
+    assert events[0] == events[1]
+    assert len(events[1]) > 4
+    assert sum(key.endswith(".part") for key in staged[1]) > 4
+    journals = sum(info.size_bytes for info in store_of(root).list("main/provenance/handoff/"))
+    assert unit.store is not None
+    # Each range is read for itself: all of them are the journals once, with their heads, and what the driver reads.
+    assert unit.store.bytes_read < times * 2 * journals + 200_000
+    assert not list(executor.iterdir())
+    lose_disk(root)
+    for name in list(STEPS)[2:]:
+        assert run_on_executors(root, name)[name].failed == 0
+    check(root, sample(96))
 
 
 @pytest.mark.slow
@@ -267,18 +305,13 @@ def failing(number: int, *, arrived: bool) -> Iterator[list[str]]:
         yield seen
 
 
-def every_cut(folder: Path) -> int:
+def every_cut(folder: Path, *, parts: int = 2, merge_bytes: int = 1 << 28, names: Sequence[str] = ()) -> int:
     number = count = 0
     while number <= count:
         for arrived in (False, True):
-            root = produced(
-                new_root(
-                    folder / f"{number}-{arrived}",
-                ),
-                EVENTS,
-            )
+            root = produced(new_root(folder / f"{number}-{arrived}", merge_bytes=merge_bytes), EVENTS, parts, rows=2)
             with failing(number, arrived=arrived) as seen, suppress(_CutError):
-                run_on_executors(root)
+                run_on_executors(root, *names)
             count = len(seen)
             # The next pass is another machine's.
             lose_disk(root)
@@ -296,3 +329,10 @@ def test_a_pass_that_ends_at_any_effect_on_the_store_is_made_whole_on_another_ma
     tmp_path: Path, executor: Path
 ) -> None:
     assert every_cut(tmp_path) > 20
+
+
+@pytest.mark.slow
+def test_a_large_merge_that_ends_at_any_effect_on_the_store_is_made_whole_on_another_machine(
+    tmp_path: Path, executor: Path
+) -> None:
+    assert every_cut(tmp_path, parts=1, merge_bytes=4096, names=["rollover"]) >= 12

@@ -24,9 +24,14 @@ def new_root(root: Path, store: str) -> Path:
     return root
 
 
-def produce(root: Path) -> None:
+def produce(root: Path, *, as_one_group: bool = False) -> None:
     """Append and hand over on the producer, whose disk is lost then."""
-    _append(root)
+    if as_one_group:
+        with Repository.open(root).writer() as writer:
+            for start in range(0, len(EVENTS), 5):
+                writer.append(EVENTS[start : start + 5])
+    else:
+        _append(root)
     assert sum(group.events for group in Repository.open(root).hand_over()) == len(EVENTS)
     settings = (root / "custody.toml").read_text()
     shutil.rmtree(root)

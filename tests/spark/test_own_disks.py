@@ -114,6 +114,26 @@ def test_a_worker_killed_in_the_middle_of_each_step(
     assert not cluster.left_below_workers()
 
 
+def test_a_worker_killed_while_one_large_group_is_merged_by_ranges(
+    root: Path, cluster: Cluster, library: Path, local_answers: Answers, proxy: StoreProxy
+) -> None:
+    (root / "custody.toml").write_text(
+        (root / "custody.toml").read_text().replace("[eventlog]", "[eventlog]\nmerge_bytes_max = 60000")
+    )
+    produce(root, as_one_group=True)
+    # Killed when the first range is declared: others are merged, and are used.
+    killer = Killer(cluster, {"rollover": ".part"})
+    proxy.watch = killer
+    steps = reports(submit(root, "all", cluster, library))
+    assert killer.killed == ["rollover"]
+    proxy.watch = lambda method, path: None
+    assert all(step["failed"] == 0 for step in steps.values())
+    [unit] = steps["rollover"]["details"]  # type: ignore[misc]
+    assert int(unit["note"].rpartition("merged in ")[2].split()[0]) > 4  # type: ignore[index]
+    assert answers(root) == local_answers
+    assert not cluster.left_below_workers()
+
+
 @pytest.mark.parametrize("fault", ["500", "503", "lost", "slow"])
 def test_a_store_on_a_bad_day(
     root: Path,

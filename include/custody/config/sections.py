@@ -413,6 +413,13 @@ class EventLogSection(Section):
         description="Size of an event log, in uncompressed bytes: a larger group is split into several logs, "
         "small groups that follow each other are merged into one.",
     )
+    merge_bytes_max: int = Field(
+        256 << 20,
+        ge=4096,
+        le=1 << 40,
+        description="A group with larger journals is merged by ranges of event ids, of about so many bytes or those of "
+        "a log, several at once. Each range becomes logs of its own.",
+    )
     compression: Literal["zstd", "gzip", "none"] = Field(
         "zstd",
         description="Codec of a block. zstd is both smaller and faster than gzip on provenance events.",

@@ -36,6 +36,7 @@ from custody.format.names import (
     parse_event_log,
     parse_shard,
     parse_staged_unit,
+    parse_unit_part,
     parse_written_anew,
 )
 from custody.lease import is_dead, lease_status, read_holder
@@ -246,6 +247,13 @@ class LeftoverScan:
                 yield self._leftover(folder / name, "removed unit", "remove", "its removal was interrupted")
             elif first is not None:
                 yield from self._damaged_unit(folder / name, first)
+            elif (part_of := parse_unit_part(name)) is not None and not self._may_be_joined(part_of):
+                why = "its unit is whole, or live"
+                yield self._leftover(folder / name, "merged part of a unit", "discard", why)
+
+    def _may_be_joined(self, first: int) -> bool:
+        """Whether a unit of which a part is merged is still to be merged: the next attempt uses the part."""
+        return first in self._known_groups[1] and first not in self.workspace.staged()
 
     def _damaged_unit(self, path: Path, first: int) -> Iterator[Leftover]:
         try:

@@ -29,6 +29,7 @@ PREAMBLE = b"CUSTHOV\x01"
 KIND_HANDOFF = 1
 MANIFEST = "manifest"
 _NO_INCARNATION = "none"
+_PART_BYTES = 16 << 20
 _FOLDER = re.compile(rf"(\d{{{ID_DIGITS}}})-([0-9a-f]{{32}}|{_NO_INCARNATION})")
 
 
@@ -183,6 +184,27 @@ class Handoff:
         """
         return tuple(self._path(folder, journal) for journal in manifest.journals)
 
+    def path_here(self, folder: HandoffFolder, journal: HandedJournal) -> Path | None:
+        """Return a journal as a file of this machine, None where the store alone has it."""
+        if isinstance(self._store, LocalStore):
+            return Path(self._store.locate(self._journal_key(folder, journal)))
+        path = self._copy(folder, journal)
+        return path if self._fs.exists(path) else None
+
+    def copy_part(self, folder: HandoffFolder, journal: HandedJournal, start: int, stop: int, target: Path) -> None:
+        """Write some bytes of a journal's object into a file; whoever reads them checks them. Not durable.
+
+        Raises:
+            NotFoundError: the group was swept in this moment.
+        """
+        key = self._journal_key(folder, journal)
+        with self._fs.create(target) as file:
+            while start < stop:
+                part = self._store.get_range(key, start, min(stop - start, _PART_BYTES))
+                if not part:
+                    break
+                start += file.write(part)
+
     def remove(self, folder: HandoffFolder) -> int:
         """Remove the objects of a group whose events are live; return their bytes. May be repeated.
 
@@ -228,14 +250,17 @@ class Handoff:
         key = self._journal_key(folder, journal)
         if isinstance(self._store, LocalStore):
             return Path(self._store.locate(key))
-        path = self._copies / str(folder) / journal.sha256 / journal.name
+        path = self._copy(folder, journal)
         # Written under its final name only when it is whole, and its folder names the digest: what is there is right.
         if not self._fs.exists(path):
             self._fs.make_directory(path.parent)
-            self._copy(self._parts(folder, journal), path)
+            self._save(self._parts(folder, journal), path)
         return path
 
-    def _copy(self, parts: Iterator[bytes], path: Path) -> None:
+    def _copy(self, folder: HandoffFolder, journal: HandedJournal) -> Path:
+        return self._copies / str(folder) / journal.sha256 / journal.name
+
+    def _save(self, parts: Iterator[bytes], path: Path) -> None:
         partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{FETCHING_SUFFIX}")
         try:
             with self._fs.create(partial) as file:

@@ -71,6 +71,17 @@ class Step(ABC):
         """
         return None
 
+    def divide(self, workspace: Workspace, unit: Unit) -> Sequence[Unit]:
+        """Return the parts of a waiting unit that is too large for one worker; none where it is done as a whole.
+
+        A driver asks under the unit's lease. Each part is done by `run` as a unit is, in any order; `join` follows.
+        """
+        return ()
+
+    def join(self, workspace: Workspace, unit: Unit, parts: Sequence[Unit]) -> UnitReport:
+        """Complete a unit whose parts are all done; doing it again changes nothing."""
+        raise NotImplementedError(f"units of the step {self.name} have no parts")
+
     @abstractmethod
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Do one unit; doing it again changes nothing."""
