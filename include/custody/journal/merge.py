@@ -185,12 +185,15 @@ class RangeReader:
 
     def __init__(self, range: MergeRange, journals: Sequence[SlicedJournal]) -> None:
         self._journals = journals
-        records = [
-            record
-            for journal in journals
-            for record in read_records(journal.path, journal.head, journal.data, journal.start)
-            if range.first_event_id <= record.first_event_id <= range.last_event_id
-        ]
+        records: list[EventRecord] = []
+        for journal in journals:
+            records += (
+                record
+                for record in read_records(journal.path, journal.head, journal.data, journal.start)
+                if range.first_event_id <= record.first_event_id <= range.last_event_id
+            )
+            # The check touched every page of the slice, as it does of a whole journal.
+            release_pages(journal.data)
         self._records = sorted(records, key=lambda record: record.first_event_id)
         self.rows = sum(record.count for record in records)
         if self.rows != range.events:
