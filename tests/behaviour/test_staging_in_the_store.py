@@ -12,19 +12,22 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import ConfigurationError, SupersededError
 from custody.lease import Attempt
-from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS, MaintenanceUnit
+from custody.maintenance.scrub import read_scrub, scrub_once
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.local_pass import LocalUnits
-from custody.spark.executor import execute
+from custody.spark.executor import execute, units_away
 from custody.spark.executor import run_on_executors as run_away
 from custody.spark.job import SparkUnits
 from custody.store import ObjectStore
 from custody.store.remote import RemoteStore
+from custody.vfs import PosixFileSystem
 from custody.workspace import Start, StepReport, UnitReport, Workspace, run_step, take_rollover
 from custody.workspace.step import Step, Unit
 from tests.support import append, flipped, numbered, sample
@@ -179,6 +182,49 @@ def test_logs_are_joined_and_shards_rebuilt_on_executors(
     assert run_on_executors(root, "rebuild")["rebuild"].units == 0
     assert not list(executor.iterdir())
     check(root, EVENTS)
+
+
+def flip(store: ObjectStore, ending: str) -> None:
+    key = next(key for key in store.keys("main/provenance/") if key.endswith(ending))
+    data = store.get(key)
+    store.put(key, flipped(data, 4 * len(data)))
+
+
+def test_executors_read_what_is_due_in_the_store_and_the_driver_what_lies_on_its_disks(
+    tmp_path: Path, executor: Path
+) -> None:
+    root = produced(new_root(tmp_path / "machine"), EVENTS)
+    (root / "custody.toml").write_text((root / "custody.toml").read_text() + "[maintenance]\nscrub_days = 1\n")
+    run_on_executors(root)
+    for ending in (".parquet", ".toc", ".shard"):
+        flip(store_of(root), ending)
+    lose_disk(root)
+    settings = Repository.open(root).settings
+    step = MAINTENANCE_STEPS["scrub"]
+    units = step.units(settings)
+    away = {
+        unit.piece.kind
+        for unit in units_away(step, settings, units)
+        if isinstance(unit, MaintenanceUnit) and unit.piece
+    }
+    assert away == {"log", "shard"}
+    assert len(units_away(step, settings, units)) < len(units)
+    spread = read_scrub(settings, PosixFileSystem())
+    # A day's part is everything, but for units without bytes behind it: each run takes the next one.
+    while spread.former is None:
+        report = run_on_executors(root, "scrub")["scrub"]
+        assert report.units
+        assert not report.failed
+        spread = read_scrub(settings, PosixFileSystem())
+    assert not list(executor.iterdir())
+    lose_disk(root)
+    assert scrub_once(settings, PosixFileSystem(), SystemClock(), whole=True).former is not None
+    alone = read_scrub(settings, PosixFileSystem())
+    assert [(item.kind, item.path, item.message) for item in spread.latest()] == [
+        (item.kind, item.path, item.message) for item in alone.latest()
+    ]
+    kinds = {item.kind for item in spread.latest()}
+    assert {"log-damaged", "toc-damaged", "shard-damaged"} <= kinds
 
 
 @pytest.mark.slow
