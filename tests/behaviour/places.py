@@ -15,7 +15,7 @@ from obstore.store import MemoryStore
 from custody.catalog import Action, AddFile, AddShard, Catalog, RemoveFile
 from custody.clock import ManualClock
 from custody.errors import StorageError
-from custody.store import LocalStore, ObjectInfo, ObjectStore
+from custody.store import LocalStore, ObjectData, ObjectInfo, ObjectStore
 from custody.store.remote import RemoteStore
 from custody.vfs import PosixFileSystem
 from tests.behaviour.s3 import s3_server, s3_store
@@ -106,10 +106,10 @@ class WrappedStore:
     def folders(self, prefix: str) -> list_of[str]:
         return self.inner.folders(prefix)
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         return self.inner.put_if_absent(key, data)
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: ObjectData) -> None:
         self.inner.put(key, data)
 
     def move(self, source: str, target: str) -> None:
@@ -140,7 +140,7 @@ class UnluckyStore(WrappedStore):
         super().__init__(inner, is_remote=True)
         self.endings = list(endings)
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         ending = self.endings.pop(0) if self.endings else "done"
         if ending == "conflict":
             return False

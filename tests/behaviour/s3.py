@@ -8,6 +8,7 @@ server that runs already, with its keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCE
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import time
@@ -71,6 +72,12 @@ def _await(url: str, server: subprocess.Popen[bytes]) -> None:
     raise RuntimeError(f"no S3 server answered at {url}")
 
 
+def open_uploads(url: str) -> list[str]:
+    """Return the keys of multipart uploads that were neither completed nor aborted."""
+    with urllib.request.urlopen(f"{url}/{BUCKET}?uploads", timeout=10) as answer:  # noqa: S310 - our own server
+        return re.findall(r"<Key>(.*?)</Key>", answer.read().decode())
+
+
 def s3_environment(url: str) -> dict[str, str]:
     """Return the variables by which a repository finds the server."""
     return {
@@ -82,7 +89,7 @@ def s3_environment(url: str) -> dict[str, str]:
     }
 
 
-def s3_store(url: str, prefix: str | None = None) -> RemoteStore:
+def s3_store(url: str, prefix: str | None = None, multipart_bytes: int = 64 << 20) -> RemoteStore:
     """Return a store below a prefix that nobody else uses, or below a named one."""
     prefix = prefix or uuid4().hex
     client = S3Store(
@@ -93,5 +100,6 @@ def s3_store(url: str, prefix: str | None = None) -> RemoteStore:
         secret_access_key=os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
         region="us-east-1",
         client_options={"allow_http": True},
+        copy_if_not_exists="multipart",
     )
-    return RemoteStore(client, f"s3://{BUCKET}/{prefix}")
+    return RemoteStore(client, f"s3://{BUCKET}/{prefix}", multipart_bytes=multipart_bytes)

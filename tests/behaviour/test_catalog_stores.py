@@ -26,7 +26,7 @@ from custody.catalog import (
 from custody.catalog.statistics import read_statistics, table_key
 from custody.clock import ManualClock
 from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError, StorageError
-from custody.store import ObjectInfo, ObjectStore
+from custody.store import ObjectData, ObjectInfo, ObjectStore
 from tests.behaviour.places import START_MS, Place, UnluckyStore, WrappedStore, add, build, place, remove, s3_url
 
 __all__ = ["place", "s3_url"]
@@ -81,7 +81,7 @@ def test_writers_that_race_all_land_in_one_line(place: Place) -> None:
     together = threading.Barrier(count)
 
     class Watched(WrappedStore):
-        def put_if_absent(self, key: str, data: bytes) -> bool:
+        def put_if_absent(self, key: str, data: ObjectData) -> bool:
             time.sleep(0.0005)  # threads of one process take turns otherwise
             won = super().put_if_absent(key, data)
             if not won:

@@ -89,7 +89,7 @@ def test_a_machine_whose_name_was_claimed_by_another_one_hands_nothing_over(tmp_
     # One that had listed its groups when the name was still its own.
     workspace = Workspace(load_settings(first), "main", PosixFileSystem(), SystemClock())
     groups = workspace.foreign_groups()
-    workspace.groups_on_containers = lambda: groups  # type: ignore[method-assign]
+    workspace.groups_on_containers = lambda firsts=None: groups  # type: ignore[method-assign,assignment]
     with pytest.raises((SupersededError, ConflictError)):
         list(hand_over(workspace))
 

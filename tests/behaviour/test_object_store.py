@@ -25,7 +25,7 @@ from custody.recovery import STEPS
 from custody.repository import EventSelection, Repository
 from custody.repository.local_pass import run_locally
 from custody.serving.server_metrics import ServerMetrics
-from custody.store import counted, require_conditional_puts
+from custody.store import ObjectData, ObjectStore, counted, read_parts, require_conditional_puts
 from custody.store.local_copies import LocalCopies
 from custody.store.remote import RemoteStore, open_remote
 from custody.vfs import PosixFileSystem
@@ -240,7 +240,7 @@ def test_a_put_that_never_arrives_or_meets_other_bytes_is_an_error(
 class _Careless(WrappedStore):
     """Says that a name was free, and writes over what is there, as services without conditional puts do."""
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         self.put(key, data)
         return True
 
@@ -260,17 +260,17 @@ def test_a_pass_leaves_a_reader_alone_that_is_fetching(tmp_path: Path, monkeypat
     append(Repository.open(tmp_path), EVENTS)
     run_steps(Repository.open(tmp_path).settings)
     shutil.rmtree(tmp_path / "work")
-    parts_of = LocalCopies._parts
+    parts_of = read_parts
     under_way: list[Path] = []
 
-    def interrupted(copies: LocalCopies, key: str) -> Iterator[bytes]:
-        for part in parts_of(copies, key) or ():
+    def interrupted(store: ObjectStore, key: str) -> Iterator[bytes]:
+        for part in parts_of(store, key) or ():
             yield part
             if key.endswith(".toc") and not under_way:
                 under_way.extend((tmp_path / "work").rglob("*.fetching"))
                 run_steps(Repository.open(tmp_path).settings)
 
-    monkeypatch.setattr(LocalCopies, "_parts", interrupted)
+    monkeypatch.setattr("custody.store.local_copies.read_parts", interrupted)
     assert list(Repository.open(tmp_path).events(count=100)) == numbered(EVENTS)
     assert len(under_way) == 1
     assert not under_way[0].exists()

@@ -15,6 +15,7 @@ from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.local_pass import run_locally
+from custody.store import ObjectData
 from custody.store.local_copies import LocalCopies
 from custody.store.remote import RemoteStore
 from tests.support import append, numbered, run_steps, sample
@@ -32,7 +33,7 @@ def failing(number: int, failure: type[BaseException], *, arrived: bool) -> Iter
     """Raise at one put of this block, before the store has the object, or after and without the answer."""
     keys: list[str] = []
 
-    def put_if_absent(store: RemoteStore, key: str, data: bytes) -> bool:
+    def put_if_absent(store: RemoteStore, key: str, data: ObjectData) -> bool:
         keys.append(key)
         if len(keys) - 1 != number:
             return _PUT(store, key, data)

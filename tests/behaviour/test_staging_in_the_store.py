@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,18 +12,22 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import ConfigurationError, SupersededError
 from custody.lease import Attempt
-from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS, MaintenanceUnit
+from custody.maintenance.scrub import read_scrub, scrub_once
+from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.local_pass import LocalUnits
-from custody.spark.executor import execute
+from custody.spark.executor import execute, units_away
 from custody.spark.executor import run_on_executors as run_away
 from custody.spark.job import SparkUnits
 from custody.store import ObjectStore
 from custody.store.remote import RemoteStore
+from custody.vfs import PosixFileSystem
 from custody.workspace import Start, StepReport, UnitReport, Workspace, run_step, take_rollover
 from custody.workspace.step import Step, Unit
 from tests.support import append, flipped, numbered, sample
@@ -57,11 +62,12 @@ def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "executor"
 
 
-def new_root(root: Path, store: str = "", *, log_bytes: int = 9000) -> Path:
+def new_root(root: Path, store: str = "", *, log_bytes: int = 9000, merge_bytes: int = 1 << 28) -> Path:
     root.mkdir(parents=True)
     (root / "custody.toml").write_text(
         f'[repository]\nstore = "{store or f"memory://{uuid4().hex}"}"\nstaging = "store"\n'
         f'[journal]\nhandoff = "store"\n[eventlog]\nlog_bytes_target = {log_bytes}\nblock_bytes_max = 4096\n'
+        f"merge_bytes_max = {merge_bytes}\n"
         "[catalog]\ncheckpoint_every = 1\n"
     )
     return root
@@ -75,10 +81,12 @@ def lose_disk(root: Path) -> None:
     (root / "custody.toml").write_text(settings)
 
 
-def produced(root: Path, events: Sequence[object], parts: int = 2, *, is_lost: bool = True) -> Path:
+def produced(root: Path, events: Sequence[Event], parts: int = 2, *, rows: int = 1000, is_lost: bool = True) -> Path:
     size = len(events) // parts
     for part in range(parts):
-        append(Repository.open(root), events[part * size : (part + 1) * size])  # type: ignore[arg-type]
+        with Repository.open(root).writer() as writer:
+            for start in range(part * size, (part + 1) * size, rows):
+                writer.append(events[start : min(start + rows, (part + 1) * size)])
     assert sum(group.events for group in Repository.open(root).hand_over()) == len(events)
     if is_lost:
         lose_disk(root)
@@ -126,6 +134,39 @@ def test_a_pass_needs_the_store_alone_also_where_each_unit_is_done_twice(
     check(root, EVENTS)
 
 
+def objects(store: ObjectStore, prefix: str) -> Iterator[tuple[str, bytes]]:
+    yield from ((key, store.get(key)) for key in store.keys(prefix))
+
+
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_a_large_group_is_merged_by_ranges_on_executors_that_read_no_more_than_these(
+    tmp_path: Path, executor: Path, times: int
+) -> None:
+    one = produced(new_root(tmp_path / "one", merge_bytes=4096), sample(96), parts=1, rows=3)
+    root = produced(new_root(tmp_path / "machine", merge_bytes=4096), sample(96), parts=1, rows=3)
+    settings = Repository.open(one).settings
+    assert run_step(STEPS["rollover"], settings, LocalUnits(), Attempt.new("test")).failed == 0
+    report = run_on_executors(root, "rollover", times=times)["rollover"]
+    assert (report.units, report.failed, report.events) == (1, 0, 96), report.line()
+    [unit] = report.details
+    assert int(str(unit.note).rpartition("merged in ")[2].split()[0]) > 4
+    # Events have the names and the bytes of those that one process merged; the parts stay beside them until the sweep.
+    staged = [dict(objects(store_of(each), "main/provenance/staging/")) for each in (one, root)]
+    events = [{key: data for key, data in each.items() if re.search("/[0-9a-f]{64}$", key)} for each in staged]
+    assert events[0] == events[1]
+    assert len(events[1]) > 4
+    assert sum(key.endswith(".part") for key in staged[1]) > 4
+    journals = sum(info.size_bytes for info in store_of(root).list("main/provenance/handoff/"))
+    assert unit.store is not None
+    # Each range is read for itself: all of them are the journals once, with their heads, and what the driver reads.
+    assert unit.store.bytes_read < times * 2 * journals + 200_000
+    assert not list(executor.iterdir())
+    lose_disk(root)
+    for name in list(STEPS)[2:]:
+        assert run_on_executors(root, name)[name].failed == 0
+    check(root, sample(96))
+
+
 @pytest.mark.slow
 def test_logs_are_joined_and_shards_rebuilt_on_executors(
     tmp_path: Path, executor: Path, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +182,49 @@ def test_logs_are_joined_and_shards_rebuilt_on_executors(
     assert run_on_executors(root, "rebuild")["rebuild"].units == 0
     assert not list(executor.iterdir())
     check(root, EVENTS)
+
+
+def flip(store: ObjectStore, ending: str) -> None:
+    key = next(key for key in store.keys("main/provenance/") if key.endswith(ending))
+    data = store.get(key)
+    store.put(key, flipped(data, 4 * len(data)))
+
+
+def test_executors_read_what_is_due_in_the_store_and_the_driver_what_lies_on_its_disks(
+    tmp_path: Path, executor: Path
+) -> None:
+    root = produced(new_root(tmp_path / "machine"), EVENTS)
+    (root / "custody.toml").write_text((root / "custody.toml").read_text() + "[maintenance]\nscrub_days = 1\n")
+    run_on_executors(root)
+    for ending in (".parquet", ".toc", ".shard"):
+        flip(store_of(root), ending)
+    lose_disk(root)
+    settings = Repository.open(root).settings
+    step = MAINTENANCE_STEPS["scrub"]
+    units = step.units(settings)
+    away = {
+        unit.piece.kind
+        for unit in units_away(step, settings, units)
+        if isinstance(unit, MaintenanceUnit) and unit.piece
+    }
+    assert away == {"log", "shard"}
+    assert len(units_away(step, settings, units)) < len(units)
+    spread = read_scrub(settings, PosixFileSystem())
+    # A day's part is everything, but for units without bytes behind it: each run takes the next one.
+    while spread.former is None:
+        report = run_on_executors(root, "scrub")["scrub"]
+        assert report.units
+        assert not report.failed
+        spread = read_scrub(settings, PosixFileSystem())
+    assert not list(executor.iterdir())
+    lose_disk(root)
+    assert scrub_once(settings, PosixFileSystem(), SystemClock(), whole=True).former is not None
+    alone = read_scrub(settings, PosixFileSystem())
+    assert [(item.kind, item.path, item.message) for item in spread.latest()] == [
+        (item.kind, item.path, item.message) for item in alone.latest()
+    ]
+    kinds = {item.kind for item in spread.latest()}
+    assert {"log-damaged", "toc-damaged", "shard-damaged"} <= kinds
 
 
 @pytest.mark.slow
@@ -267,18 +351,13 @@ def failing(number: int, *, arrived: bool) -> Iterator[list[str]]:
         yield seen
 
 
-def every_cut(folder: Path) -> int:
+def every_cut(folder: Path, *, parts: int = 2, merge_bytes: int = 1 << 28, names: Sequence[str] = ()) -> int:
     number = count = 0
     while number <= count:
         for arrived in (False, True):
-            root = produced(
-                new_root(
-                    folder / f"{number}-{arrived}",
-                ),
-                EVENTS,
-            )
+            root = produced(new_root(folder / f"{number}-{arrived}", merge_bytes=merge_bytes), EVENTS, parts, rows=2)
             with failing(number, arrived=arrived) as seen, suppress(_CutError):
-                run_on_executors(root)
+                run_on_executors(root, *names)
             count = len(seen)
             # The next pass is another machine's.
             lose_disk(root)
@@ -296,3 +375,10 @@ def test_a_pass_that_ends_at_any_effect_on_the_store_is_made_whole_on_another_ma
     tmp_path: Path, executor: Path
 ) -> None:
     assert every_cut(tmp_path) > 20
+
+
+@pytest.mark.slow
+def test_a_large_merge_that_ends_at_any_effect_on_the_store_is_made_whole_on_another_machine(
+    tmp_path: Path, executor: Path
+) -> None:
+    assert every_cut(tmp_path, parts=1, merge_bytes=4096, names=["rollover"]) >= 12

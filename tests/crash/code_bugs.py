@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ import msgspec
 
 from custody.catalog import AddLoss, Catalog, CatalogState, FederatedState, federation
 from custody.catalog.transaction_pb2 import Absorb, Action, Seal
+from custody.format.names import UNIT_MANIFEST, unit_part
 from custody.journal import RETIRED, journal_writer, purpose_of
 from custody.journal.journal_file import JournalEnd, end_record
 from custody.maintenance import absorption, compaction, retirement
@@ -21,6 +22,8 @@ from custody.recovery import STEPS
 from custody.repository import retention_api
 from custody.retention import ExpiryChoice, deletion, planning
 from custody.retention.deletion import due_marks
+from custody.rollover import merge_parts
+from custody.rollover.merge import attempt_folder, publish_folder
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
 from custody.workspace import Unit, UnitManifest, UnitReport, Workspace
@@ -89,6 +92,20 @@ def commit_log_by_log() -> AbstractContextManager[object]:
                 yield msgspec.structs.replace(manifest, logs=(log,))
 
     return patch("custody.rollover.rollover_steps.waiting_units", wrong)
+
+
+def ranges_moved() -> AbstractContextManager[object]:
+    def wrong(workspace: Workspace, manifest: UnitManifest, parts: Sequence[merge_parts.MergePart]) -> None:
+        fs, folder = workspace.fs, workspace.paths.staged_unit(manifest.first_group)
+        with attempt_folder(fs, folder) as attempt:
+            for part in parts:
+                source = workspace.paths.staging / unit_part(manifest.first_group, part.key)
+                for name in fs.list(source):
+                    if name != UNIT_MANIFEST:
+                        fs.rename(source / name, attempt / name)
+            publish_folder(fs, attempt, folder, manifest)
+
+    return patch.object(merge_parts, "_publish", wrong)
 
 
 def loss_noted_later() -> AbstractContextManager[object]:

@@ -40,6 +40,7 @@ from custody.format.names import (
     parse_shard,
     parse_staged_unit,
     parse_transaction,
+    parse_unit_part,
 )
 from custody.index import IndexedFields, OpenShard, builder
 from custody.index.manifest import Manifest
@@ -182,7 +183,7 @@ def check_final_names(fs: FileSystem, folder: Path = SETTINGS.root) -> None:
     for name in fs.list(folder):
         path = folder / name
         if fs.is_directory(path):
-            if folder.name == "staging" and parse_staged_unit(name) is not None:
+            if folder.name == "staging" and (parse_staged_unit(name), parse_unit_part(name)) != (None, None):
                 _check_unit(fs, path)
             elif parse_shard(name):
                 _check_shard(path, tuple((file, fs.read(path / file)) for file in fs.list(path)))

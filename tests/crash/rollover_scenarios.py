@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from custody.clock import ManualClock
+from custody.config import Settings
 from custody.format.names import shard_container
 from custody.recovery import STEPS
+from custody.repository.local_pass import run_locally
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
 from tests.crash.memory_repository import (
+    NOW_MS,
+    SETTINGS,
     Promises,
     check_catalog,
     check_events,
@@ -19,6 +24,11 @@ from tests.crash.memory_repository import (
     run_pass,
     workspace,
 )
+
+IN_PARTS: Settings = SETTINGS.model_copy(
+    update={"eventlog": SETTINGS.eventlog.model_copy(update={"merge_bytes_max": 4096})}
+)
+"""Settings with which a hundred events are merged in several parts."""
 
 
 class StoreScenario(Scenario[Promises]):
@@ -157,6 +167,28 @@ class RollingOverSplit(RollingOver):
             for _ in range(3):
                 record.append(writer, 30)
         run_pass(fs)
+
+
+class RollingOverInParts(RollingOverLocally):
+    """A group is merged by ranges of ids, which become one unit; after a crash the ranges that are there are used."""
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        with repository(fs).writer() as writer:
+            for _ in range(6):
+                record.append(writer, 20)
+        self._roll_over(fs, ("rollover",))
+
+    def use(self, fs: FileSystem, record: Promises) -> None:
+        StoreScenario.use(self, fs, record)
+        self._roll_over(fs)
+        assert not workspace(fs).groups(), "journals are left"
+        assert not fs.list(workspace(fs).paths.staging), "parts are left"
+
+    def _roll_over(self, fs: FileSystem, steps: Sequence[str] | None = None) -> None:
+        with copied_segments():
+            names = steps or tuple(STEPS)
+            for report in run_locally(names, IN_PARTS, take_over=True, fs=fs, clock=ManualClock(NOW_MS)):
+                assert report.failed == 0, report
 
 
 class RollingOverDamage(Prepared):

@@ -34,6 +34,7 @@ from tests.crash.code_bugs import (
     marks_forgotten_first,
     no_checksum,
     nothing_is_noted,
+    ranges_moved,
     readers_that_do_not_honour_absorption,
 )
 from tests.crash.commit_scenarios import Racing
@@ -61,6 +62,7 @@ from tests.crash.rollover_scenarios import (
     Appending,
     RollingOver,
     RollingOverDamage,
+    RollingOverInParts,
     RollingOverRetried,
     RollingOverSplit,
 )
@@ -109,6 +111,13 @@ BUGS = [
     Bug("no sync of the table of contents", RollingOver, ALL, left_out(no_sync=named(".toc"))),
     Bug("staging file renamed before its sync", RollingOver, POWER_LOSS, left_out(no_sync=named(".arrow"))),
     Bug("staged unit named before its manifest's sync", RollingOver, POWER_LOSS, left_out(no_sync=called("unit"))),
+    Bug(
+        "range of a group named before its events' sync",
+        RollingOverInParts,
+        POWER_LOSS,
+        left_out(no_sync=named(".arrow")),
+    ),
+    Bug("the files of ranges are moved into the unit", RollingOverInParts, TORN, seeded=ranges_moved),
     Bug("the logs of a group become live one by one", RollingOverSplit, ALL, seeded=commit_log_by_log),
     Bug(
         "no sync of the folder after evidence of damage",

@@ -72,6 +72,7 @@ from tests.crash.rollover_scenarios import (
     Recovering,
     RollingOver,
     RollingOverDamage,
+    RollingOverInParts,
     RollingOverLocally,
     RollingOverMerged,
     RollingOverSplit,
@@ -193,6 +194,20 @@ def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part
     outcome = enumerate_crashes(RollingOverSplit(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 120
+
+
+@pytest.mark.in_parts(2)
+@in_some_ways
+def test_a_crash_while_a_group_is_merged_by_ranges_loses_no_event_and_leaves_no_part_for_a_unit(
+    seeds: int, part: Part
+) -> None:
+    fs, _, error = run_to(RollingOverInParts())
+    assert error is None
+    [manifest] = workspace(fs).manifests()
+    assert len(manifest.logs) >= 4
+    outcome = enumerate_crashes(RollingOverInParts(), seeds=seeds, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 60
 
 
 @pytest.mark.parametrize("damaged", [(1,), (0, 1, 2)], ids=["one record", "every record"])

@@ -13,6 +13,7 @@ import pytest
 from custody.errors import CustodyError, StorageError
 from custody.flow.content import ClaimPlaces, ResourceClaim, handed_claims
 from custody.flow.content.handed_claims import HandedClaims, HandedPiece
+from custody.store import ObjectData
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
@@ -125,7 +126,7 @@ class LostAnswers(LocalStore):
     done = 0
     lost_at = 0
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         written = super().put_if_absent(key, data)
         self._lose(key)
         return written

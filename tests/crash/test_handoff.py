@@ -13,6 +13,7 @@ import pytest
 from custody.errors import CustodyError, StorageError
 from custody.rollover import handing_over, rollover_steps
 from custody.rollover.merge import merge_unit
+from custody.store import ObjectData
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
@@ -87,7 +88,7 @@ class LostAnswers(LocalStore):
     puts = 0
     lost_at = 0
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         done = super().put_if_absent(key, data)
         if "/handoff/" in key:
             LostAnswers.puts += 1

@@ -25,7 +25,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +48,14 @@ _MAKE_SECONDS = 1200
 
 class ServerMissingError(Exception):
     """What a server needs is not on this machine."""
+
+
+def cases_of(module: object, fixture: str) -> dict[str, Callable[..., None]]:
+    """Return the cases of a module that take a fixture and no other parameter of a store."""
+    cases = {name: case for name, case in vars(module).items() if name.startswith("test_")}
+    return {
+        name: case for name, case in cases.items() if fixture in case.__code__.co_varnames[: case.__code__.co_argcount]
+    }
 
 
 def _program(name: str) -> str:

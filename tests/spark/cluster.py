@@ -122,17 +122,21 @@ def standalone_cluster(folder: Path, hidden: Sequence[Path], workers: int = 2) -
 
 
 class Killer:
-    """Kills a worker that does a unit, at the first put of each kind, and starts another one."""
+    """Kills a worker that does a unit, at the first put of each kind, and starts another one.
 
-    def __init__(self, cluster: Cluster, kinds: dict[str, str]) -> None:
+    Of a unit that puts nothing, `method` is the request that it is known by.
+    """
+
+    def __init__(self, cluster: Cluster, kinds: dict[str, str], method: str = "PUT") -> None:
         self.cluster = cluster
         self.waiting = dict(kinds)
+        self._method = method
         self.killed: list[str] = []
         self._lock = threading.Lock()
 
     def __call__(self, method: str, path: str) -> None:
         with self._lock:
-            kind = next((kind for kind, mark in self.waiting.items() if method == "PUT" and mark in path), None)
+            kind = next((kind for kind, mark in self.waiting.items() if method == self._method and mark in path), None)
             busy = [path.relative_to(self.cluster.folder).parts[0] for path in self.cluster.left_below_workers()]
             if kind is None or not busy:
                 return

@@ -24,10 +24,17 @@ def new_root(root: Path, store: str) -> Path:
     return root
 
 
-def produce(root: Path) -> None:
-    """Append and hand over on the producer, whose disk is lost then."""
-    _append(root)
+def produce(root: Path, *, as_one_group: bool = False, is_lost: bool = True) -> None:
+    """Append and hand over on the producer, whose disk is lost then, or is the driver's as well."""
+    if as_one_group:
+        with Repository.open(root).writer() as writer:
+            for start in range(0, len(EVENTS), 5):
+                writer.append(EVENTS[start : start + 5])
+    else:
+        _append(root)
     assert sum(group.events for group in Repository.open(root).hand_over()) == len(EVENTS)
+    if not is_lost:
+        return
     settings = (root / "custody.toml").read_text()
     shutil.rmtree(root)
     root.mkdir()

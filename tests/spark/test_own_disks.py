@@ -11,11 +11,14 @@ from uuid import uuid4
 
 import pytest
 
+from custody.maintenance.scrub import read_scrub
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.spark.environment import submit_environment
 from custody.spark.packaging import make_package
 from custody.spark.submit import step_command
+from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.behaviour.places import s3_url
 from tests.behaviour.s3 import BUCKET, s3_environment
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
@@ -110,6 +113,61 @@ def test_a_worker_killed_in_the_middle_of_each_step(
     assert killer.killed == ["rollover", "compress", "index"]
     assert all(step["failed"] == 0 for step in steps.values())
     proxy.watch = lambda method, path: None
+    assert answers(root) == local_answers
+    assert not cluster.left_below_workers()
+
+
+def test_a_worker_killed_while_one_large_group_is_merged_by_ranges(
+    root: Path, cluster: Cluster, library: Path, local_answers: Answers, proxy: StoreProxy
+) -> None:
+    (root / "custody.toml").write_text(
+        (root / "custody.toml").read_text().replace("[eventlog]", "[eventlog]\nmerge_bytes_max = 60000")
+    )
+    produce(root, as_one_group=True)
+    # Killed when the first range is declared: others are merged, and are used.
+    killer = Killer(cluster, {"rollover": ".part"})
+    proxy.watch = killer
+    steps = reports(submit(root, "all", cluster, library))
+    assert killer.killed == ["rollover"]
+    proxy.watch = lambda method, path: None
+    assert all(step["failed"] == 0 for step in steps.values())
+    note = str(steps["rollover"]["details"][0]["note"])  # type: ignore[index]
+    assert int(note.rpartition("merged in ")[2].split()[0]) > 4
+    assert answers(root) == local_answers
+    assert not cluster.left_below_workers()
+
+
+def test_a_worker_killed_in_the_middle_of_a_rebuild_a_compaction_and_a_scrub(
+    root: Path, cluster: Cluster, library: Path, local_answers: Answers, proxy: StoreProxy
+) -> None:
+    produce(root, is_lost=False)
+    reports(submit(root, "all", cluster, library))
+    settings = Repository.open(root).settings
+    before = Workspace(settings, "main").catalog.load()
+    assert len(before.files) > 4
+    # Other settings of the index: each shard is stale. Then logs that may be larger: some are joined.
+    (root / "custody.toml").write_text((root / "custody.toml").read_text() + '[index]\nattributes = ["filename"]\n')
+    for step, mark, method in (
+        ("rebuild", ".shard", "PUT"),
+        ("compact", ".parquet", "PUT"),
+        ("scrub", ".parquet", "GET"),
+    ):
+        if step == "compact":
+            (root / "custody.toml").write_text((root / "custody.toml").read_text().replace("60000", "150000"))
+        if step == "scrub":
+            (root / "custody.toml").write_text((root / "custody.toml").read_text() + "[maintenance]\nscrub_days = 1\n")
+        killer = Killer(cluster, {step: mark}, method)
+        proxy.watch = killer
+        report = reports(submit(root, step, cluster, library))[step]
+        proxy.watch = lambda method, path: None
+        assert killer.killed == [step]
+        assert report["failed"] == 0
+        assert int(str(report["units"])) > 1
+        assert str(report["place"]).startswith("Spark")
+    after = Workspace(settings, "main").catalog.load()
+    assert len(after.files) < len(before.files)
+    assert sum(file.rows for file in after.files.values()) == sum(file.rows for file in before.files.values())
+    assert not read_scrub(settings, PosixFileSystem()).findings
     assert answers(root) == local_answers
     assert not cluster.left_below_workers()
 

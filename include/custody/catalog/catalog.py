@@ -591,7 +591,13 @@ def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
     location = settings.repository.store
 
     def open_at(location: str) -> ObjectStore:
-        return open_store(location, fs, settings.root, can_put_if_absent=settings.catalog.put_if_absent)
+        return open_store(
+            location,
+            fs,
+            settings.root,
+            can_put_if_absent=settings.catalog.put_if_absent,
+            multipart_bytes=settings.repository.multipart_bytes,
+        )
 
     store = open_at(location)
     if not settings.is_store_remote:

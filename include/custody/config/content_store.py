@@ -20,3 +20,5 @@ class ContentStore:
     can_put_if_absent: bool = True
     copies_bytes_max: int = 0
     """So much room local copies may take."""
+    multipart_bytes: int = 64 << 20
+    """Larger objects go in parts."""

@@ -108,6 +108,13 @@ class RepositorySection(Section):
         ge=1 << 20,
         description="With an object store: most bytes of copies and pieces of its files on this machine.",
     )
+    multipart_bytes: int = Field(
+        64 << 20,
+        ge=4096,
+        le=5 << 30,
+        description="With an object store: larger objects are put in parts of 16 MiB, so that few of "
+        "their bytes are in memory.",
+    )
     staging: Literal["work_folder", "store"] = Field(
         "work_folder",
         description="With an object store: where merged units wait until they are live, and the leases of steps lie. "
@@ -405,6 +412,13 @@ class EventLogSection(Section):
         le=16 << 30,
         description="Size of an event log, in uncompressed bytes: a larger group is split into several logs, "
         "small groups that follow each other are merged into one.",
+    )
+    merge_bytes_max: int = Field(
+        256 << 20,
+        ge=4096,
+        le=1 << 40,
+        description="A group with larger journals is merged by ranges of event ids, of about so many bytes or those of "
+        "a log, several at once. Each range becomes logs of its own.",
     )
     compression: Literal["zstd", "gzip", "none"] = Field(
         "zstd",

@@ -136,6 +136,7 @@ class Settings(BaseSettings):
             self.root,
             self.catalog.put_if_absent,
             self.repository.work_copies_bytes_max,
+            self.repository.multipart_bytes,
         )
 
     @property

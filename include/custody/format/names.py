@@ -25,6 +25,7 @@ ID_DIGITS = 20  # as many as the greatest unsigned 64-bit number has
 TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 
 UNIT_MANIFEST = "unit"
+PART_PREFIX = "part-"  # a range of a large unit that was merged, until all of them are
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
 INDEX = "index"  # the folder of shards in an object store
 RANGES = "ranges"  # the folder of what was read of stored files by ranges
@@ -35,6 +36,7 @@ INCARNATIONS = "incarnations"  # the folder of the claims of a writer's name, nu
 STRIPES = "stripes"  # the folder of the records of stripes that were taken into use
 MARKED_SUFFIX = ".marked"  # beside the record of a stripe whose folder has its mark
 STRIPE_MARK = "STRIPE"  # the mark, in the folder of a writer's database on a stripe
+UPLOADS = "UPLOADS"  # below a writer: objects on their way to their name in the store; no database can have this name
 HANDOFF = "handoff"  # the folder of sealed groups that were handed over to the store
 CONTENT_HANDOFF = "content-handoff"  # the folder of resource claims that were handed over to the store
 ICEBERG = "iceberg"  # the folder of the published table
@@ -53,6 +55,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 # Parsers match whole names: what a person or another program puts beside custody's files is passed over.
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
 _UNIT = re.compile(r"\d{20}")
+_UNIT_PART = re.compile(rf"{PART_PREFIX}(\d{{20}})-[0-9a-f]{{32}}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})(?:\.[0-9a-f]{16})?")
 _WRITTEN_ANEW = re.compile(r"(?:\d{13}-)?\d{20}\.[0-9a-f]{16}(?:\.\w+)*")
 _EPOCH = re.compile(r"\d{10}")
@@ -259,6 +262,17 @@ def is_section(name: str) -> bool:
 def parse_staged_unit(name: str) -> int | None:
     """Return the first id of a staged unit's first group, None for any other name."""
     return int(name) if _UNIT.fullmatch(name) else None
+
+
+def unit_part(first_event_id: int, key: str) -> str:
+    """Return the name of a merged range of the unit whose first group begins with an id; `key` is 32 hex digits."""
+    return f"{PART_PREFIX}{first_event_id:0{ID_DIGITS}d}-{key}"
+
+
+def parse_unit_part(name: str) -> int | None:
+    """Return the first id of the first group of the unit that a merged range belongs to, None for any other name."""
+    match = _UNIT_PART.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def epoch_file(epoch: int) -> str:

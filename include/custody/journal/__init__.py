@@ -5,7 +5,7 @@ from custody.journal.groups import Group, groups, writers
 from custody.journal.incarnations import ARCHIVE, RETIRED, Claim, Incarnations, holds_group, purpose_of
 from custody.journal.journal_file import JournalDamage, JournalFile, begun_ms, read_header
 from custody.journal.journal_writer import JournalOptions, JournalWriter, lock_path
-from custody.journal.merge import MergeReader
+from custody.journal.merge import MergeRange, MergeReader, RangeReader, SlicedJournal
 from custody.journal.open_group import SyncPolicy
 from custody.journal.sealing import (
     KeepCut,
@@ -40,10 +40,13 @@ __all__ = [
     "JournalOptions",
     "JournalWriter",
     "KeepCut",
+    "MergeRange",
     "MergeReader",
     "MissingContainer",
     "PendingEvents",
+    "RangeReader",
     "SealedJournal",
+    "SlicedJournal",
     "SyncPolicy",
     "WriterContainers",
     "begun_ms",

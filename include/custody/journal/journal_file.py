@@ -145,6 +145,36 @@ def begun_ms(fs: FileSystem, paths: Iterable[Path]) -> int | None:
     return oldest
 
 
+def read_records(path: Path, head: memoryview, data: memoryview, start: int) -> Iterator[EventRecord]:
+    """Yield the intact records of events in `data`, the bytes of a journal from `start` on.
+
+    `head` is the beginning of the journal, in which the schema of its batches is.
+
+    Raises:
+        CorruptionError: a record of several ones does not hold what was written.
+    """
+    schema = JOURNAL_SCHEMA
+    for item in frames(head, len(PREAMBLE)) if len(head) else ():
+        if isinstance(item, Frame) and item.kind == KIND_SCHEMA:
+            schema = pa.ipc.read_schema(pa.py_buffer(item.payload))
+    for item in frames(data):
+        if isinstance(item, Frame) and item.kind == KIND_GROUP:
+            offset = start + item.offset
+            for part in _parts_of(item, path, offset):
+                if part.kind in (KIND_BATCH, KIND_ROWS):
+                    yield EventRecord.of(part, path, offset + HEAD_BYTES + part.offset, schema)
+        elif isinstance(item, Frame) and item.kind in (KIND_BATCH, KIND_ROWS):
+            yield EventRecord.of(item, path, start + item.offset, schema)
+
+
+def _parts_of(item: Frame, path: Path, offset: int) -> Iterator[Frame]:
+    """Yield the records that were written together, with their places in the payload of the record around them."""
+    for part in frames(item.payload):
+        if isinstance(part, Gap):
+            raise CorruptionError(f"{path} @{offset}: expected whole records in a group of records.")
+        yield part
+
+
 def end_record(end: JournalEnd) -> bytes:
     """Return the last record of a sealed journal."""
     return frame(KIND_END, msgspec.json.encode(end))
@@ -168,6 +198,10 @@ class JournalFile:
         """The intact records of events, in append order."""
         self.end: JournalEnd | None = None
         self.damage: tuple[JournalDamage, ...] = ()
+        self.head_bytes = 0
+        """Where the schema of its batches ends; 0 where that is damaged."""
+        self.joined: list[tuple[int, int]] = []
+        """Where the records that were written together begin and end, in order."""
         self.torn: TornTail | None = None
         """Of an open journal only: of a sealed one it was cut before."""
         self._schema = JOURNAL_SCHEMA
@@ -280,15 +314,15 @@ class JournalFile:
         if item.kind in (KIND_BATCH, KIND_ROWS):
             self.records.append(EventRecord.of(item, self.path, offset, self._schema))
         elif item.kind == KIND_GROUP:
-            for part in frames(item.payload):
-                if isinstance(part, Gap):
-                    raise CorruptionError(f"{self.path} @{offset}: expected whole records in a group of records.")
+            self.joined.append((offset, offset + HEAD_BYTES + len(item.payload)))
+            for part in _parts_of(item, self.path, offset):
                 self._accept(part, offset + HEAD_BYTES + part.offset)
         elif item.kind == KIND_HEADER:
             self.header = self._read_header(item)
         elif item.kind == KIND_SCHEMA:
             self._schema = pa.ipc.read_schema(pa.py_buffer(item.payload))
             self._has_head = True
+            self.head_bytes = item.end
         elif item.kind == KIND_END:
             self.end = msgspec.json.decode(item.payload, type=JournalEnd)
         else:

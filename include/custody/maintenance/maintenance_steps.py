@@ -6,6 +6,9 @@
 | compact | live logs, or a writer | logs, tombstones | logs, shards, one transaction; old shards go |
 | rebuild | shard | logs | the shard, with the settings of today |
 | scrub | check unit | all that is due | nothing; the driver saves the position and the findings |
+
+Where drivers and executors share an object store alone, executors do the units of `compact` and `rebuild`, and the
+check units of logs, shards, staged units and contents in the store; the driver checks what lies on its disks.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import msgspec
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import ConflictError, CustodyError, NotFoundError
-from custody.format.names import COMPACT_LEASE
+from custody.format.names import COMPACT_LEASE, split_stripe
 from custody.maintenance import absorption, compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scrub_unit
@@ -26,6 +29,9 @@ from custody.rollover import is_stale, rebuild_shard, shard_input_bytes
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import UnitReport, Workspace, file_uri
 from custody.workspace.step import Step, Unit
+
+# Check units whose files lie in the store alone, where that is an object store, besides most shards.
+_STORED_KINDS = ("log", "unit", "handed-contents")
 
 
 class MaintenanceUnit(Unit, frozen=True):
@@ -201,6 +207,7 @@ class ScrubStep(Step):
     unit_type = MaintenanceUnit
     report_type = MaintenanceReport
     lease = None
+    needs_store_only = True
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the check units that are due, of all writers."""
@@ -213,6 +220,15 @@ class ScrubStep(Step):
         """Yield the check units of one writer that are due."""
         units = self.units(workspace.settings, workspace.fs)
         yield from (unit for unit in units if unit.writer == workspace.writer)
+
+    def stays(self, workspace: Workspace, unit: Unit) -> bool:
+        """Whether a check unit is about anything but objects that have a digest or checksums of their own."""
+        piece = _piece(unit)
+        if piece.kind == "shard":
+            # A folder of it on this machine is a second copy, which is checked as well.
+            shard = workspace.state().shards.get(piece.name)
+            return shard is None or workspace.fs.exists(workspace.shard_path(shard))
+        return piece.kind not in _STORED_KINDS or bool(split_stripe(piece.name)[0])
 
     def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
         """Return what the check unit reads."""
@@ -238,7 +254,7 @@ class ScrubStep(Step):
             if report.error is not None:
                 break
             pieces.append(_piece(unit))
-            findings += report.findings if isinstance(report, MaintenanceReport) else ()
+            findings += _named_here(settings, fs, pieces[-1], report)
             slice = slice or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
         if slice is not None:
             is_end = slice.is_last and len(pieces) == len(units)
@@ -249,6 +265,14 @@ class ScrubStep(Step):
 
 MAINTENANCE_STEPS: Mapping[str, Step] = {step.name: step for step in (Absorb(), Compact(), Rebuild(), ScrubStep())}
 """The steps of a maintenance run by name, in their order."""
+
+
+def _named_here(settings: Settings, fs: FileSystem | None, piece: CheckUnit, report: UnitReport) -> Sequence[Finding]:
+    """Return the findings of a unit with the places of this machine: an executor has others, which are gone by now."""
+    findings = report.findings if isinstance(report, MaintenanceReport) else ()
+    if findings and piece.kind == "shard" and settings.is_staging_stored:
+        return scrub_unit(settings, fs or PosixFileSystem(), SystemClock(), piece)
+    return findings
 
 
 def _names(unit: Unit) -> tuple[str, ...]:

@@ -29,12 +29,14 @@ from custody.format.names import (
     COMPACT_LEASE,
     REMOVING_PREFIX,
     RETENTION_LEASE,
+    UPLOADS,
     ContainerPaths,
     ContentPaths,
     event_log_folder,
     parse_event_log,
     parse_shard,
     parse_staged_unit,
+    parse_unit_part,
     parse_written_anew,
 )
 from custody.lease import is_dead, lease_status, read_holder
@@ -47,6 +49,8 @@ from custody.workspace import ROLLOVER_LEASE, Workspace, lease_place, name_befor
 # Such a folder is work under way while its lease is live, and a leftover as soon as nobody holds it.
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
 _LEASES = (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE)
+UPLOAD = "uploaded object"
+"""What a leftover in an object store is."""
 LEFTOVER_AGE_MS = 3_600_000
 """Of files that no lease covers: a younger one may belong to somebody who is still writing it."""
 
@@ -167,6 +171,7 @@ class LeftoverScan:
         yield from self._logs()
         yield from self._shards()
         yield from self._catalog()
+        yield from self._uploads()
         yield from self._contents()
         yield from self._shared()
         yield from self._swept()
@@ -242,6 +247,13 @@ class LeftoverScan:
                 yield self._leftover(folder / name, "removed unit", "remove", "its removal was interrupted")
             elif first is not None:
                 yield from self._damaged_unit(folder / name, first)
+            elif (part_of := parse_unit_part(name)) is not None and not self._may_be_joined(part_of):
+                why = "its unit is whole, or live"
+                yield self._leftover(folder / name, "merged part of a unit", "discard", why)
+
+    def _may_be_joined(self, first: int) -> bool:
+        """Whether a unit of which a part is merged is still to be merged: the next attempt uses the part."""
+        return first in self._known_groups[1] and first not in self.workspace.staged()
 
     def _damaged_unit(self, path: Path, first: int) -> Iterator[Leftover]:
         try:
@@ -323,6 +335,21 @@ class LeftoverScan:
             for partial in self._temporary(place) if self.fs.is_directory(place) else ():
                 if self._is_old(partial):
                     yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
+
+    def _uploads(self) -> Iterator[Leftover]:
+        """Yield objects of a store that never got their name; no lease covers them."""
+        if not self.workspace.settings.is_store_remote:
+            return
+        store, writer = self.workspace.catalog.objects.store, self.workspace.writer
+        for info in store.list(f"{writer}/{UPLOADS}/"):
+            if info.modified_ms <= self.workspace.clock.now_ms() - LEFTOVER_AGE_MS:
+                yield Leftover(
+                    writer=writer,
+                    path=store.locate(info.key),
+                    what=UPLOAD,
+                    action="remove",
+                    why="its process never gave it its name",
+                )
 
     def _contents(self) -> Iterator[Leftover]:
         store, writer = self.workspace.settings.content_store, self.workspace.writer

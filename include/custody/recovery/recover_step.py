@@ -23,7 +23,7 @@ from custody.journal.writer_state import WriterContainers
 from custody.lease import lease_status
 from custody.quarantine import keep_cut
 from custody.recovery.foreign_journals import AdoptedJournal
-from custody.recovery.leftovers import Leftover, LeftoverAction, find_leftovers
+from custody.recovery.leftovers import UPLOAD, Leftover, LeftoverAction, find_leftovers
 from custody.rollover import STEPS as _ROLLOVER_STEPS
 from custody.rollover import sweep_unit, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX
@@ -136,7 +136,10 @@ def _sweep(workspace: Workspace) -> None:
 
 def _deal(workspace: Workspace, item: Leftover) -> None:
     path = Path(item.path)
-    if item.action == "remove":
+    if item.what == UPLOAD:
+        store = workspace.catalog.objects.store
+        store.delete(item.path.removeprefix(store.locate("")))
+    elif item.action == "remove":
         remove(workspace.fs, path)
     elif item.action == "discard":
         discard(workspace, path)

@@ -110,7 +110,7 @@ def _hand_over_group(
     _refuse_overlap(workspace, folder, next_event_id, state, known)
     _check_name(workspace, folder)
     journals = [
-        workspace.handoff.put_journal(folder, path.name, workspace.fs.read(path)) for path in sorted(group.sealed)
+        workspace.handoff.put_journal(folder, path.name, workspace.fs.view(path)) for path in sorted(group.sealed)
     ]
     # Late: uploads take minutes, and the name may be another machine's by now.
     epoch = _check_name(workspace, folder)

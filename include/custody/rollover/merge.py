@@ -17,7 +17,7 @@ import time
 import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -80,42 +80,69 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group], *, ahea
     """
     fs, folder = workspace.fs, workspace.paths.staged_unit(groups[0].first_event_id)
     reader = MergeReader(fs, groups)
-    # First the evidence, then the unit: once the unit is live, the journals with the damaged bytes are removed.
-    for damage in reader.damage:
-        if not workspace.disk_lasts:
-            raise LastingDiskError(f"{damage}: the evidence needs a disk that lasts. The driver merges this unit.")
-        _keep_evidence(workspace, damage)
-    fs.make_directory(folder.parent)
-    # A folder for each attempt: two of them, one overtaken, never write into each other's files.
-    attempt = folder.with_name(f"{BUILDING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
-    fs.make_directory(attempt)
-    try:
-        logs = _write(fs, attempt, _log_progress(reader, unit), workspace.settings.eventlog.log_bytes_target)
-        manifest = _manifest(workspace, groups, logs, ahead)
-        with fs.create(attempt / UNIT_MANIFEST) as file:
-            file.write(manifest.encode())
-            file.sync()
+    keep_evidence_of(workspace, reader)
+    with attempt_folder(fs, folder) as attempt:
+        target = workspace.settings.eventlog.log_bytes_target
+        progress = Progress(unit, reader.rows)
+        # As `merge_parts` does it in several places at once: the files are the same.
+        logs = [
+            log
+            for records in reader.ranges(range_bytes_max(workspace))
+            for log in write_logs(fs, attempt, progress.told(reader.chunks(CHUNK_BYTES, records)), target)
+        ]
+        manifest = unit_manifest(workspace, groups, logs, ahead)
         if workspace.stored_units is None:
-            # Everything in the folder is durable before it gets its name: a folder with a unit's name is always whole.
-            fs.sync_directory(attempt)
-            _publish(fs, attempt, folder)
+            publish_folder(fs, attempt, folder, manifest)
         else:
             workspace.stored_units.publish(manifest, lambda log: staged_path(attempt, log), workspace.check)
             fs.remove_tree(attempt)
-    # An error leaves nothing behind. After a crash, recovery finds the folder by its prefix.
-    except BaseException:
-        fs.remove_tree(attempt)
-        raise
     return UnitReport(
         unit=unit,
         events=sum(log.rows for log in logs),
         bytes_in=sum(fs.size(path) for group in groups for path in group.sealed),
         bytes=sum(log.file_bytes for log in logs),
-        note="; ".join([f"{len(groups)} groups, {len(logs)} logs", *map(_damage_note, reader.damage)]),
+        note="; ".join([f"{len(groups)} groups, {len(logs)} logs", *map(damage_note, reader.damage)]),
     )
 
 
-def _write(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_target: int) -> list[StagedLog]:
+def range_bytes_max(workspace: Workspace) -> int:
+    """Return from how many bytes of journals on a unit is merged by ranges: never less than a log's."""
+    options = workspace.settings.eventlog
+    return max(options.merge_bytes_max, options.log_bytes_target)
+
+
+def keep_evidence_of(workspace: Workspace, reader: MergeReader) -> None:
+    """Put what cannot be read of journals into the quarantine.
+
+    First the evidence, then the unit: once the unit is live, the journals with the damaged bytes are removed.
+
+    Raises:
+        LastingDiskError: there is some, and this machine's disk does not last.
+    """
+    for damage in reader.damage:
+        if not workspace.disk_lasts:
+            raise LastingDiskError(f"{damage}: the evidence needs a disk that lasts. The driver merges this unit.")
+        _keep_evidence(workspace, damage)
+
+
+@contextmanager
+def attempt_folder(fs: FileSystem, folder: Path) -> Iterator[Path]:
+    """Give a folder for what is to become `folder`; an error leaves nothing behind.
+
+    Each attempt has its own: two of them, one overtaken, never write into each other's files. After a crash, recovery
+    finds the folder by its prefix.
+    """
+    fs.make_directory(folder.parent)
+    attempt = folder.with_name(f"{BUILDING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
+    fs.make_directory(attempt)
+    try:
+        yield attempt
+    except BaseException:
+        fs.remove_tree(attempt)
+        raise
+
+
+def write_logs(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_target: int) -> list[StagedLog]:
     """Write the events of each future log into a file of its own: as many as fit into the target, at least one."""
     done: list[StagedLog] = []
     with ExitStack() as opened:
@@ -144,9 +171,10 @@ def _write(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_targe
     return done
 
 
-def _manifest(
+def unit_manifest(
     workspace: Workspace, groups: Sequence[Group], logs: Sequence[StagedLog], ahead: int | None
 ) -> UnitManifest:
+    """Return the manifest of a whole unit, of these logs."""
     firsts = tuple(group.first_event_id for group in groups)
     return UnitManifest(
         writer=workspace.writer,
@@ -212,8 +240,13 @@ class _Numbered(msgspec.Struct):
     revision: int | msgspec.UnsetType = msgspec.UNSET
 
 
-def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:
-    """Give a whole unit its name, unless another attempt was faster."""
+def publish_folder(fs: FileSystem, attempt: Path, folder: Path, manifest: UnitManifest) -> None:
+    """Complete a folder by its manifest and give it its name, unless another attempt was faster."""
+    with fs.create(attempt / UNIT_MANIFEST) as file:
+        file.write(manifest.encode())
+        file.sync()
+    # Everything in the folder is durable before it gets its name: a folder with a unit's name is always whole.
+    fs.sync_directory(attempt)
     try:
         # Another attempt was first; its unit is as good as this one.
         if fs.exists(folder):
@@ -245,16 +278,25 @@ def _keep_evidence(workspace: Workspace, damage: JournalDamage) -> None:
     )
 
 
-def _damage_note(damage: JournalDamage) -> str:
+def damage_note(damage: JournalDamage) -> str:
+    """Return what a report says of damage."""
     return f"damage kept in the quarantine: {damage.path} @{damage.offset}, {damage.length} bytes"
 
 
-def _log_progress(reader: MergeReader, unit: str) -> Iterator[pa.Table]:
-    """Yield the chunks; a long merge writes into the log how far it has come."""
-    done, logged = 0, time.monotonic()
-    for chunk in reader.chunks(CHUNK_BYTES):
-        yield chunk
-        done += chunk.num_rows
-        if time.monotonic() - logged >= _PROGRESS_SECONDS:
-            logged = time.monotonic()
-            _LOG.info("%s: %d of %d events merged", unit, done, reader.rows)
+class Progress:
+    """Writes into the log, now and then, how far a long merge has come."""
+
+    def __init__(self, unit: str, rows: int) -> None:
+        self._unit = unit
+        self._rows = rows
+        self._done = 0
+        self._logged = time.monotonic()
+
+    def told(self, chunks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the chunks, and count them."""
+        for chunk in chunks:
+            yield chunk
+            self._done += chunk.num_rows
+            if time.monotonic() - self._logged >= _PROGRESS_SECONDS:
+                self._logged = time.monotonic()
+                _LOG.info("%s: %d of %d events merged", self._unit, self._done, self._rows)

@@ -15,7 +15,7 @@ continued by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
 
@@ -25,6 +25,7 @@ from custody.journal import Group, begun_ms
 from custody.rollover.handing_over import hand_over
 from custody.rollover.handing_over_contents import hand_over_contents
 from custody.rollover.merge import merge_unit, plan_units
+from custody.rollover.merge_parts import MergePart, discard_parts, divide_unit, join_parts, merge_part
 from custody.rollover.publish import (
     build_index,
     commit_actions,
@@ -41,10 +42,21 @@ from custody.workspace.step import Step, Unit
 from custody.workspace.workspace import Workspace
 
 
+class RolloverUnit(Unit, frozen=True):
+    """Groups that are merged together, or one part of them."""
+
+    part: MergePart | None = None
+
+    def __str__(self) -> str:
+        place = super().__str__()
+        return place if self.part is None else f"{place}, part {self.part.number} of {self.part.count}"
+
+
 class Rollover(Step):
     """Merges sealed groups in event-id order and cuts them into the events of future logs."""
 
     name = "rollover"
+    unit_type = RolloverUnit
     needs_store_only = True
 
     def prepare(self, workspace: Workspace) -> None:
@@ -85,7 +97,9 @@ class Rollover(Step):
             yield Unit(workspace.writer, firsts[0], firsts, ahead=places.index(firsts[0]))
 
     def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
-        """Return the sizes of the journals."""
+        """Return the sizes of the journals, of a part what it reads of them."""
+        if isinstance(unit, RolloverUnit) and unit.part is not None:
+            return unit.part.range.bytes
         return sum(workspace.fs.size(path) for group in workspace.groups(unit.groups) for path in group.sealed)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
@@ -95,6 +109,30 @@ class Rollover(Step):
             StorageError: a container of the writer is missing. It may have journals of these groups, or groups between
                 them; what became live without them could not be joined with them later.
         """
+        if isinstance(unit, RolloverUnit) and unit.part is not None:
+            return merge_part(workspace, str(unit), unit.groups, unit.part)
+        groups = self._groups(workspace, unit)
+        if groups is None:
+            return UnitReport(unit=str(unit), note="rolled over already")
+        return merge_unit(workspace, str(unit), groups, ahead=unit.ahead)
+
+    def divide(self, workspace: Workspace, unit: Unit) -> list[Unit]:
+        """Return the ranges of a unit with many journals; raises as `run`."""
+        groups = self._groups(workspace, unit)
+        parts = [] if groups is None else divide_unit(workspace, groups)
+        return [RolloverUnit(unit.writer, unit.first_event_id, unit.groups, part=part) for part in parts]
+
+    def join(self, workspace: Workspace, unit: Unit, parts: Sequence[Unit]) -> UnitReport:
+        """Publish the unit of which all ranges are merged; raises as `run`."""
+        groups = self._groups(workspace, unit)
+        if groups is None:
+            discard_parts(workspace, _first_of(unit))
+            return UnitReport(unit=str(unit), note="rolled over already")
+        merged = [part.part for part in parts if isinstance(part, RolloverUnit) and part.part is not None]
+        return join_parts(workspace, str(unit), groups, merged, ahead=unit.ahead)
+
+    def _groups(self, workspace: Workspace, unit: Unit) -> list[Group] | None:
+        """Return the groups of a unit; None when another attempt has come further. Raises as `run`."""
         firsts = unit.groups or (_first_of(unit),)
         # Listed before the containers are checked: one that goes away in between is noticed by the check.
         groups = workspace.groups(firsts)
@@ -103,8 +141,8 @@ class Rollover(Step):
             workspace.require_containers()
         state = workspace.catalog.load()
         if len(groups) < len(firsts) or any(workspace.is_committed(state, group) for group in firsts):
-            return UnitReport(unit=str(unit), note="rolled over already")
-        return merge_unit(workspace, str(unit), groups, ahead=unit.ahead)
+            return None
+        return groups
 
 
 class Compress(Step):

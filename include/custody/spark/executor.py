@@ -18,6 +18,7 @@ from custody.config import Settings
 from custody.errors import CustodyError, LastingDiskError
 from custody.repository.local_pass import ALL_STEPS, LocalUnits
 from custody.workspace import UnitReport, Workspace, run_unit
+from custody.workspace.question import one_question
 from custody.workspace.step import Step, Unit
 
 FOLDER_VARIABLE = "CUSTODY_EXECUTOR_FOLDER"
@@ -36,7 +37,9 @@ def run_on_executors(
     What an executor leaves because it needs a disk that lasts, such as damaged records that are kept, is done here.
     """
     refused = _refused(step, settings, {unit.writer for unit in units})
-    sent = [unit for unit in units if unit.writer not in refused]
+    # By identity: two units may be equal.
+    away = {id(unit) for unit in units_away(step, settings, units) if unit.writer not in refused}
+    sent = [unit for unit in units if id(unit) in away]
     encoded = collect([msgspec.json.encode(unit) for unit in sent]) if sent else []
     reports = iter([msgspec.json.decode(report, type=step.report_type) for report in encoded])
     done: list[UnitReport] = []
@@ -46,10 +49,35 @@ def run_on_executors(
             text = f"{type(error).__name__}: {error}"
             done.append(UnitReport(unit=str(unit), error=text, error_kind=error.kind))
             continue
+        if id(unit) not in away:
+            done += LocalUnits().run(step, settings, [unit], epochs)
+            continue
         report = next(reports)
         is_left = report.error_kind == LastingDiskError.kind
         done += LocalUnits().run(step, settings, [unit], epochs) if is_left else [report]
     return done
+
+
+def units_away(step: Step, settings: Settings, units: Sequence[Unit]) -> list[Unit]:
+    """Return the units that executors can do: where they share no disk, those that need nothing but the store."""
+    if not settings.is_staging_stored:
+        return list(units)
+    if not step.needs_store_only:
+        return []
+    workspaces: dict[str, Workspace] = {}
+
+    def stays(unit: Unit) -> bool:
+        writer = unit.writer or settings.repository.writer
+        if writer not in workspaces:
+            workspaces[writer] = Workspace(settings, writer)
+        try:
+            return step.stays(workspaces[writer], unit)
+        except CustodyError:  # damaged or gone since it was listed: the unit itself says so, here
+            return True
+
+    # One look at each catalog for all units, and not one for each.
+    with one_question():
+        return [unit for unit in units if not stays(unit)]
 
 
 def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:

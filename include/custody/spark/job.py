@@ -22,7 +22,7 @@ from custody.errors import CustodyError
 from custody.lease import Attempt
 from custody.repository.local_pass import ALL_STEPS, LocalUnits
 from custody.spark.environment import job_program, seconds_since_submit
-from custody.spark.executor import execute, run_on_executors
+from custody.spark.executor import execute, run_on_executors, units_away
 from custody.spark.placement import Placement, end_with_spark_submit, place_units
 from custody.spark.session import executor_variables, start_session
 from custody.spark.without_pandas import without_pandas
@@ -83,10 +83,11 @@ class SparkUnits:
 
     def start(self, step: Step, settings: Settings, units: Sequence[Unit]) -> Start:
         """Decide where the units are done, say so, and start the session if they need it and there is none yet."""
-        if settings.is_staging_stored and not step.needs_store_only:
-            placement = Placement(True, "the step works on disks of this machine, which executors do not share")
+        away = units_away(step, settings, units)
+        if away:
+            placement = place_units(step, settings, away)
         else:
-            placement = place_units(step, settings, units)
+            placement = Placement(True, "the step works on disks of this machine, which executors do not share")
         sys.stderr.write(f"custody: {step.name}: done in {placement}\n")
         self._in_driver = placement.in_driver
         before = time.monotonic()

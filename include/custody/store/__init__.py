@@ -1,6 +1,6 @@
 """Room `store`: objects by key, on a local disk, in memory or in an object store."""
 
-from custody.store.base import ObjectInfo, ObjectStore, check_key
+from custody.store.base import ObjectData, ObjectInfo, ObjectStore, check_key, read_parts
 from custody.store.conditional_put import pause_between_tries, put_object
 from custody.store.local import LocalStore
 from custody.store.opening import open_store, require_bucket, require_conditional_puts
@@ -9,6 +9,7 @@ from custody.store.traffic import Traffic, TrafficCounter, carried, counted
 
 __all__ = [
     "LocalStore",
+    "ObjectData",
     "ObjectInfo",
     "ObjectStore",
     "StoredFiles",
@@ -21,6 +22,7 @@ __all__ = [
     "pause_between_tries",
     "place_text",
     "put_object",
+    "read_parts",
     "require_bucket",
     "require_conditional_puts",
 ]

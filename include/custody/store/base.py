@@ -19,6 +19,11 @@ from custody.errors import InvalidInputError
 _SEGMENT = r"[A-Za-z0-9_=][A-Za-z0-9._=+-]{0,254}"
 _KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
 _KEY_LENGTH_MAX = 1024
+PART_BYTES = 16 << 20
+"""Larger objects are read in parts of this size, so that memory is bounded."""
+
+ObjectData = bytes | memoryview
+"""What is put: bytes in memory, or the view of a file, of which only what is on its way has to be in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class ObjectStore(Protocol):
         """Return the sorted names of the segments that follow a prefix and have something below them."""
         ...
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         """Write an object only if its key is free; return False, with nothing changed by this call, when it is taken.
 
         A store may return False although nothing is there (an unlucky race): the caller then has to look what is there.
@@ -82,7 +87,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: ObjectData) -> None:
         """Write an object, replacing one of the same key; a reader sees the old or the new content.
 
         Durability: on return the new content survives power loss.
@@ -112,6 +117,22 @@ class ObjectStore(Protocol):
     def settle(self, key: str) -> None:
         """Make an object that somebody else wrote durable under its key."""
         ...
+
+
+def read_parts(store: ObjectStore, key: str) -> Iterator[bytes] | None:
+    """Return an object's content in parts, so that memory is bounded; None when there is none.
+
+    Raises:
+        NotFoundError: it has gone meanwhile; the iterator raises it.
+        StorageError: the store refuses.
+    """
+    info = store.head(key)
+    if info is None:
+        return None
+    if info.size_bytes <= PART_BYTES:
+        return iter([store.get(key)])
+    starts = range(0, info.size_bytes, PART_BYTES)
+    return (store.get_range(key, start, min(PART_BYTES, info.size_bytes - start)) for start in starts)
 
 
 def check_key(key: str) -> str:

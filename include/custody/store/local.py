@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from custody.errors import NotFoundError, StorageError
-from custody.store.base import ObjectInfo, check_key, check_prefix, is_segment
+from custody.store.base import ObjectData, ObjectInfo, check_key, check_prefix, is_segment
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -93,25 +93,25 @@ class LocalStore:
         folder = self._root / check_prefix(prefix)
         return [name for name in self._names(folder) if self._fs.is_directory(folder / name)]
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         """Write a file if its name is free: write beside, sync, link, sync the folder and the folder's own name."""
         path = self._path(key)
         folder = path.parent
         if not (folder.parent in self._durable and self._fs.exists(folder.parent)):
             self._make_durable(folder)
-            return self._fs.publish_if_absent(path, data)
+            return self._fs.publish_if_absent(path, bytes(data))
         # Most file systems write the new folder when they sync the file: the sync of the folder's name, done last, then
         # costs nothing.
         self._fs.add_directory(folder)
-        published = self._fs.publish_if_absent(path, data)
+        published = self._fs.publish_if_absent(path, bytes(data))
         self._fs.sync_directory(folder.parent)
         return published
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: ObjectData) -> None:
         """Write a file: write beside, sync, rename, sync the folder."""
         path = self._path(key)
         self._make_durable(path.parent)
-        self._fs.write_durably(path, data)
+        self._fs.write_durably(path, bytes(data))
 
     def move(self, source: str, target: str) -> None:
         """Rename a file and sync both folders."""

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from custody.errors import ConflictError, NotFoundError, StorageError
 from custody.format.names import BUILDS, FETCHING_SUFFIX, RANGES
-from custody.store.base import ObjectStore
+from custody.store.base import ObjectData, ObjectStore, read_parts
 from custody.store.ranged_file import RangedFile
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, note_use, room_of
 
 _PART_BYTES = 16 << 20
-"""Larger objects are read in parts of this size, so that memory is bounded."""
+"""Copies are read in parts of this size, so that memory is bounded."""
 _AGAIN_SECONDS = 60.0
 """What is damaged in the store is fetched again after this time: somebody may have mended it."""
 _ATTEMPTS = 4
@@ -113,9 +113,9 @@ class LocalCopies:
             ConflictError: the store has other bytes under this key.
             StorageError: the store refuses.
         """
-        self.publish_bytes(key, digest, lambda: bytes(self._fs.view(self.place(key))))
+        self.publish_bytes(key, digest, lambda: self._fs.view(self.place(key)))
 
-    def publish_bytes(self, key: str, digest: bytes, content: Callable[[], bytes]) -> None:
+    def publish_bytes(self, key: str, digest: bytes, content: Callable[[], ObjectData]) -> None:
         """Put bytes into the store, as `publish` does those of a file."""
         failure: StorageError | None = None
         for number in range(_ATTEMPTS):
@@ -181,7 +181,7 @@ class LocalCopies:
 
     def _copy(self, key: str, path: Path) -> int:
         """Fetch a file under a name of its own, and give it its name when it is whole and durable."""
-        parts = self._parts(key)
+        parts = read_parts(self._store, key)
         if parts is None:
             raise NotFoundError(f"{self._store.locate(key)}: there is no such object.")
         self._fs.make_directory(path.parent)
@@ -196,17 +196,8 @@ class LocalCopies:
         self._fs.sync_directory(path.parent)
         return size
 
-    def _parts(self, key: str) -> Iterator[bytes] | None:
-        info = self._store.head(key)
-        if info is None:
-            return None
-        if info.size_bytes <= _PART_BYTES:
-            return iter([self._store.get(key)])
-        starts = range(0, info.size_bytes, _PART_BYTES)
-        return (self._store.get_range(key, start, min(_PART_BYTES, info.size_bytes - start)) for start in starts)
-
     def _stored_digest(self, key: str) -> bytes | None:
-        parts = self._parts(key)
+        parts = read_parts(self._store, key)
         if parts is None:
             return None
         whole = hashlib.sha256()

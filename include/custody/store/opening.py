@@ -8,24 +8,31 @@ from urllib.parse import urlsplit
 from custody.config.parsing import is_local, local_folder
 from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.store.base import ObjectStore
+from custody.store.conditional_put import CONDITION_PROBE, MULTIPART_BYTES
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 
-_PROBE = "CONDITIONAL-PUTS"
-"""The key of an object that shows whether the store refuses a name that is taken; no writer can have this name."""
 _REACHED: set[str] = set()
 _CONDITIONAL: set[str] = set()
 """Stores of which this process knows that the bucket is there, or that they refuse a name that is taken."""
 _REMOTE = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 
-def open_store(location: str, fs: FileSystem, root: Path, *, can_put_if_absent: bool = True) -> ObjectStore:
+def open_store(
+    location: str,
+    fs: FileSystem,
+    root: Path,
+    *,
+    can_put_if_absent: bool = True,
+    multipart_bytes: int = MULTIPART_BYTES,
+) -> ObjectStore:
     """Return the store at a location; a relative path lies in `root`.
 
     Credentials, region and endpoint of object stores come from the environment, by the services' own names
     (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME …).
 
-    `can_put_if_absent` is False for a service that ignores `If-None-Match`; a local disk always can.
+    `can_put_if_absent` is False for a service that ignores `If-None-Match`; a local disk always can. In an object store
+    larger objects than `multipart_bytes` go in parts.
 
     Raises:
         ConfigurationError: the URL is of no known kind, or the environment does not fit it.
@@ -43,7 +50,7 @@ def open_store(location: str, fs: FileSystem, root: Path, *, can_put_if_absent: 
     # Imported here: a store on a local disk needs no client of object stores.
     from custody.store.remote import open_remote
 
-    return open_remote(location, can_put_if_absent=can_put_if_absent)
+    return open_remote(location, can_put_if_absent=can_put_if_absent, multipart_bytes=multipart_bytes)
 
 
 def require_bucket(store: ObjectStore, location: str) -> None:
@@ -80,8 +87,8 @@ def require_conditional_puts(store: ObjectStore, location: str) -> None:
         return
     if store.can_put_if_absent:
         # The first finds the name free, or taken by an earlier process; the second finds it taken in any case.
-        store.put_if_absent(_PROBE, b"first")
-    if not store.can_put_if_absent or store.put_if_absent(_PROBE, b"second"):
+        store.put_if_absent(CONDITION_PROBE, b"first")
+    if not store.can_put_if_absent or store.put_if_absent(CONDITION_PROBE, b"second"):
         raise ConfigurationError(
             f"store {location!r}: writes over a name that is taken, so two processes could both win. Event logs need "
             "conditional puts (If-None-Match): use a newer release of the service, or a store that is a folder."

@@ -18,7 +18,7 @@ import msgspec
 
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, NotFoundError
 from custody.format.checked_json import has_right_checksum, with_checksum
-from custody.store.base import ObjectInfo, ObjectStore
+from custody.store.base import ObjectData, ObjectInfo, ObjectStore
 from custody.store.conditional_put import put_object
 
 PLACES = "PLACES"
@@ -134,11 +134,11 @@ class PlacedWriters:
                     looked[writer] = self._record(writer).store
         return sorted({*names, *looked} - {PLACES})
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         """Write an object only if its key is free."""
         return self._of(key).put_if_absent(key, data)
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: ObjectData) -> None:
         """Write an object."""
         self._of(key).put(key, data)
 

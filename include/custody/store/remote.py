@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import time
+import uuid
 from builtins import list as list_of
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import obstore
@@ -20,7 +23,9 @@ from obstore.exceptions import (
 from obstore.store import MemoryStore, ObjectStore, from_url
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
-from custody.store.base import ObjectInfo, check_key, check_prefix
+from custody.format.names import UPLOADS
+from custody.store.base import ObjectData, ObjectInfo, check_key, check_prefix
+from custody.store.conditional_put import CONDITION_PROBE, CONDITIONAL_BYTES_MAX, MULTIPART_BYTES
 from custody.store.traffic import LISTED_AT_ONCE, carried, note_requests
 
 if TYPE_CHECKING:
@@ -35,6 +40,14 @@ The client's own bound, 30 seconds for a request with its body, is an error for 
 A bound in the environment, such as AWS_TIMEOUT, holds for every request instead.
 """
 _REQUEST_SECONDS = 30
+_PART_BYTES = 16 << 20
+"""S3 takes no part below 5 MiB but the last."""
+_PARTS_MAX = 10_000
+_PARTS_AT_ONCE = 4
+_COPY_LOOKS = 60
+_LACKING = re.compile(r"\b(400 Bad Request|405 Method Not Allowed|501 Not Implemented)\b")
+_CONDITIONAL_COPIES: dict[str, bool] = {}
+"""Which stores are known to this process to copy on a condition, by their URLs."""
 _CLIENT_OPTIONS = (
     "allow_http",
     "allow_invalid_certificates",
@@ -50,7 +63,7 @@ _MEMORY: dict[str, MemoryStore] = {}
 """The stores of this process's memory, by their URLs."""
 
 
-def open_remote(url: str, *, can_put_if_absent: bool) -> RemoteStore:
+def open_remote(url: str, *, can_put_if_absent: bool = True, multipart_bytes: int = MULTIPART_BYTES) -> RemoteStore:
     """Return the store at a URL of an object store, or of this process's memory.
 
     Raises:
@@ -58,11 +71,13 @@ def open_remote(url: str, *, can_put_if_absent: bool) -> RemoteStore:
     """
     if url.startswith("memory://"):
         # By URL: all who open it in this process share one store.
-        return RemoteStore(_MEMORY.setdefault(url, MemoryStore()), url, can_put_if_absent=can_put_if_absent)
+        memory = _MEMORY.setdefault(url, MemoryStore())
+        return RemoteStore(memory, url, can_put_if_absent=can_put_if_absent, multipart_bytes=multipart_bytes)
     try:
-        client = from_url(url)
-
-        return RemoteStore(client, url, can_put_if_absent=can_put_if_absent, patient=_patient(url))
+        client = from_url(url, **_copying(url))
+        return RemoteStore(
+            client, url, can_put_if_absent=can_put_if_absent, patient=_patient(url), multipart_bytes=multipart_bytes
+        )
     except (BaseError, ValueError) as error:
         raise ConfigurationError(f"store {url!r}: {str(error).splitlines()[0]}") from error
 
@@ -76,7 +91,15 @@ def _patient(url: str) -> Callable[[int], ObjectStore] | None:
     # Options that are given replace all those of the environment, so that these are given as well.
     named = {name: os.environ.get(prefix + name.upper()) for name in _CLIENT_OPTIONS}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    return lambda seconds: from_url(url, client_options=cast("ClientConfig", options | {"timeout": f"{seconds}s"}))
+    return lambda seconds: from_url(
+        url, client_options=cast("ClientConfig", options | {"timeout": f"{seconds}s"}), **_copying(url)
+    )
+
+
+def _copying(url: str) -> dict[str, Any]:
+    """Return how S3 copies on the condition that a name is free, unless the environment says how."""
+    is_s3 = url.startswith(("s3:", "s3a:"))
+    return {"copy_if_not_exists": "multipart"} if is_s3 and "AWS_COPY_IF_NOT_EXISTS" not in os.environ else {}
 
 
 class RemoteStore:
@@ -87,6 +110,7 @@ class RemoteStore:
         url: the same, for messages; without credentials.
         can_put_if_absent: False for a service that ignores `If-None-Match`.
         patient: makes the same client whose requests may take so many seconds, for large puts.
+        multipart_bytes: larger objects go in parts.
     """
 
     def __init__(
@@ -96,9 +120,11 @@ class RemoteStore:
         *,
         can_put_if_absent: bool = True,
         patient: Callable[[int], ObjectStore] | None = None,
+        multipart_bytes: int = MULTIPART_BYTES,
     ) -> None:
         self._client = client
         self._patient = patient
+        self._multipart_bytes = multipart_bytes
         self._url = url.rstrip("/")
         self.can_put_if_absent = can_put_if_absent
         # A move is a copy, and a copy is a new object with a time of its own.
@@ -181,27 +207,104 @@ class RemoteStore:
             listing = obstore.list_with_delimiter(self._client, prefix or None)
         return sorted(common.rstrip("/").rpartition("/")[2] for common in listing["common_prefixes"])
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
+    def put_if_absent(self, key: str, data: ObjectData) -> bool:
         """Write an object with `If-None-Match: *`, or plainly where the service has no such thing."""
+        check_key(key)
         if not self.can_put_if_absent:
             # Who won a race is not known then: callers that depend on it read the object back.
             self.put(key, data)
             return True
+        if len(data) > self._multipart_bytes and self._has_conditional_copies():
+            return self._put_by_copy(key, data)
         try:
             with self._reported("write", key):
                 note_requests("put", written=len(data))
                 # In one request: the condition holds for a single put only.
-                obstore.put(self._client_for(len(data)), check_key(key), data, mode="create", use_multipart=False)
+                obstore.put(self._client_for(len(data)), key, bytes(data), mode="create", use_multipart=False)
         except _TakenError:
             return False
         return True
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: ObjectData) -> None:
         """Write an object, replacing one of the same key."""
+        if len(data) > self._multipart_bytes:
+            self._put_parts(check_key(key), data)
+            return
         with self._reported("write", key):
             note_requests("put", written=len(data))
             # In one request, too: of a put that dies nothing is left that somebody would have to find and abort.
-            obstore.put(self._client_for(len(data)), check_key(key), data, use_multipart=False)
+            obstore.put(self._client_for(len(data)), check_key(key), bytes(data), use_multipart=False)
+
+    def _put_parts(self, key: str, data: ObjectData) -> None:
+        """Write an object by a multipart upload; the client aborts one that fails."""
+        part = max(_PART_BYTES, -(-len(data) // _PARTS_MAX))
+
+        def parts() -> Iterator[bytes]:
+            return (bytes(data[start : start + part]) for start in range(0, len(data), part))
+
+        with self._reported("write", key):
+            # One that begins it and one that completes it, besides those with the parts.
+            note_requests("put", -(-len(data) // part) + 2, written=len(data))
+            client = self._client_for(part)
+            obstore.put(client, key, parts(), use_multipart=True, chunk_size=part, max_concurrency=_PARTS_AT_ONCE)
+
+    def _put_by_copy(self, key: str, data: ObjectData) -> bool:
+        """Write a large object under a name of its own, and let the store give it its key if that is free.
+
+        What a process that dies leaves under the other name is found by step `recover`.
+        """
+        if len(data) > CONDITIONAL_BYTES_MAX and self._url.startswith(("s3:", "s3a:")):
+            raise StorageError(
+                f"cannot write {self.locate(key)}: expected at most {CONDITIONAL_BYTES_MAX:,} bytes, which S3 gives to "
+                f"a name that is free, got {len(data):,}. Lower eventlog.log_bytes_target."
+            )
+        if self.head(key) is not None:
+            return False
+        upload = f"{key.partition('/')[0]}/{UPLOADS}/{uuid.uuid4().hex}"
+        try:
+            self._put_parts(upload, data)
+            with self._reported("write", key):
+                note_requests("copy")
+                obstore.copy(self._client_for(len(data)), upload, key, overwrite=False)
+            self._await_copy(key, len(data))
+        except _TakenError:
+            return False
+        except NotFoundError as error:
+            raise StorageError(f"cannot write {self.locate(key)}: what was uploaded for it is gone.") from error
+        finally:
+            # Whatever happened, nobody needs it any more; one that stays is removed by step `recover`.
+            with suppress(StorageError):
+                self.delete(upload)
+        return True
+
+    def _await_copy(self, key: str, size: int) -> None:
+        """Wait until a copy is whole: Azure answers before it is."""
+        for number in range(_COPY_LOOKS):
+            info = self.head(key)
+            if info is not None and info.size_bytes == size:
+                return
+            time.sleep(min(0.05 * 2**number, 5.0))
+        raise StorageError(f"cannot write {self.locate(key)}: the store has not copied it whole.")
+
+    def _has_conditional_copies(self) -> bool:
+        """Whether the store copies on the condition that a name is free; it is tried, the first time in a process."""
+        known = _CONDITIONAL_COPIES.get(self._url)
+        if known is None:
+            with suppress(_TakenError), self._reported("write", CONDITION_PROBE):
+                note_requests("put")
+                obstore.put(self._client, CONDITION_PROBE, b"first", mode="create", use_multipart=False)
+            try:
+                note_requests("copy")
+                obstore.copy(self._client, CONDITION_PROBE, CONDITION_PROBE, overwrite=False)
+                known = False  # the name is taken
+            except AlreadyExistsError:
+                known = True
+            except (BaseError, OSError, ValueError) as error:
+                if not isinstance(error, NotSupportedError) and not _LACKING.search(str(error)):
+                    raise StorageError(f"cannot copy {self.locate(CONDITION_PROBE)}: {_reason(error)}") from error
+                known = False
+            _CONDITIONAL_COPIES[self._url] = known
+        return known
 
     def move(self, source: str, target: str) -> None:
         """Copy an object inside the store, then delete the old one."""

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from custody.errors import ConflictError, CorruptionError, NotFoundError
+from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.format.framing import DocumentFormat
-from custody.format.names import HANDOFF, ID_DIGITS, JournalName
-from custody.store import ObjectStore, put_object
+from custody.format.names import FETCHING_SUFFIX, HANDOFF, ID_DIGITS, JournalName
+from custody.store import ObjectData, ObjectStore, put_object, read_parts
 from custody.store.local import LocalStore
 from custody.vfs import FileSystem
 
@@ -28,6 +29,7 @@ PREAMBLE = b"CUSTHOV\x01"
 KIND_HANDOFF = 1
 MANIFEST = "manifest"
 _NO_INCARNATION = "none"
+_PART_BYTES = 16 << 20
 _FOLDER = re.compile(rf"(\d{{{ID_DIGITS}}})-([0-9a-f]{{32}}|{_NO_INCARNATION})")
 
 
@@ -130,7 +132,7 @@ class Handoff:
             if manifest is not None:
                 yield folder, manifest
 
-    def put_journal(self, folder: HandoffFolder, name: str, data: bytes) -> HandedJournal:
+    def put_journal(self, folder: HandoffFolder, name: str, data: ObjectData) -> HandedJournal:
         """Put one journal.
 
         Durability: on return it survives power loss under its key.
@@ -140,12 +142,13 @@ class Handoff:
         """
         journal = HandedJournal(name=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
         key = self._journal_key(folder, journal)
-        if not put_object(self._store, key, data):
+        if not put_object(self._store, key, data, is_key_of_content=True):
             raise CorruptionError(
                 f"{self._store.locate(key)} @0: expected the bytes of the digest in its name, got others. Move it away."
             )
         # What was read back is what will be merged: a store may have kept less than it acknowledged.
-        self._read(folder, journal)
+        for _ in self._parts(folder, journal):
+            pass
         return journal
 
     def put_manifest(self, folder: HandoffFolder, manifest: HandoffManifest) -> HandoffManifest:
@@ -180,6 +183,27 @@ class Handoff:
             NotFoundError: the group was swept in this moment.
         """
         return tuple(self._path(folder, journal) for journal in manifest.journals)
+
+    def path_here(self, folder: HandoffFolder, journal: HandedJournal) -> Path | None:
+        """Return a journal as a file of this machine, None where the store alone has it."""
+        if isinstance(self._store, LocalStore):
+            return Path(self._store.locate(self._journal_key(folder, journal)))
+        path = self._copy(folder, journal)
+        return path if self._fs.exists(path) else None
+
+    def copy_part(self, folder: HandoffFolder, journal: HandedJournal, start: int, stop: int, target: Path) -> None:
+        """Write some bytes of a journal's object into a file; whoever reads them checks them. Not durable.
+
+        Raises:
+            NotFoundError: the group was swept in this moment.
+        """
+        key = self._journal_key(folder, journal)
+        with self._fs.create(target) as file:
+            while start < stop:
+                part = self._store.get_range(key, start, min(stop - start, _PART_BYTES))
+                if not part:
+                    break
+                start += file.write(part)
 
     def remove(self, folder: HandoffFolder) -> int:
         """Remove the objects of a group whose events are live; return their bytes. May be repeated.
@@ -226,23 +250,44 @@ class Handoff:
         key = self._journal_key(folder, journal)
         if isinstance(self._store, LocalStore):
             return Path(self._store.locate(key))
-        path = self._copies / str(folder) / journal.sha256 / journal.name
+        path = self._copy(folder, journal)
         # Written under its final name only when it is whole, and its folder names the digest: what is there is right.
         if not self._fs.exists(path):
-            data = self._read(folder, journal)
             self._fs.make_directory(path.parent)
-            self._fs.write_durably(path, data)
+            self._save(self._parts(folder, journal), path)
         return path
 
-    def _read(self, folder: HandoffFolder, journal: HandedJournal) -> bytes:
+    def _copy(self, folder: HandoffFolder, journal: HandedJournal) -> Path:
+        return self._copies / str(folder) / journal.sha256 / journal.name
+
+    def _save(self, parts: Iterator[bytes], path: Path) -> None:
+        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{FETCHING_SUFFIX}")
+        try:
+            with self._fs.create(partial) as file:
+                for part in parts:
+                    file.write(part)
+                file.sync()
+        except CustodyError:
+            self._fs.remove(partial)
+            raise
+        self._fs.rename(partial, path)
+        self._fs.sync_directory(path.parent)
+
+    def _parts(self, folder: HandoffFolder, journal: HandedJournal) -> Iterator[bytes]:
+        """Yield the bytes of a journal's object in parts; what is wrong with them is raised behind the last."""
         key = self._journal_key(folder, journal)
-        data = self._store.get(key)
-        if hashlib.sha256(data).hexdigest() != journal.sha256:
+        parts, whole, size = read_parts(self._store, key), hashlib.sha256(), 0
+        if parts is None:
+            raise NotFoundError(f"{self._store.locate(key)}: there is no such object.")
+        for part in parts:
+            whole.update(part)
+            size += len(part)
+            yield part
+        if whole.hexdigest() != journal.sha256:
             raise CorruptionError(
                 f"{self._store.locate(key)} @0: expected {journal.bytes} bytes with the SHA-256 {journal.sha256}, got "
-                f"{len(data)} others. Remove it: custody handoff puts it again as long as the producer has the journal."
+                f"{size} others. Remove it: custody handoff puts it again as long as the producer has the journal."
             )
-        return data
 
     def _journal_key(self, folder: HandoffFolder, journal: HandedJournal) -> str:
         return self._key(folder, f"{journal.sha256}/{journal.name}")

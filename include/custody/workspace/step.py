@@ -46,7 +46,8 @@ class Step(ABC):
     report_type: ClassVar[type[UnitReport]] = UnitReport
     """What `run` returns, for the way back."""
     needs_store_only: ClassVar[bool] = False
-    """Whether a unit can be done where nothing of the repository is but an object store with `repository.staging`."""
+    """Whether units can be done where nothing of the repository is but an object store with `repository.staging`;
+    `stays` names those that cannot."""
     is_recovery: ClassVar[bool] = False
     """Whether it deals with what earlier attempts left: its lease then ends clean, also after one that did not."""
 
@@ -70,6 +71,21 @@ class Step(ABC):
         A driver decides by it where the unit is done. 0 is a unit that works on the catalog or on names alone.
         """
         return None
+
+    def stays(self, workspace: Workspace, unit: Unit) -> bool:
+        """Whether a unit needs the disks of the driver's machine, of a step that has others."""
+        return False
+
+    def divide(self, workspace: Workspace, unit: Unit) -> Sequence[Unit]:
+        """Return the parts of a waiting unit that is too large for one worker; none where it is done as a whole.
+
+        A driver asks under the unit's lease. Each part is done by `run` as a unit is, in any order; `join` follows.
+        """
+        return ()
+
+    def join(self, workspace: Workspace, unit: Unit, parts: Sequence[Unit]) -> UnitReport:
+        """Complete a unit whose parts are all done; doing it again changes nothing."""
+        raise NotImplementedError(f"units of the step {self.name} have no parts")
 
     @abstractmethod
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:

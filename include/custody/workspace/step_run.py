@@ -7,7 +7,10 @@ all else is the same code. A unit that fails does not stop the others. A step th
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -131,10 +134,16 @@ def run_step(
     with Heartbeat(leases.values(), clock, settings.lease.dead_seconds):
         try:
             if units:
-                start = runner.start(step, settings, units)
-                started, startup_seconds = started + start.seconds, startup_seconds + start.seconds
                 # Workers get the number only: the driver holds the lease and gives its signs of life.
-                done = runner.run(step, settings, units, {writer: lease.epoch for writer, lease in leases.items()})
+                epochs = {writer: lease.epoch for writer, lease in leases.items()}
+                divided = _divide(step, settings, units, epochs, fs, clock)
+                parts = [part for each in divided for part in each.parts]
+                start = runner.start(step, settings, parts)
+                started, startup_seconds = started + start.seconds, startup_seconds + start.seconds
+                reports = iter(runner.run(step, settings, parts, epochs))
+                for each in divided:
+                    of_parts = list(islice(reports, len(each.parts)))
+                    done.append(_join(step, settings, each, of_parts, epochs, fs, clock))
                 done = step.finish(settings, units, done, fs)
         # All count as failed: it is unknown which units were done.
         except BaseException:
@@ -163,6 +172,65 @@ def _prepare(step: Step, settings: Settings, fs: FileSystem | None, clock: Clock
             yield _failed(workspace.writer, error)
 
 
+class _Divided(NamedTuple):
+    """A unit, and what workers do of it: parts, or the unit alone."""
+
+    unit: Unit
+    parts: Sequence[Unit]
+
+
+def _divide(
+    step: Step,
+    settings: Settings,
+    units: Sequence[Unit],
+    epochs: Mapping[str, int],
+    fs: FileSystem | None,
+    clock: Clock | None,
+) -> list[_Divided]:
+    """Let a step divide units that are large."""
+    if type(step).divide is Step.divide:
+        return [_Divided(unit, (unit,)) for unit in units]  # most steps: nothing is looked at
+    divided: list[_Divided] = []
+    for unit in units:
+        lease = (
+            None if step.lease is None else lease_of_unit(settings, unit.writer, step.lease, epochs[unit.writer], fs)
+        )
+        parts: Sequence[Unit] = ()
+        # What keeps a unit from being divided keeps it from being done, which then says so.
+        with suppress(CustodyError):
+            parts = step.divide(Workspace(settings, unit.writer, fs, clock, lease), unit)
+        divided.append(_Divided(unit, parts or (unit,)))
+    return divided
+
+
+def _join(
+    step: Step,
+    settings: Settings,
+    divided: _Divided,
+    reports: Sequence[UnitReport],
+    epochs: Mapping[str, int],
+    fs: FileSystem | None,
+    clock: Clock | None,
+) -> UnitReport:
+    """Return the report of a unit whose parts were tried; one that has parts is completed if all are done."""
+    if divided.parts == (divided.unit,):
+        return reports[0]
+    unit = str(divided.unit)
+    failed = next((report for report in reports if report.error is not None), None)
+    if failed is not None:
+        error = f"{failed.unit}: {failed.error}"
+        report = UnitReport(unit=unit, error=error, error_kind=failed.error_kind)
+    else:
+        work = partial(step.join, unit=divided.unit, parts=divided.parts)
+        report = _run(work, step, settings, divided.unit, epochs, fs, clock)
+    asked = [each.store for each in (*reports, report) if each.store is not None]
+    return msgspec.structs.replace(
+        report,
+        seconds=round(sum(each.seconds for each in (*reports, report)), 3),
+        store=sum(asked[1:], asked[0]) if asked else None,
+    )
+
+
 def run_unit(
     step: Step,
     settings: Settings,
@@ -177,18 +245,33 @@ def run_unit(
 
     Without `disk_lasts` everything that stays has to be in the store when the unit ends.
     """
+    work = partial(step.run, unit=unit)
+    return _run(work, step, settings, unit, epochs, fs, clock, disk_lasts=disk_lasts)
+
+
+def _run(
+    work: Callable[[Workspace], UnitReport],
+    step: Step,
+    settings: Settings,
+    unit: Unit,
+    epochs: Mapping[str, int],
+    fs: FileSystem | None,
+    clock: Clock | None,
+    *,
+    disk_lasts: bool = True,
+) -> UnitReport:
     lease = None
     if step.lease is not None:
         lease = lease_of_unit(settings, unit.writer, step.lease, epochs[unit.writer], fs)
     started = time.monotonic()
     with counted() as counter:
-        report = _unit_report(step, settings, unit, lease, fs, clock, disk_lasts=disk_lasts)
+        report = _unit_report(work, settings, unit, lease, fs, clock, disk_lasts=disk_lasts)
     asked = counter.traffic if counter.traffic.count else None
     return msgspec.structs.replace(report, seconds=round(time.monotonic() - started, 3), store=asked)
 
 
 def _unit_report(
-    step: Step,
+    work: Callable[[Workspace], UnitReport],
     settings: Settings,
     unit: Unit,
     lease: Lease | None,
@@ -202,7 +285,7 @@ def _unit_report(
         if lease is not None:
             lease.check()
         writer = unit.writer or settings.repository.writer
-        return step.run(Workspace(settings, writer, fs, clock, lease, disk_lasts=disk_lasts), unit)
+        return work(Workspace(settings, writer, fs, clock, lease, disk_lasts=disk_lasts))
     except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
         # Who is superseded meets errors of many kinds: the other attempt takes its files away.
         return _failed(str(unit), error if lease is None or lease.is_current() else superseded_error(lease, error))

@@ -33,6 +33,7 @@ PREAMBLE = b"CUSTENT\x01"
 KIND_ENTRIES = 1
 LOG_ENTRY, SHARD_ENTRY = "log", "shard"
 _STAGING = "staging"
+_PART_SUFFIX = ".part"
 _PART_BYTES = 16 << 20
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.2
@@ -105,12 +106,15 @@ class StoredUnits:
             NotFoundError: it is gone: swept since it was listed.
             CorruptionError, FormatVersionError: it cannot be read.
         """
-        data = self._store.get(self._key(first, UNIT_MANIFEST))
-        manifest = UnitManifest.decode(data, Path(self.locate(first)))
+        return self._manifest(first, UNIT_MANIFEST)
+
+    def _manifest(self, first: int, name: str) -> UnitManifest:
+        place = self._store.locate(self._key(first, name))
+        manifest = UnitManifest.decode(self._store.get(self._key(first, name)), Path(place))
         if manifest.digests is msgspec.UNSET or len(manifest.digests) != len(manifest.logs):
             raise CorruptionError(
-                f"{self.locate(first)}: expected a digest for each log, got others. Remove it: the next rollover "
-                "makes it again from the journals."
+                f"{place}: expected a digest for each log, got others. Remove it: the next rollover makes it again "
+                "from the journals."
             )
         return manifest
 
@@ -125,13 +129,32 @@ class StoredUnits:
             StorageError: the store refuses.
             CorruptionError: other bytes are there under a digest.
         """
-        digests = tuple(self._put_events(manifest.first_group, path_of(log)) for log in manifest.logs)
+        self.declare(self._with_events(manifest, path_of), check)
+
+    def declare(self, manifest: UnitManifest, check: Callable[[], None], name: str = UNIT_MANIFEST) -> None:
+        """Put the manifest of a unit whose events are in the store; as `publish`."""
         check()
-        data = msgspec.structs.replace(manifest, digests=digests).encode()
+        key = self._key(manifest.first_group, name)
         # Whoever was first counts: its unit is as good as this one, and its own digests name its events.
-        if put_object(self._store, self._key(manifest.first_group, UNIT_MANIFEST), data):
-            return
-        self._store.settle(self._key(manifest.first_group, UNIT_MANIFEST))
+        if not put_object(self._store, key, manifest.encode()):
+            self._store.settle(key)
+
+    def publish_part(
+        self, manifest: UnitManifest, part: str, path_of: Callable[[StagedLog], Path], check: Callable[[], None]
+    ) -> None:
+        """Put a merged range of a large unit, which is no unit yet; as `publish`."""
+        self.declare(self._with_events(manifest, path_of), check, f"{part}{_PART_SUFFIX}")
+
+    def part(self, first: int, part: str) -> UnitManifest | None:
+        """Return the manifest of a merged range, None where it is not there; raises as `manifest`."""
+        try:
+            return self._manifest(first, f"{part}{_PART_SUFFIX}")
+        except NotFoundError:
+            return None
+
+    def _with_events(self, manifest: UnitManifest, path_of: Callable[[StagedLog], Path]) -> UnitManifest:
+        digests = tuple(self._put_events(manifest.first_group, path_of(log)) for log in manifest.logs)
+        return msgspec.structs.replace(manifest, digests=digests)
 
     def events(self, manifest: UnitManifest, log: StagedLog) -> Path:
         """Return a file with the staged events of a log; it is fetched once, and checked by its digest.
@@ -204,9 +227,9 @@ class StoredUnits:
                 self._fs.remove_tree(self._copies / name)
 
     def _put_events(self, first: int, path: Path) -> str:
-        data = bytes(self._fs.view(path))
+        data = self._fs.view(path)
         digest = hashlib.sha256(data).hexdigest()
-        if not put_object(self._store, self._key(first, digest), data):
+        if not put_object(self._store, self._key(first, digest), data, is_key_of_content=True):
             raise CorruptionError(
                 f"{self._store.locate(self._key(first, digest))} @0: expected the bytes of the digest in its name, got "
                 "others. Move it away."

@@ -204,9 +204,9 @@ class Workspace:
         on_disk = groups(self.fs, self.settings.containers, self.writer, among)
         return self._with_handed_over(on_disk, among) if self.hands_over else on_disk
 
-    def groups_on_containers(self) -> list[Group]:
+    def groups_on_containers(self, among: Collection[int] | None = None) -> list[Group]:
         """Return the writer's own groups whose journals are on this machine's containers, handed over or not."""
-        return self._split_by_claims(groups(self.fs, self.settings.containers, self.writer))[0]
+        return self._split_by_claims(groups(self.fs, self.settings.containers, self.writer, among))[0]
 
     @property
     def hands_over(self) -> bool:

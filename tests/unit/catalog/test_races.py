@@ -32,7 +32,7 @@ from custody.catalog.codec import decode, encode
 from custody.catalog.state import CatalogState, FencedError
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
-from custody.store import LocalStore, ObjectInfo, put_object
+from custody.store import LocalStore, ObjectData, ObjectInfo, put_object
 from custody.vfs import PosixFileSystem
 from tests.unit.catalog.catalogs import START_MS, add, build, open_catalog, transactions, value
 
@@ -400,7 +400,7 @@ def _stopped_before_its_put(go_on: Callable[[], object]) -> Callable[..., bool]:
     """`put_object` for a process that is stopped before its first put, while others go on."""
     left = [go_on]
 
-    def put(store: LocalStore, key: str, data: bytes) -> bool:
+    def put(store: LocalStore, key: str, data: ObjectData) -> bool:
         while left:
             with patch.object(log_module, "put_object", put_object):
                 left.pop()()

@@ -25,6 +25,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "store", ["s", "/s", "file:///s", "s3://bucket/prefix"], [1, [], ""]),
     ("repository", "work_folder", ["w", "/w"], [1, []]),
     ("repository", "work_copies_bytes_max", [1 << 20, 1 << 40], [0, (1 << 20) - 1, "much"]),
+    ("repository", "multipart_bytes", [4096, 5 << 30], [4095, (5 << 30) + 1]),
     ("repository", "staging", ["work_folder"], ["disk", 1]),
     (
         "repository",
@@ -63,6 +64,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("flowfiles", "checkpoint_seconds", [0.1, 3600], [0, -1, float("nan"), float("inf")]),
     ("eventlog", "block_bytes_max", [4096, 64 << 20], [4095, (64 << 20) + 1]),
     ("eventlog", "log_bytes_target", [4096, 16 << 30], [4095, (16 << 30) + 1]),
+    ("eventlog", "merge_bytes_max", [4096, 1 << 40], [4095, (1 << 40) + 1]),
     ("eventlog", "compression", ["zstd", "gzip", "none"], ["", "ZSTD", "lz4", 1]),
     ("eventlog", "compression_level", [1, 22, ""], [0, 23, "high"]),
     ("eventlog", "row_copies", [True, False], ["maybe", 2, []]),

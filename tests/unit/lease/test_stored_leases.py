@@ -19,7 +19,7 @@ from custody.lease import Attempt, FencedFileSystem, Lease, LeasePlace, lease_st
 from custody.lease import lease as holders
 from custody.recovery import find_leftovers
 from custody.repository import Repository
-from custody.store import ObjectStore, StoredFiles, counted
+from custody.store import ObjectData, ObjectStore, StoredFiles, counted
 from custody.store.remote import RemoteStore, open_remote
 from custody.vfs import PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, lease_of_unit, lease_place, rollover_lease, take_step_lease
@@ -198,7 +198,7 @@ def test_without_conditional_puts_nobody_gets_a_lease(machines: Machines) -> Non
 
 def test_a_store_that_refuses_is_an_error_that_names_the_object(store: RemoteStore) -> None:
     class Refusing(UnluckyStore):
-        def put_if_absent(self, key: str, data: bytes) -> bool:
+        def put_if_absent(self, key: str, data: ObjectData) -> bool:
             raise StorageError(f"cannot write {self.locate(key)}: the service is down.")
 
         def get(self, key: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -20,6 +20,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.eventlog import EventLog, read_staged
 from custody.eventlog.blocks import encoded_bytes
 from custody.format.names import UNIT_MANIFEST
+from custody.journal.encoding import EventRecord
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.rollover import merge
@@ -199,7 +200,10 @@ class Chunks:
         self.damage = ()
         self.first_event_id, self.last_event_id, self.rows = 0, count * BASE - 1, count * BASE
 
-    def chunks(self, bytes_max: int) -> Iterator[pa.Table]:
+    def ranges(self, bytes_max: int) -> list[Sequence[EventRecord]]:
+        return [()]
+
+    def chunks(self, bytes_max: int, records: Sequence[EventRecord]) -> Iterator[pa.Table]:
         assert bytes_max <= 64 << 20
         for table in tables(self.rows, base=BASE):
             self.made.append(weakref.ref(table))

@@ -160,7 +160,13 @@ class HandedClaims:
         """Return those of a repository; None where only the folder of contents is known. Nothing is asked yet."""
         if contents.location is None:
             return None
-        store = open_store(contents.location, fs, contents.root, can_put_if_absent=contents.can_put_if_absent)
+        store = open_store(
+            contents.location,
+            fs,
+            contents.root,
+            can_put_if_absent=contents.can_put_if_absent,
+            multipart_bytes=contents.multipart_bytes,
+        )
         if isinstance(store, LocalStore):
             return cls(fs, store, None)
         # Imported when it is needed: most repositories are folders.

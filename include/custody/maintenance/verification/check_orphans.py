@@ -43,6 +43,7 @@ from custody.format.names import (
     parse_shard,
     parse_staged_unit,
     parse_transaction,
+    parse_unit_part,
     staged_log,
     toc_path,
 )
@@ -262,8 +263,12 @@ def _lost_tail(workspace: Workspace, path: Path, relative: str) -> Finding:
 def _staging(workspace: Workspace) -> Iterator[Finding]:
     fs, folder = workspace.fs, workspace.paths.staging
     manifests = {manifest.first_group: manifest for manifest in _manifests(workspace)}
+    waiting = {group.first_event_id for group in workspace.groups()}.difference(manifests)
     for name in fs.list(folder):
         first = parse_staged_unit(name)
+        part_of = parse_unit_part(name)
+        if part_of in waiting:
+            continue  # the next rollover uses it
         if first is None:
             yield _orphan(fs, folder / name, _kind_of(name), workspace.writer)
         elif first in manifests:
@@ -308,7 +313,7 @@ def _files(fs: FileSystem, folder: Path) -> Iterator[Path]:
 def _kind_of(name: str) -> str:
     if name.endswith((TEMPORARY_SUFFIX, FETCHING_SUFFIX)):
         return "temporary"
-    if name.startswith(BUILDING_PREFIX):
+    if name.startswith(BUILDING_PREFIX) or parse_unit_part(name) is not None:
         return "attempt"
     return "removal" if name.startswith(REMOVING_PREFIX) else "foreign"
 
