@@ -263,11 +263,12 @@ def _lost_tail(workspace: Workspace, path: Path, relative: str) -> Finding:
 def _staging(workspace: Workspace) -> Iterator[Finding]:
     fs, folder = workspace.fs, workspace.paths.staging
     manifests = {manifest.first_group: manifest for manifest in _manifests(workspace)}
-    waiting = {group.first_event_id for group in workspace.groups()}.difference(manifests)
-    for name in fs.list(folder):
+    names = fs.list(folder)
+    parts = {first for name in names if (first := parse_unit_part(name)) is not None}
+    waiting = _waiting_of(workspace, parts) - manifests.keys()
+    for name in names:
         first = parse_staged_unit(name)
-        part_of = parse_unit_part(name)
-        if part_of in waiting:
+        if parse_unit_part(name) in waiting:
             continue  # the next rollover uses it
         if first is None:
             yield _orphan(fs, folder / name, _kind_of(name), workspace.writer)
@@ -276,6 +277,16 @@ def _staging(workspace: Workspace) -> Iterator[Finding]:
             for inner in fs.list(folder / name):
                 if inner not in listed:
                     yield _orphan(fs, folder / name / inner, _kind_of(inner), workspace.writer)
+
+
+def _waiting_of(workspace: Workspace, first_ids: set[int]) -> set[int]:
+    """Return which of some groups have journals, by their first events."""
+    if not first_ids:
+        return set()
+    try:
+        return {group.first_event_id for group in workspace.groups(first_ids)}
+    except CustodyError:
+        return first_ids  # found by the check of the journals; until it is mended nothing of them is in nobody's use
 
 
 def _transactions(workspace: Workspace) -> Iterator[Finding]:
