@@ -53,12 +53,7 @@ SVG = b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><script>win
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
     """The pages as they are now; built here where they can be."""
-    if reason := browser.missing():
-        pytest.skip(reason)
-    try:
-        build.build()
-    except build.BuildError as error:
-        pytest.skip(str(error))
+    browser.need_pages()
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,13 @@ def test_a_task_and_one_of_its_mapped_instances_have_their_own(client: TestClien
     assert names(asked(client, RUN, task_id="load", map_index="1")["wrote"]) == ["db://b"]
 
 
+def test_runs_of_one_writer_may_be_of_a_revision_of_it(client: TestClient) -> None:
+    for more, known in (({}, 3), ({"writer": "main"}, 3), ({"writer": "main", "as_of": "0"}, 3)):
+        assert len(client.get("dag-runs", params={"dag_id": "orders", **more}).json()["items"]) == known
+    assert names(asked(client, ODD, writer="main", as_of="0")["read"]) == ["hdfs://lake/orders"]
+    assert client.get("dag-runs", params={"dag_id": "orders", "writer": "nobody"}).json()["items"] == []
+
+
 @pytest.mark.parametrize("more", [{"run_id": "nobody"}, {"run_id": RUN, "task_id": "none"}, {"run_id": RUN.upper()}])
 def test_of_a_run_that_nobody_told_of_nothing_is_known(client: TestClient, more: dict[str, str]) -> None:
     answer = client.get("dag-run", params={"dag_id": "orders", **more}).json()
