@@ -187,7 +187,7 @@ def _health(url: str, seconds: float) -> dict[str, dict[str, float]]:
     for form in ("ndjson", "arrow", "csv"):
         stop = threading.Event()
         taken = [0]
-        readers = [threading.Thread(target=_read, args=(url, form, stop, taken)) for _ in range(2)]
+        readers = [threading.Thread(target=read_exports, args=(url, form, stop, taken)) for _ in range(2)]
         for reader in readers:
             reader.start()
         started = time.perf_counter()
@@ -217,9 +217,11 @@ def _asked(url: str, seconds: float) -> dict[str, float]:
     }
 
 
-def _read(url: str, form: str, stop: threading.Event, taken: list[int]) -> None:
-    """Take export after export as fast as they come."""
-    with httpx.Client(timeout=120) as client:
+def read_exports(
+    url: str, form: str, stop: threading.Event, taken: list[int], headers: dict[str, str] | None = None
+) -> None:
+    """Take export after export as fast as they come, and count their bytes."""
+    with httpx.Client(timeout=120, headers=headers, trust_env=False) as client:
         while not stop.is_set():
             with client.stream("GET", f"{url}/api/v1/events/export", params={"format": form}) as answer:
                 if answer.status_code == 503:  # one of before is not ended yet
