@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +13,8 @@ from typing import Any, NamedTuple
 import httpx
 
 from benchmarks.airflow.cost import percentile
-from benchmarks.api.__main__ import build_repository, read_exports
+from benchmarks.api.__main__ import build_repository
+from benchmarks.api.reader import reading
 from benchmarks.environment import ROOT
 from custody_local.airflow import LocalAirflow
 from tests.airflow import browser
@@ -25,6 +25,8 @@ FORMS = (None, "ndjson", "arrow")
 """By turns: without exports, and beside two of each form."""
 _READERS = 2
 _PAUSE_SECONDS = 0.02
+_WARM_SECONDS = 3.0
+"""Until readers have begun: their start is not what is measured."""
 _PAGES = 3
 """So often the page is opened in a turn."""
 
@@ -59,7 +61,8 @@ def exports(events: int, seconds: float, turns: int, workers: int, repository: P
             client.wait_for_dag(DAG_ID)
         with httpx.Client(base_url=airflow.url, timeout=120, trust_env=False) as client:
             login = client.post("/auth/token", json={"username": airflow.user, "password": airflow.password})
-            client.headers["Authorization"] = f"Bearer {login.raise_for_status().json()['access_token']}"
+            authorization = {"Authorization": f"Bearer {login.raise_for_status().json()['access_token']}"}
+            client.headers.update(authorization)
             requests: dict[str, Callable[[], object]] = {
                 "`/api/v2/monitor/health`": lambda: client.get("/api/v2/monitor/health").raise_for_status(),
                 "a DAG, `/api/v2/dags/…/details`": lambda: client.get(
@@ -68,7 +71,7 @@ def exports(events: int, seconds: float, turns: int, workers: int, repository: P
                 "its runs, `/ui/grid/runs/…`": lambda: client.get(f"/ui/grid/runs/{DAG_ID}").raise_for_status(),
             }
             page = _page(stack, airflow)
-            return _by_turns(airflow.url, dict(client.headers), requests, page, seconds, turns)
+            return _by_turns(airflow.url, authorization, requests, page, seconds, turns)
 
 
 def _page(stack: ExitStack, airflow: LocalAirflow) -> Callable[[], object] | None:
@@ -87,7 +90,7 @@ def _page(stack: ExitStack, airflow: LocalAirflow) -> Callable[[], object] | Non
 
 def _by_turns(
     url: str,
-    headers: dict[str, str],
+    authorization: dict[str, str],
     requests: dict[str, Callable[[], object]],
     page: Callable[[], object] | None,
     seconds: float,
@@ -98,14 +101,10 @@ def _by_turns(
         ask()
     for _ in range(turns):
         for form in FORMS:
-            stop = threading.Event()
-            readers = [
-                threading.Thread(target=read_exports, args=(f"{url}{MOUNT}", form, stop, [0], headers))
-                for _ in range(_READERS if form else 0)
-            ]
-            for reader in readers:
-                reader.start()
-            try:
+            with ExitStack() as stack:
+                if form is not None:
+                    stack.enter_context(reading(f"{url}{MOUNT}", form, _READERS, authorization))
+                    time.sleep(_WARM_SECONDS)
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
                     for name, ask in requests.items():
@@ -114,10 +113,6 @@ def _by_turns(
                 if page is not None:
                     shown = times.setdefault(("the page of a DAG in Chromium", form), [])
                     shown.extend(_milliseconds(page) for _ in range(_PAGES))
-            finally:
-                stop.set()
-                for reader in readers:
-                    reader.join()
     return [
         Answers(
             name,

@@ -20,7 +20,6 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -34,6 +33,7 @@ import click
 import httpx
 import msgspec
 
+from benchmarks.api.reader import reading
 from benchmarks.environment import LOCAL
 from benchmarks.eventlog.bulk import tables, write_journals
 from custody.cli.output import answered
@@ -46,6 +46,7 @@ from tests.unit.serving.serve_process import served
 _GROUP_EVENTS = 250_000
 _ASKED_EVERY_SECONDS = 0.02
 _IN_A_ROW = 10
+_READERS = 2
 PAGES = (20, 100, 1000)
 QUESTIONS = {
     "newest": "",
@@ -185,18 +186,11 @@ def _health(url: str, seconds: float) -> dict[str, dict[str, float]]:
     """Return milliseconds that a request without work takes: alone, and beside exports of each form."""
     answers = {"alone": _asked(url, seconds)}
     for form in ("ndjson", "arrow", "csv"):
-        stop = threading.Event()
-        taken = [0]
-        readers = [threading.Thread(target=read_exports, args=(url, form, stop, taken)) for _ in range(2)]
-        for reader in readers:
-            reader.start()
         started = time.perf_counter()
-        answers[f"beside two exports, {form}"] = _asked(url, seconds)
-        stop.set()
-        for reader in readers:
-            reader.join()
+        with reading(url, form, _READERS) as taken:
+            answers[f"beside two exports, {form}"] = _asked(url, seconds)
         spent = time.perf_counter() - started
-        answers[f"beside two exports, {form}"]["exported_mb_s"] = taken[0] / spent / 1e6
+        answers[f"beside two exports, {form}"]["exported_mb_s"] = sum(taken) / spent / 1e6
         click.echo(f"{form}: {answers[f'beside two exports, {form}']}", err=True)
     return answers
 
@@ -215,23 +209,6 @@ def _asked(url: str, seconds: float) -> dict[str, float]:
         "most": times[-1],
         "requests": len(times),
     }
-
-
-def read_exports(
-    url: str, form: str, stop: threading.Event, taken: list[int], headers: dict[str, str] | None = None
-) -> None:
-    """Take export after export as fast as they come, and count their bytes."""
-    with httpx.Client(timeout=120, headers=headers, trust_env=False) as client:
-        while not stop.is_set():
-            with client.stream("GET", f"{url}/api/v1/events/export", params={"format": form}) as answer:
-                if answer.status_code == 503:  # one of before is not ended yet
-                    time.sleep(_ASKED_EVERY_SECONDS)
-                    continue
-                answer.raise_for_status()
-                for piece in answer.iter_raw():
-                    taken[0] += len(piece)
-                    if stop.is_set():
-                        break
 
 
 def _print(searches: dict[str, dict[str, float]], health: dict[str, dict[str, float]]) -> None:
