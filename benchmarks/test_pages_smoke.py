@@ -18,5 +18,6 @@ def test_what_a_reader_waits_for_is_told(tmp_path: Path) -> None:
     options = ["--events", "5000", "--rounds", "1", "--scratch", str(tmp_path), "--output", str(tmp_path / "o.json")]
     result = CliRunner().invoke(main, options, catch_exceptions=False)
     assert result.exit_code == 0
-    assert "| newest | 5,000 | " in result.output
+    assert "| newest | 10,001 | " in result.output
     assert "| an event | " in result.output
+    assert "| a lineage of 5,000 FlowFiles | 5,001 | " in result.output
