@@ -41,18 +41,19 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     cut = event(
         2, event_time=MOMENTS[1], event_type="FORK", flowfile_uuid=ORDER, parent_uuids=[ORDER], child_uuids=PARTS
     )
-    append(opened, [came, cut, *_run_of("early")])
+    append(opened, [came, cut, *run_told("early")])
     run_steps(opened.settings)
     sent = [
         event(10 + at, event_time=when, event_type="SEND", flowfile_uuid=uuid, transit_uri=f"hdfs://lake/part-{at}")
         for at, (uuid, when) in enumerate(zip(PARTS, MOMENTS[2:], strict=True))
     ]
-    append(opened, [*sent, *_run_of("late")])
+    append(opened, [*sent, *run_told("late")])
     run_steps(opened.settings)
     return Repository.open(root)
 
 
-def _run_of(run_id: str) -> list[Event]:
+def run_told(run_id: str) -> list[Event]:
+    """What the listener of runs would have told of a run of the DAG orders, whose task wrote a file."""
     moment = datetime(2026, 3, 1, tzinfo=UTC)
     run = RunFacts(
         deployment="airflow",

@@ -516,13 +516,13 @@ class _Api:
 
     def dag_runs(
         self,
-        dag_id: Name,
         *,
+        dag_id: Name | None = None,
         limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100,
         writer: Writer = None,
         as_of: AsOf = None,
     ) -> Response:
-        """Runs of one of Airflow's DAGs, the newest first."""
+        """Runs of one of Airflow's DAGs, or of all, the newest first."""
         return _json(dag_runs(self._repository, dag_id, limit, writer, _moment(as_of)))
 
     def dag_run(

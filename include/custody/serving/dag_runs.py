@@ -80,19 +80,21 @@ class DagRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dag_runs(
-    repository: Repository, dag_id: str, limit: int, writer: str | None = None, as_of: AsOf | None = None
+    repository: Repository, dag_id: str | None, limit: int, writer: str | None = None, as_of: AsOf | None = None
 ) -> DagRuns:
-    """Return the newest runs of a DAG, at most `limit`."""
-    wanted = [{"field": "component_id", "equals": dag_id}, {"field": "component_type", "equals": _RUN_TYPE}]
+    """Return the newest runs of a DAG, or of all, at most `limit`."""
+    wanted = [{"field": "component_type", "equals": _RUN_TYPE}]
+    if dag_id is not None:
+        wanted.append({"field": "component_id", "equals": dag_id})
     # A run has an event when it starts, and one when it ends.
     found = repository.search({"and": wanted}, limit=2 * limit, writer=writer, as_of=as_of)
-    runs: dict[str, list[Event]] = {}
+    runs: dict[tuple[str, str], list[Event]] = {}
     for stored in found.events:
         # Case never matters in a query, and in a name it does.
         run_id = stored.event.attributes.get(_RUN_ID)
-        if run_id is not None and stored.event.component_id == dag_id:
-            runs.setdefault(run_id, []).append(stored.event)
-    items = [_overview(dag_id, run_id, events) for run_id, events in list(runs.items())[:limit]]
+        if run_id is not None and dag_id in (None, stored.event.component_id):
+            runs.setdefault((stored.event.component_id, run_id), []).append(stored.event)
+    items = [_overview(*of_run, events) for of_run, events in list(runs.items())[:limit]]
     return DagRuns(items=items, notices=tuple(found.notices))
 
 

@@ -55,7 +55,14 @@ function RunPage(): ReactNode {
             {texts.show}
           </button>
       </Question>
-      {dag && run ? <Answered /> : <p>{texts.which}</p>}
+      {dag && run ? (
+        <Answered />
+      ) : (
+        <>
+          <p>{texts.which}</p>
+          <Newest />
+        </>
+      )}
     </Frame>
   );
 }
@@ -74,7 +81,7 @@ function Answered(): ReactNode {
           </>
         )}
       </Shown>
-      {!task && <OtherRuns />}
+      {!task && <Newest />}
       <SameAnswer commandLine={command("search", [query], { oldest: true, writer, "as-of": asOf })} path="dag-run" parameters={asked} />
     </>
   );
@@ -155,35 +162,47 @@ function Written({ assets }: { assets: RunAsset[] }): ReactNode {
   );
 }
 
-/** The newest runs of the same DAG, to go on from one to the next. */
-function OtherRuns(): ReactNode {
+/** The newest runs: of the same DAG, to go on from one to the next, or of all, for who has none to name. */
+function Newest(): ReactNode {
   const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN, writer, as_of: asOf }, signal), "runs");
+  const title = dag ? texts.others(dag) : texts.newest;
   return (
     <section>
-      <h2>{texts.others(dag)}</h2>
+      <h2>{title}</h2>
       <Shown answer={answer} again={again}>
-        {({ items }) => (
-          <TableFrame label={texts.others(dag)}>
-            <Head columns={[texts.run, texts.state, texts.started, texts.ended]} />
-            <tbody>
-              {items.map((one) => (
-                <tr key={one.run_id}>
-                  <th scope="row">
-                    <a href={pageAddress("run", { dag_id: dag, run_id: one.run_id, writer, as_of: asOf })} aria-current={one.run_id === run ? "true" : undefined}>
-                      {one.run_id}
-                    </a>
-                  </th>
-                  <td>{one.state ?? "–"}</td>
-                  <td className="event_time">
-                    <When ms={one.started_ms} away />
-                  </td>
-                  <td className="event_time">
-                    <When ms={one.ended_ms} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </TableFrame>
+        {({ items, notices }) => (
+          <>
+            <Notices notices={notices} />
+            {items.length ? (
+              <TableFrame label={title}>
+                <Head columns={[texts.run, texts.dag, texts.state, texts.started, texts.ended]} />
+                <tbody>
+                  {items.map((one) => (
+                    <tr key={`${one.dag_id} ${one.run_id}`}>
+                      <th scope="row">
+                        <a
+                          href={pageAddress("run", { dag_id: one.dag_id, run_id: one.run_id, writer, as_of: asOf })}
+                          aria-current={one.run_id === run ? "true" : undefined}
+                        >
+                          {one.run_id}
+                        </a>
+                      </th>
+                      <td>{one.dag_id}</td>
+                      <td>{one.state ?? "–"}</td>
+                      <td className="event_time">
+                        <When ms={one.started_ms} away />
+                      </td>
+                      <td className="event_time">
+                        <When ms={one.ended_ms} />
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </TableFrame>
+            ) : (
+              <p>{texts.noRuns}</p>
+            )}
+          </>
         )}
       </Shown>
     </section>

@@ -58,6 +58,7 @@ function Search(): ReactNode {
           </>
         )}
       </Shown>
+      <Ways />
       <SameAnswer
         commandLine={command("search", query ? [query] : [], { limit: PAGE_SIZE, oldest: isOldest, writer, "as-of": asOf })}
         path="events"
@@ -94,6 +95,29 @@ function SearchForm({ fields }: { fields: Fields | null }): ReactNode {
           {TEXTS.search.submit}
         </button>
     </Question>
+  );
+}
+
+/** For who has a question, and does not know the pages yet. */
+function Ways(): ReactNode {
+  const moment = sameMoment();
+  const pages = {
+    search: pageAddress("lineage", moment),
+    changes: pageAddress("search", { q: "event_type:CONTENT_MODIFIED", ...moment }),
+    run: pageAddress("run", moment),
+    proof: pageAddress("proof"),
+  };
+  return (
+    <details>
+      <summary>{TEXTS.search.where}</summary>
+      <ul>
+        {TEXTS.search.ways.map(([question, way, page]) => (
+          <li key={question}>
+            <a href={pages[page]}>{question}</a> {way}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
