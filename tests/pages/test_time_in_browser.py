@@ -178,7 +178,7 @@ def test_a_moment_that_is_chosen_goes_along_from_page_to_page(server: Served, re
         page.get_by_text("4 FlowFiles with 2 events").wait_for()
         assert page.get_by_role("region", name="Where it came from").get_by_text("Went to").count() == 0
         led(page, page.get_by_role("link", name="Run", exact=True).click)
-        page.get_by_label("DAG").fill("orders")
+        page.get_by_role("textbox", name="DAG").fill("orders")
         page.get_by_label("Run id").fill("early")
         led(page, page.get_by_role("button", name="Show", exact=True).click)
         runs = page.get_by_role("region", name="Newest runs of orders")
