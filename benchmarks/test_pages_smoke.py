@@ -8,21 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.pages.__main__ import main
-from custody_pages import build
 from tests.airflow import browser
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow]
 
 
 def test_what_a_reader_waits_for_is_told(tmp_path: Path) -> None:
-    if reason := browser.missing():
-        pytest.skip(reason)
-    try:
-        build.build()
-    except build.BuildError as error:
-        pytest.skip(str(error))
+    browser.need_pages()
     options = ["--events", "5000", "--rounds", "1", "--scratch", str(tmp_path), "--output", str(tmp_path / "o.json")]
     result = CliRunner().invoke(main, options, catch_exceptions=False)
     assert result.exit_code == 0
-    assert "| newest | 5,000 | " in result.output
+    assert "| newest | 10,001 | " in result.output
     assert "| an event | " in result.output
+    assert "| a lineage of 5,000 FlowFiles | 5,001 | " in result.output

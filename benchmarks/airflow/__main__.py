@@ -1,16 +1,18 @@
-"""Seconds of custody in Airflow: `python -m benchmarks.airflow [parse|sensors|starts|pass|idle|lag ...]`.
+"""Seconds of custody in Airflow: `python -m benchmarks.airflow [parse|sensors|starts|pass|idle|lag|exports ...]`.
 
 Prints Markdown tables, each with the load of the machine, which others may use as well.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from benchmarks.airflow import live, quick
+from benchmarks.airflow import exports, live, quick
 from benchmarks.airflow.cost import load, table
 
-PARTS = ("parse", "sensors", "starts", "pass", "idle", "lag")
+PARTS = ("parse", "sensors", "starts", "pass", "idle", "lag", "exports")
 
 
 @click.command()
@@ -24,6 +26,10 @@ PARTS = ("parse", "sensors", "starts", "pass", "idle", "lag")
 @click.option("--triggers", default=300, show_default=True, help="Sensors that wait for `sensors`.")
 @click.option("--seconds", default=60.0, show_default=True, help="How long they wait.")
 @click.option("--events", default=10_000, show_default=True, help="Events of the run that `pass` measures.")
+@click.option("--exported", default=1_000_000, show_default=True, help="Events of the repository for `exports`.")
+@click.option("--turns", default=5, show_default=True, help="Of `exports`: alone and beside each form, by turns.")
+@click.option("--api-workers", default=1, show_default=True, help="Processes of the API server for `exports`.")
+@click.option("--repository", type=click.Path(path_type=Path), help="An existing one for `exports`.")
 @click.option("--logs", default=200, show_default=True, help="Live logs of the repository that they look at.")
 def main(
     parts: tuple[str, ...],
@@ -35,6 +41,10 @@ def main(
     seconds: float,
     logs: int,
     events: int,
+    exported: int,
+    turns: int,
+    api_workers: int,
+    repository: Path | None,
 ) -> None:
     """Measure the parts that are named, or all."""
     for part in parts or PARTS:
@@ -52,6 +62,10 @@ def main(
             text = _passes(events)
         elif part == "idle":
             text = _idle()
+        elif part == "exports":
+            # As long in all as the sensors wait.
+            found = exports.exports(exported, seconds / turns, turns, api_workers, repository)
+            text = table(["ms", "beside", "median", "99 of 100 below", "most", "requests"], [[*one] for one in found])
         else:
             text = _lag(minutes, batch, pause)
         click.echo(f"{part}; load before {before}, after {load()} (1 / 5 minutes)\n\n{text}\n")

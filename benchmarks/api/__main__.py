@@ -16,29 +16,35 @@ take what comes.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import click
 import httpx
 import msgspec
 
+from benchmarks.api.reader import reading
 from benchmarks.environment import LOCAL
 from benchmarks.eventlog.bulk import tables, write_journals
 from custody.cli.output import answered
 from custody.cli.search_cmd import json_document
+from custody.lineage import Bounds
 from custody.repository import Repository, StoredEvent
+from custody.serving.api_documents import lineage_document
+from custody.serving.api_door import NODES_MAX
 from custody.vfs import PosixFileSystem
 from tests.support import run_steps
 from tests.unit.serving.serve_process import served
@@ -46,6 +52,8 @@ from tests.unit.serving.serve_process import served
 _GROUP_EVENTS = 250_000
 _ASKED_EVERY_SECONDS = 0.02
 _IN_A_ROW = 10
+_READERS = 2
+_SPAN_MS = 86_400_000
 PAGES = (20, 100, 1000)
 QUESTIONS = {
     "newest": "",
@@ -94,35 +102,93 @@ def _searches(
 
 
 def _compared(repository: Repository, asked: _Asked, alone_asked: _Asked, rounds: int) -> dict[str, dict[str, float]]:
-    answers = {}
-    for page in PAGES:
-        for name, text in QUESTIONS.items():
-            sides: dict[str, tuple[Callable[[], object], Callable[[], int]]] = {}
-            path = f"/api/v1/events?{urlencode({'q': text, 'limit': page})}"
-            total, size = json.loads(asked.get(path))["total"], len(asked.get(path))
-            expected = repository.search(text, limit=page).total
-            if total != expected:
-                raise click.ClickException(f"{name}: the API counts {total} events, the library {expected}.")
-            sides["library"] = partial(repository.search, text, limit=page), time.process_time_ns
-            sides["documents"] = partial(search_document, repository, text, page), time.process_time_ns
-            sides["api"] = partial(asked.get, path), asked.cpu_ns
-            sides["http"] = partial(alone_asked.get, f"/{size}"), alone_asked.cpu_ns
-            cpu: dict[str, list[float]] = {side: [] for side in sides}
-            wall: dict[str, list[float]] = {side: [] for side in sides}
-            for _ in range(rounds):
-                for side, (ask, cpu_ns) in sides.items():
+    answers: dict[str, dict[str, float]] = {}
+    kinds: dict[str, tuple[_Kind, str | None]] = {
+        f"{name}, {page} shown": (
+            _Kind(
+                f"events?{urlencode({'q': text, 'limit': page})}",
+                partial(repository.search, text, limit=page),
+                partial(search_document, repository, text, page),
+            ),
+            text,
+        )
+        for page in PAGES
+        for name, text in QUESTIONS.items()
+    }
+    kinds |= {name: (kind, None) for name, kind in _others(repository).items()}
+    for question, (kind, text) in kinds.items():
+        path = f"/api/v1/{kind.path}"
+        answer = asked.get(path)
+        expected = repository.search(text or "", limit=1).total
+        total, size = json.loads(answer).get("total"), len(answer)
+        if text is not None and total != expected:
+            raise click.ClickException(f"{question}: the API counts {total} events, the library {expected}.")
+        sides: dict[str, tuple[Callable[[], object], Callable[[], int]]] = {
+            "library": (kind.library, time.process_time_ns),
+            "documents": (kind.documents, time.process_time_ns),
+            "api": (partial(asked.get, path), asked.cpu_ns),
+            "http": (partial(alone_asked.get, f"/{size}"), alone_asked.cpu_ns),
+        }
+        cpu: dict[str, list[float]] = {side: [] for side in sides}
+        wall: dict[str, list[float]] = {side: [] for side in sides}
+        for _ in range(rounds):
+            for side, (ask, cpu_ns) in sides.items():
+                ask()
+                started, began = time.perf_counter_ns(), cpu_ns()
+                for _ in range(_IN_A_ROW):
                     ask()
-                    started, began = time.perf_counter_ns(), cpu_ns()
-                    for _ in range(_IN_A_ROW):
-                        ask()
-                    cpu[side].append((cpu_ns() - began) / _IN_A_ROW / 1e6)
-                    wall[side].append((time.perf_counter_ns() - started) / _IN_A_ROW / 1e6)
-            one = {f"{side}_cpu": statistics.median(values) for side, values in cpu.items()}
-            one |= {f"{side}_cpu_least": min(values) for side, values in cpu.items()}
-            one |= {f"{side}_wall": statistics.median(values) for side, values in wall.items()}
-            answers[f"{name}, {page} shown"] = {**one, "matches": expected, "bytes": size}
-            click.echo(f"{name}, {page} shown: {one}", err=True)
+                cpu[side].append((cpu_ns() - began) / _IN_A_ROW / 1e6)
+                wall[side].append((time.perf_counter_ns() - started) / _IN_A_ROW / 1e6)
+        one = {f"{side}_cpu": statistics.median(values) for side, values in cpu.items()}
+        one |= {f"{side}_cpu_least": min(values) for side, values in cpu.items()}
+        one |= {f"{side}_wall": statistics.median(values) for side, values in wall.items()}
+        answers[question] = {**one, "matches": expected, "bytes": size}
+        click.echo(f"{question}: {one}", err=True)
     return answers
+
+
+class _Kind(NamedTuple):
+    """A kind of question: its address below the API, the library's answer, and that with the JSON of it."""
+
+    path: str
+    library: Callable[[], object]
+    documents: Callable[[], object]
+
+
+def _others(repository: Repository) -> dict[str, _Kind]:
+    """Return the questions that the pages ask besides pages of events, by their names."""
+    [one] = repository.search("", limit=1).events
+    uuid, longest = one.event.flowfile_uuid, repository.settings.query.attribute_characters_max
+    spans = (max(0, one.event.event_time - _SPAN_MS), one.event.event_time, 60)
+    fields = ["event_type", "component_name", "component_type", "source_node"]
+    since, until = (datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") for ms in spans[:2])
+    bounds = {"q": "event_type:SEND", "since": since, "until": until, "buckets": spans[2]}
+    answers: dict[str, tuple[str, Callable[[], object], Callable[[Any], object]]] = {
+        "one event": (
+            f"events/{one.writer}/{one.event.event_id}",
+            lambda: repository.get(one.event.event_id, one.writer),
+            lambda event: answered(event, repository.settings, whole=False),
+        ),
+        "a lineage": (
+            f"lineage?{urlencode({'flowfile': uuid, 'depth': 1})}",
+            lambda: repository.lineage([uuid], Bounds(NODES_MAX, depth_max=1)),
+            lambda lineage: lineage_document(lineage, longest),
+        ),
+        "values of four fields": (
+            f"events/facets?{urlencode({'q': 'event_type:SEND', 'field': fields}, doseq=True)}",
+            lambda: repository.facets("event_type:SEND", fields),
+            lambda found: {name: dict(values.most_common(50)) for name, values in found[0].items()},
+        ),
+        "a histogram of a day": (
+            f"events/histogram?{urlencode(bounds)}",
+            lambda: repository.histogram("event_type:SEND", *spans),
+            lambda found: [dataclasses.asdict(bucket) for bucket in found[0]],
+        ),
+    }
+    return {
+        name: _Kind(path, library, lambda library=library, made=made: msgspec.json.encode(made(library())))  # type: ignore[misc]
+        for name, (path, library, made) in answers.items()
+    }
 
 
 def search_document(repository: Repository, text: str, page: int) -> bytes:
@@ -185,18 +251,11 @@ def _health(url: str, seconds: float) -> dict[str, dict[str, float]]:
     """Return milliseconds that a request without work takes: alone, and beside exports of each form."""
     answers = {"alone": _asked(url, seconds)}
     for form in ("ndjson", "arrow", "csv"):
-        stop = threading.Event()
-        taken = [0]
-        readers = [threading.Thread(target=_read, args=(url, form, stop, taken)) for _ in range(2)]
-        for reader in readers:
-            reader.start()
         started = time.perf_counter()
-        answers[f"beside two exports, {form}"] = _asked(url, seconds)
-        stop.set()
-        for reader in readers:
-            reader.join()
+        with reading(url, form, _READERS) as taken:
+            answers[f"beside two exports, {form}"] = _asked(url, seconds)
         spent = time.perf_counter() - started
-        answers[f"beside two exports, {form}"]["exported_mb_s"] = taken[0] / spent / 1e6
+        answers[f"beside two exports, {form}"]["exported_mb_s"] = sum(taken) / spent / 1e6
         click.echo(f"{form}: {answers[f'beside two exports, {form}']}", err=True)
     return answers
 
@@ -215,21 +274,6 @@ def _asked(url: str, seconds: float) -> dict[str, float]:
         "most": times[-1],
         "requests": len(times),
     }
-
-
-def _read(url: str, form: str, stop: threading.Event, taken: list[int]) -> None:
-    """Take export after export as fast as they come."""
-    with httpx.Client(timeout=120) as client:
-        while not stop.is_set():
-            with client.stream("GET", f"{url}/api/v1/events/export", params={"format": form}) as answer:
-                if answer.status_code == 503:  # one of before is not ended yet
-                    time.sleep(_ASKED_EVERY_SECONDS)
-                    continue
-                answer.raise_for_status()
-                for piece in answer.iter_raw():
-                    taken[0] += len(piece)
-                    if stop.is_set():
-                        break
 
 
 def _print(searches: dict[str, dict[str, float]], health: dict[str, dict[str, float]]) -> None:

@@ -1,4 +1,4 @@
-"""The system's Chromium, driven by Playwright; for tests of Airflow's page.
+"""The system's Chromium, driven by Playwright; for tests of Airflow's page and of custody's pages.
 
 Playwright comes from PyPI into a folder of its own under `.local`, made by the first test that needs it: 150 MB that
 nothing else needs. It brings no browser, and none is downloaded: `CUSTODY_CHROMIUM` names another one than the
@@ -17,6 +17,10 @@ from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from custody_pages import build
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("ui-requirements.txt")
@@ -42,6 +46,16 @@ def missing() -> str | None:
         return f"Playwright: neither installed nor to be had from PyPI: {error}"
     sys.path.append(str(PACKAGES))
     return None
+
+
+def need_pages() -> None:
+    """Build the pages as their sources are now; skip the test where they cannot be, or where no browser is."""
+    if reason := missing():
+        pytest.skip(reason)
+    try:
+        build.build()
+    except build.BuildError as error:
+        pytest.skip(str(error))
 
 
 def _install() -> None:

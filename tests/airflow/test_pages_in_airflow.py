@@ -19,7 +19,6 @@ from custody.model import Event
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
 from custody_local.settings import USER, passwords_file
-from custody_pages import build
 from tests.airflow import browser
 from tests.support import append, run_steps, sample
 
@@ -54,12 +53,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def airflow(repository: Repository, home: Path) -> Iterator[LocalAirflow]:
-    if reason := browser.missing():
-        pytest.skip(reason)
-    try:
-        build.build()
-    except build.BuildError as error:
-        pytest.skip(str(error))
+    browser.need_pages()
     schedules = dict.fromkeys(
         (f"CUSTODY_{name}_SCHEDULE" for name in ("ROLLOVER", "INGEST", "RETENTION", "MAINTENANCE")), ""
     )

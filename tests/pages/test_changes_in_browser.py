@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from custody.serving.application import Access, application
 from custody.serving.door import Services
 from custody.serving.doors import open_doors
 from custody_pages import build
-from tests.pages.test_in_browser import HOSTILE, built, led, looked_at, opened, picture, settled, total
+from tests.pages.test_in_browser import BASE, HOSTILE, built, led, looked_at, opened, picture, settled, total
 from tests.support import append, event, run_steps
 from tests.unit.serving.serve_process import Served, served, token
 from tests.unit.serving.test_api_changes import GOOD, quarantined, with_orders
@@ -46,6 +47,8 @@ SORTED = "component_id:dag.sort AND event_type:DROP"
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A flow took orders out of a queue, one event of it is forgotten, and two pieces are in quarantine."""
     root = tmp_path_factory.mktemp("changes") / "repository"
+    if BASE is not None:
+        shutil.copytree(BASE, root)
     repository = with_orders(root, LOAD, SORT, ORDERS)
     quarantined(repository, json.dumps(GOOD).encode())
     quarantined(repository, HOSTILE[1].encode())

@@ -515,10 +515,15 @@ class _Api:
         return Response(export(self._repository.diagram(lineage), form), media_type="text/plain; charset=utf-8")
 
     def dag_runs(
-        self, dag_id: Name, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100, as_of: AsOf = None
+        self,
+        *,
+        dag_id: Name | None = None,
+        limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100,
+        writer: Writer = None,
+        as_of: AsOf = None,
     ) -> Response:
-        """Runs of one of Airflow's DAGs, the newest first."""
-        return _json(dag_runs(self._repository, dag_id, limit, _moment(as_of)))
+        """Runs of one of Airflow's DAGs, or of all, the newest first."""
+        return _json(dag_runs(self._repository, dag_id, limit, writer, _moment(as_of)))
 
     def dag_run(
         self,
@@ -528,10 +533,11 @@ class _Api:
         map_index: Annotated[
             int | None, Query(ge=-1, le=_ID_MAX, description="-1 for a task that is not mapped.")
         ] = None,
+        writer: Writer = None,
         as_of: AsOf = None,
     ) -> Response:
         """What a run of one of Airflow's DAGs, or a task of it, read and wrote."""
-        return _json(dag_run(self._repository, dag_id, run_id, task_id, map_index, _moment(as_of)))
+        return _json(dag_run(self._repository, dag_id, run_id, task_id, map_index, writer, _moment(as_of)))
 
     def status(self) -> Response:
         """What is live, what waits, and the room that it takes."""

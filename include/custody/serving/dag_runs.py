@@ -79,18 +79,22 @@ class DagRun(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-def dag_runs(repository: Repository, dag_id: str, limit: int, as_of: AsOf | None = None) -> DagRuns:
-    """Return the newest runs of a DAG, at most `limit`."""
-    wanted = [{"field": "component_id", "equals": dag_id}, {"field": "component_type", "equals": _RUN_TYPE}]
+def dag_runs(
+    repository: Repository, dag_id: str | None, limit: int, writer: str | None = None, as_of: AsOf | None = None
+) -> DagRuns:
+    """Return the newest runs of a DAG, or of all, at most `limit`."""
+    wanted = [{"field": "component_type", "equals": _RUN_TYPE}]
+    if dag_id is not None:
+        wanted.append({"field": "component_id", "equals": dag_id})
     # A run has an event when it starts, and one when it ends.
-    found = repository.search({"and": wanted}, limit=2 * limit, as_of=as_of)
-    runs: dict[str, list[Event]] = {}
+    found = repository.search({"and": wanted}, limit=2 * limit, writer=writer, as_of=as_of)
+    runs: dict[tuple[str, str], list[Event]] = {}
     for stored in found.events:
         # Case never matters in a query, and in a name it does.
         run_id = stored.event.attributes.get(_RUN_ID)
-        if run_id is not None and stored.event.component_id == dag_id:
-            runs.setdefault(run_id, []).append(stored.event)
-    items = [_overview(dag_id, run_id, events) for run_id, events in list(runs.items())[:limit]]
+        if run_id is not None and dag_id in (None, stored.event.component_id):
+            runs.setdefault((stored.event.component_id, run_id), []).append(stored.event)
+    items = [_overview(*of_run, events) for of_run, events in list(runs.items())[:limit]]
     return DagRuns(items=items, notices=tuple(found.notices))
 
 
@@ -100,6 +104,7 @@ def dag_run(
     run_id: str,
     task_id: str | None = None,
     map_index: int | None = None,
+    writer: str | None = None,
     as_of: AsOf | None = None,
 ) -> DagRun:
     """Return what is known of a run, or of one of its tasks; with `map_index` of one of its mapped ones."""
@@ -111,12 +116,12 @@ def dag_run(
             {"field": "component_id", "equals": f"{dag_id}.{task_id}"},
             {"field": "filename", "equals": f"{run_id}/{task_id}"},
         ]
-    found = repository.search({"and": wanted}, limit=EVENTS_MAX, oldest_first=True, as_of=as_of)
+    found = repository.search({"and": wanted}, limit=EVENTS_MAX, oldest_first=True, writer=writer, as_of=as_of)
     told = [stored for stored in found.events if _is_of_run(stored.event, run_id, map_index)]
     wrote = [_written(stored) for stored in told if stored.event.event_type == EventType.SEND]
     own = {stored.event.flowfile_uuid for stored in told if stored.event.event_type == EventType.CREATE}
     parents = dict.fromkeys(uuid for stored in told for uuid in stored.event.parent_uuids if uuid not in own)
-    names = _names(repository, list(parents)[:NAMES_MAX], as_of)
+    names = _names(repository, list(parents)[:NAMES_MAX], writer, as_of)
     return DagRun(
         dag_id=dag_id,
         run_id=run_id,
@@ -147,12 +152,14 @@ def _is_of_run(event: Event, run_id: str, map_index: int | None) -> bool:
     return known.get(_RUN_ID) == run_id and (map_index is None or known.get(_MAP_INDEX) in (None, str(map_index)))
 
 
-def _names(repository: Repository, uuids: Iterable[str], as_of: AsOf | None) -> dict[str, StoredEvent]:
+def _names(
+    repository: Repository, uuids: Iterable[str], writer: str | None, as_of: AsOf | None
+) -> dict[str, StoredEvent]:
     """Return for assets an event that says their name: of whoever wrote them last."""
     named: dict[str, StoredEvent] = {}
     for uuid in uuids:
         wanted = [{"field": "flowfile_uuid", "equals": uuid}, {"field": "transit_uri", "exists": True}]
-        answer: SearchResult = repository.search({"and": wanted}, limit=1, as_of=as_of)
+        answer: SearchResult = repository.search({"and": wanted}, limit=1, writer=writer, as_of=as_of)
         for stored in answer.events:
             named[uuid] = stored
     return named

@@ -24,6 +24,12 @@ export function ownParameters(): URLSearchParams {
   return new URLSearchParams(location.search);
 }
 
+/** What leads to another page of the same moment: a revision is one of a writer, so the writer goes along with it. */
+export function sameMoment(current: URLSearchParams = ownParameters()): Parameters {
+  const moment = current.get("as_of");
+  return { as_of: moment, writer: /^\d+$/.test(moment ?? "") ? current.get("writer") : null };
+}
+
 /** Another address of this page, with some parameters changed; null and "" take one away. */
 export function changed(current: URLSearchParams, changes: Parameters): string {
   const next = new URLSearchParams(current);

@@ -474,6 +474,7 @@ export interface OneRun {
 }
 
 export interface DagRunOverview {
+  dag_id: string;
   run_id: string;
   state: string | null;
   started_ms: number | null;

@@ -1,7 +1,7 @@
 // One event: what happened, attributes and contents before and after, and where to go on.
 
 import { useState, type ReactNode } from "react";
-import { ownParameters, pageAddress } from "./address.ts";
+import { ownParameters, pageAddress, sameMoment } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import { Contents } from "./content.tsx";
@@ -9,6 +9,7 @@ import type { EventDocument, OneEvent } from "./documents.ts";
 import { Failure, Frame, Head, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { bytes, count } from "./moments.ts";
 import { quoted } from "./query.ts";
+import { AsOfField, Kept, Question } from "./question.tsx";
 import { Replay } from "./replay_plan.tsx";
 import { Software } from "./software.tsx";
 import { FACT_TEXTS, TEXTS } from "./texts.ts";
@@ -32,6 +33,11 @@ function OneEventPage(): ReactNode {
     );
   return (
     <Frame page="event" title={TEXTS.event.title(writer, id)}>
+      <Question>
+        <Kept names={["writer", "event", "whole", "changed"]} />
+        <AsOfField />
+        <button type="submit">{TEXTS.event.show}</button>
+      </Question>
       <Shown answer={answer} again={again}>
         {(one) => (
           <>
@@ -59,17 +65,17 @@ function OneEventPage(): ReactNode {
 function Ways({ one: { event, attributes } }: { one: OneEvent }): ReactNode {
   const run = { dag_id: attributes["airflow.dag_id"], run_id: attributes["airflow.run_id"], task_id: attributes["airflow.task_id"] };
   const number = Number(id);
-  const search = (query: string): string => pageAddress("search", { q: query, as_of: asOf });
+  const search = (query: string): string => pageAddress("search", { q: query, ...sameMoment() });
   const other = (event_id: number): string => pageAddress("event", { writer, event: event_id, as_of: asOf });
   return (
     <p className="row">
-      <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid, as_of: asOf })}>{TEXTS.event.lineage}</a>
+      <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid, ...sameMoment() })}>{TEXTS.event.lineage}</a>
       <a href={search(`flowfile_uuid:${quoted(event.flowfile_uuid)}`)}>{TEXTS.event.ofFlowfile}</a>
       <a href={search(`component_id:${quoted(event.component_id)}`)}>{TEXTS.event.ofComponent}</a>
       {number > 0 && <a href={other(number - 1)}>{TEXTS.event.previousEvent}</a>}
       <a href={other(number + 1)}>{TEXTS.event.nextEvent}</a>
       {!isWhole && <a href={pageAddress("event", { writer, event: id, as_of: asOf, whole: true })}>{TEXTS.event.whole}</a>}
-      {run.dag_id && run.run_id && <a href={pageAddress("run", { ...run, as_of: asOf })}>{TEXTS.event.run}</a>}
+      {run.dag_id && run.run_id && <a href={pageAddress("run", { ...run, ...sameMoment() })}>{TEXTS.event.run}</a>}
       <a href={pageAddress("keep", { ids: id, writer })}>{TEXTS.event.keep}</a>
       <SaveButton path={`${path}/nifi`} parameters={{ as_of: asOf }} name={`event-${writer}-${id}.json`}>
         {TEXTS.event.nifi}
@@ -98,7 +104,7 @@ function Facts({ event }: { event: EventDocument }): ReactNode {
             <ul>
               {relatives.slice(0, 100).map(([what, uuid]) => (
                 <li key={`${what} ${uuid}`}>
-                  {what} <a href={pageAddress("lineage", { flowfile: uuid!, as_of: asOf })}>{uuid}</a>
+                  {what} <a href={pageAddress("lineage", { flowfile: uuid!, ...sameMoment() })}>{uuid}</a>
                 </li>
               ))}
             </ul>

@@ -2,7 +2,7 @@
 
 import { StrictMode, useCallback, useEffect, useId, useRef, useState, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
-import { ownParameters, pageAddress, remember, REMEMBERED, type Page } from "./address.ts";
+import { changed, ownParameters, pageAddress, remember, REMEMBERED, sameMoment, type Page } from "./address.ts";
 import { ApiError, addressOf, keepToken, save, token } from "./api.ts";
 import { curl } from "./command.ts";
 import { absolute, iso, relative } from "./moments.ts";
@@ -11,6 +11,10 @@ import type { Parameters } from "./address.ts";
 import "./style.css";
 
 const NAVIGATION: Page[] = ["search", "lineage", "run", "sql", "status", "proof"];
+/** Pages that can be asked about an earlier moment. */
+const OF_MOMENTS: Page[] = ["search", "event", "lineage", "run", "replay", "sql"];
+/** Pages on which a writer narrows what is shown; elsewhere it names whose event or timeline is looked at. */
+const OF_WRITERS: Page[] = ["search", "lineage", "run", "sql"];
 const THEME = "custody-theme";
 type Theme = keyof typeof TEXTS.themes;
 
@@ -45,7 +49,8 @@ export function Frame({ page, title, children }: { page: Page; title: string; ch
     document.title = `${title} · ${TEXTS.product}`;
   }, [title]);
   const parameters = ownParameters();
-  const carried = { writer: parameters.get("writer"), as_of: parameters.get("as_of") };
+  const carried = (to: Page): Parameters =>
+    OF_MOMENTS.includes(to) ? { ...sameMoment(parameters), ...(OF_WRITERS.includes(page) && { writer: parameters.get("writer") }) } : {};
   return (
     <>
       <a className="skip" href="#content">
@@ -55,7 +60,7 @@ export function Frame({ page, title, children }: { page: Page; title: string; ch
         <span className="product">{TEXTS.product}</span>
         <nav aria-label={TEXTS.navigation}>
           {NAVIGATION.map((one) => (
-            <a key={one} href={pageAddress(one, one === "search" || one === "lineage" || one === "sql" ? carried : {})} aria-current={one === page ? "page" : undefined}>
+            <a key={one} href={pageAddress(one, carried(one))} aria-current={one === page ? "page" : undefined}>
               {TEXTS.pages[one]}
             </a>
           ))}
@@ -64,9 +69,22 @@ export function Frame({ page, title, children }: { page: Page; title: string; ch
       </header>
       <main id="content" tabIndex={-1}>
         <h1>{title}</h1>
+        {OF_MOMENTS.includes(page) && <Past />}
         {children}
       </main>
     </>
+  );
+}
+
+/** That the page shows an earlier moment, and the way back to now. */
+function Past(): ReactNode {
+  const current = useParameters();
+  const moment = current.get("as_of");
+  if (!moment) return null;
+  return (
+    <p className="notices">
+      {TEXTS.past(moment)} <a href={changed(current, { as_of: null })}>{TEXTS.now}</a>
+    </p>
   );
 }
 
@@ -104,24 +122,6 @@ export function useParameters(): URLSearchParams {
     return () => removeEventListener(REMEMBERED, take);
   }, []);
   return parameters;
-}
-
-/** A form whose fields become the address of this page; empty ones are left out. */
-export function Question({ children }: { children: ReactNode }): ReactNode {
-  return (
-    <search>
-      <form
-        className="question"
-        onSubmit={(event) => {
-          event.preventDefault();
-          const given = [...new FormData(event.currentTarget)].filter(([, value]) => value !== "");
-          location.assign(`?${new URLSearchParams(given as [string, string][])}`);
-        }}
-      >
-        {children}
-      </form>
-    </search>
-  );
 }
 
 export type Answer<T> = { state: "loading" } | { state: "there"; value: T } | { state: "failed"; error: Error };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventDocument, LineageDocument, LineageNode } from "./documents.ts";
-import { behindOf, drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
+import { behindOf, drawn, edgesOf, endsOf, hasFailed, momentsOf, NODES_MAX, titleOf, upTo, way } from "./graph.ts";
 import { barsOfDays } from "./histogram_days.ts";
 import { bytes, relative } from "./moments.ts";
 
@@ -64,8 +64,23 @@ test("failures are told by relationship, details and states, not by any text", (
 test("a FlowFile is called by its file, else by the beginning of its uuid", () => {
   assert.equal(titleOf(happened({ updated_attributes: { filename: "orders.csv" } })), "orders.csv");
   assert.equal(titleOf(happened({})), "a1b2c3d4");
-  assert.deepEqual(span([happened({}), happened({ event_time: 9 }), node("x")]), [5, 9]);
-  assert.equal(span([node("x")]), null);
+});
+
+test("the moments are the times of all events, each once", () => {
+  assert.deepEqual(momentsOf([happened({ event_time: 9 }), happened({}), happened({ event_time: 9 }), node("x")]), [5, 9]);
+  assert.deepEqual(momentsOf([node("x")]), []);
+});
+
+test("up to a time a lineage has the events until then, and the FlowFiles that they are of or name", () => {
+  const root = { ...happened({ event_time: 5 }), uuid: "root" };
+  root.events.push(happened({ event_time: 7, event_type: "FORK", child_uuids: ["child", "unseen"] }).events[0]!);
+  const nodes = [root, { ...happened({ event_time: 9 }), uuid: "child" }, node("unseen"), { ...happened({ event_time: 8 }), uuid: "other" }];
+  const shown = (until: number | null): [string, number][] => upTo(nodes, until, ["root"]).map(({ uuid, events }) => [uuid, events.length]);
+  assert.deepEqual(shown(4), [["root", 0]]);
+  assert.deepEqual(shown(5), [["root", 1]]);
+  assert.deepEqual(shown(7), [["root", 2], ["child", 0], ["unseen", 0]]);
+  assert.deepEqual(shown(8), [["root", 2], ["child", 0], ["unseen", 0], ["other", 1]]);
+  assert.equal(upTo(nodes, null, ["root"]), nodes);
 });
 
 test("days without events have bars, and many days share one", () => {

@@ -125,16 +125,22 @@ export function way(edges: Edge[], from: string, to: string): string[] {
   return path;
 }
 
-/** The first and the last time of all events; null where there are none. */
-export function span(nodes: LineageNode[]): [number, number] | null {
-  let first = Infinity;
-  let last = -Infinity;
-  for (const node of nodes)
-    for (const { event } of node.events) {
-      first = Math.min(first, event.event_time);
-      last = Math.max(last, event.event_time);
-    }
-  return first <= last ? [first, last] : null;
+/** The times at which something happened, each once, the earliest first. */
+export function momentsOf(nodes: readonly LineageNode[]): number[] {
+  return [...new Set(nodes.flatMap(({ events }) => events.map(({ event }) => event.event_time)))].sort((one, other) => one - other);
+}
+
+/** A lineage as far as it had come at a time: its events until then, and the FlowFiles that they are of or name. */
+export function upTo(nodes: LineageNode[], until: number | null, roots: string[]): LineageNode[] {
+  if (until === null) return nodes;
+  const named = new Set(roots);
+  const then = nodes.map((node) => {
+    const events = node.events.filter(({ event }) => event.event_time <= until);
+    for (const { event } of events)
+      for (const uuid of [...(event.parent_uuids ?? []), ...(event.child_uuids ?? [])]) named.add(uuid);
+    return { ...node, events };
+  });
+  return then.filter(({ uuid, events }) => events.length || named.has(uuid));
 }
 
 /** The name that people know a FlowFile by: its newest filename, or what it is said to be elsewhere. */

@@ -2,13 +2,14 @@
 
 import { useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
-import { ask, order } from "./api.ts";
+import { order } from "./api.ts";
 import { command, word } from "./command.ts";
-import type { Hold, Job, Welcome } from "./documents.ts";
-import { Failure, Frame, Head, Notices, Question, SameAnswer, start, TableFrame, useAnswer } from "./frame.tsx";
+import type { Hold, Job } from "./documents.ts";
+import { Failure, Frame, Head, Notices, SameAnswer, start, TableFrame } from "./frame.tsx";
 import { JobState, numberOf, useJob } from "./job.tsx";
 import { meantBy, optionsOf, type Meant } from "./meant.ts";
 import { count } from "./moments.ts";
+import { Question, WriterField } from "./question.tsx";
 import { useMay } from "./replay_plan.tsx";
 import { TEXTS } from "./texts.ts";
 
@@ -37,9 +38,6 @@ function KeepPage(): ReactNode {
 }
 
 function Conditions(): ReactNode {
-  const [welcome] = useAnswer((signal) => ask<Welcome>("", {}, signal), "welcome");
-  const chosen = parameters.get("writer") ?? "";
-  const writers = welcome.state === "there" ? welcome.value.writers : chosen ? [chosen] : [];
   const attributes = parameters.getAll("attribute").filter(Boolean);
   return (
     <Question>
@@ -47,15 +45,7 @@ function Conditions(): ReactNode {
         {texts.ids}
         <input name="ids" defaultValue={parameters.get("ids") ?? ""} size={16} />
       </label>
-      <label>
-        {TEXTS.writer}
-        <select name="writer" key={writers.join()} defaultValue={chosen}>
-          <option value="">{TEXTS.anyWriter}</option>
-          {writers.map((one) => (
-            <option key={one}>{one}</option>
-          ))}
-        </select>
-      </label>
+      <WriterField />
       <label className="grows">
         {texts.flowfile}
         <input name="flowfile" defaultValue={parameters.get("flowfile") ?? ""} size={30} />

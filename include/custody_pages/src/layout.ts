@@ -11,7 +11,16 @@ export type Places = Map<string, { x: number; y: number }>;
 
 let elk: InstanceType<typeof ELK> | null = null;
 
-export async function placesOf({ nodes, edges }: Drawn): Promise<Places> {
+let former: Promise<unknown> = Promise.resolve();
+
+/** The places of a picture; nothing where nobody wants it any more once those before it are laid out. */
+export function placesOf(drawn: Drawn, isWanted: () => boolean): Promise<Places | null> {
+  const next = former.then(() => (isWanted() ? laidOut(drawn) : null));
+  former = next.catch(() => undefined);
+  return next;
+}
+
+async function laidOut({ nodes, edges }: Drawn): Promise<Places> {
   elk ??= new ELK({ workerUrl });
   const laid = await elk.layout({
     id: "lineage",

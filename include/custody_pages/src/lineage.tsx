@@ -1,14 +1,15 @@
 // Lineage: what led to FlowFiles and what came of them, as a table and as a picture of the nearest ones.
 
-import { lazy, Suspense, useEffect, useMemo, useState, type ReactNode } from "react";
-import { ownParameters, pageAddress, remember, type Parameters } from "./address.ts";
+import { lazy, Suspense, useDeferredValue, useEffect, useMemo, useState, type ReactNode } from "react";
+import { ownParameters, pageAddress, type Parameters, remember, sameMoment } from "./address.ts";
 import { ApiError, ask, askByBody } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, LineageDocument, LineageNode } from "./documents.ts";
-import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
-import { behindOf, byDistance, drawn, edgesOf, endsOf, hasFailed, NODES_MAX, span, titleOf, way } from "./graph.ts";
-import { absolute } from "./moments.ts";
+import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
+import { behindOf, byDistance, drawn, edgesOf, endsOf, hasFailed, momentsOf, NODES_MAX, titleOf, upTo, way, type Edge } from "./graph.ts";
+import { absolute, iso } from "./moments.ts";
 import { anywhere } from "./query.ts";
+import { AsOfField, Question, WriterField } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
 
 // The table does not wait for the code of the picture.
@@ -21,6 +22,7 @@ const ENDS = 5;
 /** So many FlowFiles with a bound are counted, by so many events. */
 const COUNTED = 100;
 const EVENTS_COUNTED = 1000;
+const REMEMBERED_AFTER_MS = 300;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const texts = TEXTS.lineage;
 
@@ -61,14 +63,8 @@ function LineagePage(): ReactNode {
               <option value="all">{texts.allDepths}</option>
             </select>
           </label>
-          <label>
-            {TEXTS.writer}
-            <input name="writer" defaultValue={writer ?? ""} size={10} />
-          </label>
-          <label title={TEXTS.asOfHint}>
-            {TEXTS.asOf}
-            <input name="as_of" defaultValue={asOf ?? ""} size={12} />
-          </label>
+          <WriterField />
+          <AsOfField />
           <button type="submit" className="main">
             {texts.show}
           </button>
@@ -87,7 +83,7 @@ function Answered({ first }: { first: string }): ReactNode {
       {isUnknown ? (
         <div className="nothing">
           <p>{texts.nothing}</p>
-          {wider && <a href={pageAddress("search", { q: wider, as_of: asOf })}>{texts.asName(first)}</a>}
+          {wider && <a href={pageAddress("search", { q: wider, ...sameMoment() })}>{texts.asName(first)}</a>}
         </div>
       ) : (
         <Shown answer={answer} again={again}>
@@ -106,26 +102,28 @@ function Answered({ first }: { first: string }): ReactNode {
 function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
   const roots = flowfiles.length ? flowfiles : Object.values(lineage.identifiers).flat();
   const [chosen, choose] = useState<string | null>(parameters.get("chosen"));
-  const [until, bound] = useState<number | null>(null);
-  const [isFailedOnly, failedOnly] = useState(false);
+  const moments = useMemo(() => momentsOf(lineage.nodes), [lineage]);
+  const [until, bound] = useUntil(moments);
+  // The slider moves at once; what it shows follows as fast as it can.
+  const shownUntil = useDeferredValue(until);
+  const [isFailedOnly, failedOnly] = useState(parameters.get("failed") === "true");
   const [rows, allow] = useState(ROWS);
   const edges = useMemo(() => edgesOf(lineage.nodes), [lineage]);
-  const times = useMemo(() => span(lineage.nodes), [lineage]);
-  const isShown = (node: LineageNode): boolean =>
-    (until === null || !node.events.length || node.events[0]!.event.event_time <= until) &&
-    (!isFailedOnly || hasFailed(node) || roots.includes(node.uuid));
-  const nodes = lineage.nodes.filter(isShown);
+  const nodes = useMemo(
+    () => upTo(lineage.nodes, shownUntil, roots).filter((node) => !isFailedOnly || hasFailed(node) || roots.includes(node.uuid)),
+    [lineage, shownUntil, isFailedOnly],
+  );
   const names = new Map(lineage.nodes.map((node) => [node.uuid, titleOf(node)]));
-  const picture = useMemo(() => drawn({ ...lineage, nodes }, roots), [lineage, until, isFailedOnly]);
+  const picture = useMemo(() => drawn({ ...lineage, nodes }, roots), [nodes]);
   // The table begins with what the picture has.
-  const inOrder = useMemo(() => byDistance(nodes, edges, roots), [lineage, until, isFailedOnly]);
+  const inOrder = useMemo(() => byDistance(nodes, edges, roots), [nodes]);
   const onWay = chosen && roots[0] ? way(edges, roots[0], chosen) : [];
   const pick = (uuid: string): void => {
     choose(uuid);
     remember({ chosen: uuid });
   };
   const behind = Object.keys(lineage.frontier).length;
-  const counts = useBehind(lineage, inOrder);
+  const counts = useBehind(lineage, edges, roots);
   return (
     <>
       <Notices notices={lineage.notices} />
@@ -134,24 +132,10 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
         {picture.left > 0 && texts.left(picture.left, NODES_MAX)}
       </p>
       <div className="row">
-        {times && times[0] < times[1] && (
-          <label>
-            {texts.time} {absolute(until ?? times[1])}{" "}
-            <input
-              type="range"
-              min={times[0]}
-              max={times[1]}
-              step="any"
-              value={until ?? times[1]}
-              aria-valuetext={absolute(until ?? times[1])}
-              onChange={({ target }) => bound(Number(target.value) >= times[1] ? null : Number(target.value))}
-            />
-          </label>
-        )}
-        <label className="check">
-          <input type="checkbox" checked={isFailedOnly} onChange={({ target }) => failedOnly(target.checked)} />{" "}
+        {moments.length > 1 && <TimeSlider moments={moments} until={until} bound={bound} />}
+        <Switch name="failed" isOn={isFailedOnly} turn={failedOnly}>
           {texts.failures}
-        </label>
+        </Switch>
         <div className="row" role="group" aria-label={texts.export}>
           {Object.entries(EXPORTS).map(([format, name]) => (
             <SaveButton key={format} path="lineage/export" parameters={{ ...asked, format }} name={`lineage.${format}`}>
@@ -222,11 +206,45 @@ function Ends({ nodes, names, isCut, pick }: { nodes: LineageNode[]; names: Map<
   );
 }
 
+/** A step for each moment at which something happened: the next step shows what came next, however long that took. */
+function TimeSlider({ moments, until, bound }: { moments: number[]; until: number | null; bound: (until: number | null) => void }): ReactNode {
+  const last = moments.length - 1;
+  const at = until === null ? last : Math.max(0, moments.findLastIndex((one) => one <= until));
+  const when = absolute(moments[at]!);
+  return (
+    <label>
+      {texts.time} {when}{" "}
+      <input
+        type="range"
+        min={0}
+        max={last}
+        value={at}
+        aria-valuetext={texts.timeSpoken(when, at + 1, moments.length)}
+        onChange={({ target }) => bound(Number(target.value) >= last ? null : moments[Number(target.value)]!)}
+      />
+    </label>
+  );
+}
+
+/** Until when events are shown, all of them without a time; remembered in the address. */
+function useUntil(moments: number[]): [number | null, (until: number | null) => void] {
+  const [until, bound] = useState(() => {
+    const kept = Date.parse(parameters.get("until") ?? "");
+    return moments.length && kept < moments.at(-1)! ? kept : null;
+  });
+  useEffect(() => {
+    // Not at each step of a slider that is dragged: a browser bounds how often an address changes.
+    const timer = setTimeout(() => remember({ until: until === null ? null : iso(until) }), REMEMBERED_AFTER_MS);
+    return () => clearTimeout(timer);
+  }, [until]);
+  return [until, bound];
+}
+
 /** How many events each of the nearest FlowFiles has behind a bound; nothing where there are too many to be counted at once. */
-function useBehind(lineage: LineageDocument, inOrder: LineageNode[]): Map<string, number> {
+function useBehind(lineage: LineageDocument, edges: Edge[], roots: string[]): Map<string, number> {
   const [counts, setCounts] = useState<Map<string, number>>(new Map());
   useEffect(() => {
-    const cut = inOrder.filter((node) => node.cut).slice(0, COUNTED);
+    const cut = byDistance(lineage.nodes, edges, roots).filter((node) => node.cut).slice(0, COUNTED);
     if (!cut.length) return;
     const stop = new AbortController();
     const query = { or: cut.map(({ uuid }) => ({ field: "flowfile_uuid", equals: uuid })) };
@@ -310,7 +328,7 @@ function Events({ node }: { node: LineageNode }): ReactNode {
       {node.events.length > shown.length && (
         <>
           {" … "}
-          <a href={pageAddress("search", { q: `flowfile_uuid:"${node.uuid}"`, as_of: asOf })}>{node.events.length}</a>
+          <a href={pageAddress("search", { q: `flowfile_uuid:"${node.uuid}"`, ...sameMoment() })}>{node.events.length}</a>
         </>
       )}
     </>

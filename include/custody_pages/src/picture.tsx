@@ -32,8 +32,8 @@ export default function Picture({
   const [hasFailed, fail] = useState(false);
   useEffect(() => {
     let isCurrent = true;
-    placesOf(drawn).then(
-      (places) => isCurrent && setLaid((before) => ({ drawn, places, round: (before?.round ?? 0) + 1 })),
+    placesOf(drawn, () => isCurrent).then(
+      (places) => isCurrent && places && setLaid((before) => ({ drawn, places, round: (before?.round ?? 0) + 1 })),
       () => isCurrent && fail(true),
     );
     return () => {

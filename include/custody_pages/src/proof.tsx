@@ -6,12 +6,13 @@ import { ask, order } from "./api.ts";
 import { command } from "./command.ts";
 import type { CatalogDifference, Job, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
 import { Deeds } from "./deeds.tsx";
-import { Frame, Head, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Frame, Head, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { AttestationList } from "./attestations.tsx";
 import { HoldList } from "./holds.tsx";
 import { JobState, numberOf, useJob } from "./job.tsx";
 import { bytes, count } from "./moments.ts";
 import { useMay } from "./replay_plan.tsx";
+import { Question } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
 
 const texts = TEXTS.proof;

@@ -43,8 +43,9 @@ test("what is completed stands where the caret was, and the rest stays", () => {
   assert.deepEqual(completed("event_type:S", 12, value, "SEND"), ["event_type:SEND ", 16]);
 });
 
-test("a word alone is looked for anywhere in names, and nothing else is", () => {
+test("words are looked for anywhere in names, and nothing else is", () => {
   assert.equal(anywhere(" 45226 "), "filename:*45226* OR transit_uri:*45226*");
   assert.equal(anywhere("filename:order-45226"), "filename:*order-45226* OR transit_uri:*order-45226*");
-  for (const text of ["", "a", "two words", "event_type:SEND", "a*", '"quoted"', "(a)", "a:b"]) assert.equal(anywhere(text), null, text);
+  assert.equal(anywhere("order #45226"), "(filename:*order* OR transit_uri:*order*) AND (filename:*45226* OR transit_uri:*45226*)");
+  for (const text of ["", "a", "this or that", "a word", "one two three four five six seven", "event_type:SEND", "a*", '"quoted"', "(a)", "a:b"]) assert.equal(anywhere(text), null, text);
 });

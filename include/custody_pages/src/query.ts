@@ -28,10 +28,15 @@ export function combined({ query, facets, since, until }: Chosen): string {
   return [parts.length ? `(${typed})` : typed, ...parts].join(" AND ");
 }
 
-/** A query for names that have a word anywhere in them; null where more than a word was typed. */
+const WORDS_MAX = 6;
+
+/** A query for names that have all words anywhere in them; null where more than words was typed. */
 export function anywhere(typed: string): string | null {
-  const one = typed.trim().replace(/^filename:/, "");
-  return /^[\p{L}\p{N}._-]{2,100}$/u.test(one) ? `filename:*${one}* OR transit_uri:*${one}*` : null;
+  const words = typed.trim().replace(/^filename:/, "").split(/\s+/).map((word) => word.replace(/^#/, ""));
+  const areWords = words.every((word) => /^[\p{L}\p{N}._-]{2,100}$/u.test(word) && !/^(and|or|not|to)$/i.test(word));
+  if (!areWords || words.length > WORDS_MAX) return null;
+  const named = words.map((word) => `filename:*${word}* OR transit_uri:*${word}*`);
+  return words.length === 1 ? named[0]! : named.map((one) => `(${one})`).join(" AND ");
 }
 
 function timeText(text: string): string {

@@ -2,7 +2,8 @@
 
 import { type ReactNode } from "react";
 import { ownParameters } from "./address.ts";
-import { Frame, Question, start } from "./frame.tsx";
+import { Frame, start } from "./frame.tsx";
+import { AsOfField, Question, WriterField } from "./question.tsx";
 import { Replay, type ReplayQuestion } from "./replay_plan.tsx";
 import { TEXTS } from "./texts.ts";
 
@@ -26,14 +27,8 @@ function ReplayPage(): ReactNode {
           {TEXTS.search.query}
           <input name="q" defaultValue={query ?? ""} size={40} />
         </label>
-        <label>
-          {TEXTS.writer}
-          <input name="writer" defaultValue={writer ?? ""} size={10} />
-        </label>
-        <label title={TEXTS.asOfHint}>
-          {TEXTS.asOf}
-          <input name="as_of" defaultValue={asOf ?? ""} size={12} />
-        </label>
+        <WriterField />
+        <AsOfField />
         <button type="submit">{texts.choose}</button>
       </Question>
       <p>{id !== null ? texts.ofEvent(writer ?? "", id) : query ? texts.ofQuery(query) : parameters.has("plan") ? "" : texts.ofAll}</p>

@@ -1,12 +1,13 @@
 // Run: what is known of a run of a DAG, or of one of its tasks, and what it read and wrote.
 
 import { type ReactNode } from "react";
-import { ownParameters, pageAddress } from "./address.ts";
+import { ownParameters, pageAddress, sameMoment } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { DagRun, DagRuns, RunAsset } from "./documents.ts";
-import { Frame, Head, Notices, Question, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { quoted } from "./query.ts";
+import { AsOfField, Question, WriterField } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
 
 const RUNS_SHOWN = 20;
@@ -17,12 +18,14 @@ const run = parameters.get("run_id") ?? "";
 const task = parameters.get("task_id") ?? "";
 // Airflow says -1 of a task that is not mapped, as its events do, or nothing that is a number.
 const mapIndex = parameters.get("map_index") ?? "";
+const writer = parameters.get("writer");
 const asOf = parameters.get("as_of");
 const asked = {
   dag_id: dag,
   run_id: run,
   task_id: task,
   map_index: task && /^-?\d+$/.test(mapIndex) ? mapIndex : "",
+  writer,
   as_of: asOf,
 };
 // The same on the command line: Airflow's listener names each event after its run and its task.
@@ -46,15 +49,20 @@ function RunPage(): ReactNode {
             {texts.taskId}
             <input name="task_id" defaultValue={task} />
           </label>
-          <label>
-            {TEXTS.asOf}
-            <input name="as_of" defaultValue={asOf ?? ""} size={12} />
-          </label>
+          <WriterField />
+          <AsOfField />
           <button type="submit" className="main">
             {texts.show}
           </button>
       </Question>
-      {dag && run ? <Answered /> : <p>{texts.which}</p>}
+      {dag && run ? (
+        <Answered />
+      ) : (
+        <>
+          <p>{texts.which}</p>
+          <Newest />
+        </>
+      )}
     </Frame>
   );
 }
@@ -73,8 +81,8 @@ function Answered(): ReactNode {
           </>
         )}
       </Shown>
-      {!task && <OtherRuns />}
-      <SameAnswer commandLine={command("search", [query], { oldest: true, "as-of": asOf })} path="dag-run" parameters={asked} />
+      {!task && <Newest />}
+      <SameAnswer commandLine={command("search", [query], { oldest: true, writer, "as-of": asOf })} path="dag-run" parameters={asked} />
     </>
   );
 }
@@ -92,7 +100,7 @@ function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
           <ul>
             {read.map(({ flowfile_uuid, name }) => (
               <li key={flowfile_uuid}>
-                <a href={pageAddress("lineage", { flowfile: flowfile_uuid, as_of: asOf })}>{name ?? flowfile_uuid}</a>
+                <a href={pageAddress("lineage", { flowfile: flowfile_uuid, ...sameMoment() })}>{name ?? flowfile_uuid}</a>
               </li>
             ))}
           </ul>
@@ -117,7 +125,7 @@ function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
                 <td>{event.component}</td>
                 <td>{event.state}</td>
                 <td>
-                  <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid, as_of: asOf })}>
+                  <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid, ...sameMoment() })}>
                     <code>{event.flowfile_uuid.slice(0, 8)}</code>
                   </a>
                 </td>
@@ -138,7 +146,7 @@ function Written({ assets }: { assets: RunAsset[] }): ReactNode {
         {assets.map((asset) => (
           <tr key={`${asset.writer}/${asset.event_id}`}>
             <th scope="row">
-              <a href={pageAddress("lineage", { flowfile: asset.flowfile_uuid, as_of: asOf })}>{asset.name ?? asset.flowfile_uuid}</a>
+              <a href={pageAddress("lineage", { flowfile: asset.flowfile_uuid, ...sameMoment() })}>{asset.name ?? asset.flowfile_uuid}</a>
             </th>
             <td>{asset.component}</td>
             <td className="event_time">
@@ -154,35 +162,47 @@ function Written({ assets }: { assets: RunAsset[] }): ReactNode {
   );
 }
 
-/** The newest runs of the same DAG, to go on from one to the next. */
-function OtherRuns(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN, as_of: asOf }, signal), "runs");
+/** The newest runs: of the same DAG, to go on from one to the next, or of all, for who has none to name. */
+function Newest(): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN, writer, as_of: asOf }, signal), "runs");
+  const title = dag ? texts.others(dag) : texts.newest;
   return (
     <section>
-      <h2>{texts.others(dag)}</h2>
+      <h2>{title}</h2>
       <Shown answer={answer} again={again}>
-        {({ items }) => (
-          <TableFrame label={texts.others(dag)}>
-            <Head columns={[texts.run, texts.state, texts.started, texts.ended]} />
-            <tbody>
-              {items.map((one) => (
-                <tr key={one.run_id}>
-                  <th scope="row">
-                    <a href={pageAddress("run", { dag_id: dag, run_id: one.run_id, as_of: asOf })} aria-current={one.run_id === run ? "true" : undefined}>
-                      {one.run_id}
-                    </a>
-                  </th>
-                  <td>{one.state ?? "–"}</td>
-                  <td className="event_time">
-                    <When ms={one.started_ms} away />
-                  </td>
-                  <td className="event_time">
-                    <When ms={one.ended_ms} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </TableFrame>
+        {({ items, notices }) => (
+          <>
+            <Notices notices={notices} />
+            {items.length ? (
+              <TableFrame label={title}>
+                <Head columns={[texts.run, texts.dag, texts.state, texts.started, texts.ended]} />
+                <tbody>
+                  {items.map((one) => (
+                    <tr key={`${one.dag_id} ${one.run_id}`}>
+                      <th scope="row">
+                        <a
+                          href={pageAddress("run", { dag_id: one.dag_id, run_id: one.run_id, writer, as_of: asOf })}
+                          aria-current={one.run_id === run ? "true" : undefined}
+                        >
+                          {one.run_id}
+                        </a>
+                      </th>
+                      <td>{one.dag_id}</td>
+                      <td>{one.state ?? "–"}</td>
+                      <td className="event_time">
+                        <When ms={one.started_ms} away />
+                      </td>
+                      <td className="event_time">
+                        <When ms={one.ended_ms} />
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </TableFrame>
+            ) : (
+              <p>{texts.noRuns}</p>
+            )}
+          </>
         )}
       </Shown>
     </section>

@@ -1,14 +1,15 @@
 // Search: a query, facets, a histogram, and the events that match.
 
 import { useEffect, useState, type ReactNode } from "react";
-import { changed, ownParameters, pageAddress, remember, type Parameters } from "./address.ts";
+import { changed, ownParameters, pageAddress, type Parameters, remember, sameMoment } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
-import type { EventPage, Facets, Fields, Histogram as Answered, Listed, Welcome } from "./documents.ts";
-import { Frame, Head, Notices, Question, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
+import type { EventPage, Facets, Fields, Histogram as Answered, Listed } from "./documents.ts";
+import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
 import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
+import { AsOfField, Kept, Question, WriterField } from "./question.tsx";
 import { QueryField } from "./query_field.tsx";
 import { anywhere, combined } from "./query.ts";
 import { COLUMN_TEXTS, TEXTS } from "./texts.ts";
@@ -57,6 +58,7 @@ function Search(): ReactNode {
           </>
         )}
       </Shown>
+      <Ways />
       <SameAnswer
         commandLine={command("search", query ? [query] : [], { limit: PAGE_SIZE, oldest: isOldest, writer, "as-of": asOf })}
         path="events"
@@ -68,14 +70,10 @@ function Search(): ReactNode {
 
 function SearchForm({ fields }: { fields: Fields | null }): ReactNode {
   const current = useParameters();
-  const [welcome] = useAnswer((signal) => ask<Welcome>("", {}, signal), "welcome");
-  const writers = welcome.state === "there" ? welcome.value.writers : writer ? [writer] : [];
   return (
     <Question>
         <QueryField initial={parameters.get("q") ?? ""} fields={fields} />
-        {["f", "columns", "facet", "follow"].flatMap((name) =>
-          current.getAll(name).map((value) => <input key={`${name} ${value}`} type="hidden" name={name} value={value} />),
-        )}
+        <Kept names={["f", "columns", "facet", "follow"]} current={current} />
         <label>
           {TEXTS.search.since}
           <input name="since" defaultValue={since} size={12} />
@@ -91,24 +89,35 @@ function SearchForm({ fields }: { fields: Fields | null }): ReactNode {
             <option value="true">{TEXTS.search.oldest}</option>
           </select>
         </label>
-        <label>
-          {TEXTS.writer}
-          {/* A list that comes later than the page: its value is that of the address. */}
-          <select name="writer" key={writers.join()} defaultValue={writer ?? ""}>
-            <option value="">{TEXTS.anyWriter}</option>
-            {writers.map((one) => (
-              <option key={one}>{one}</option>
-            ))}
-          </select>
-        </label>
-        <label title={TEXTS.asOfHint}>
-          {TEXTS.asOf}
-          <input name="as_of" defaultValue={asOf ?? ""} size={12} />
-        </label>
+        <WriterField />
+        <AsOfField />
         <button type="submit" className="main">
           {TEXTS.search.submit}
         </button>
     </Question>
+  );
+}
+
+/** For who has a question, and does not know the pages yet. */
+function Ways(): ReactNode {
+  const moment = sameMoment();
+  const pages = {
+    search: pageAddress("lineage", moment),
+    changes: pageAddress("search", { q: "event_type:CONTENT_MODIFIED", ...moment }),
+    run: pageAddress("run", moment),
+    proof: pageAddress("proof"),
+  };
+  return (
+    <details>
+      <summary>{TEXTS.search.where}</summary>
+      <ul>
+        {TEXTS.search.ways.map(([question, way, page]) => (
+          <li key={question}>
+            <a href={pages[page]}>{question}</a> {way}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
@@ -406,7 +415,7 @@ function Cell({ item: { writer: by, event }, column }: { item: Listed; column: s
       return event.component_name ?? event.component_id;
     case "flowfile_uuid":
       return (
-        <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid, as_of: asOf })} aria-label={`${TEXTS.pages.lineage} ${event.flowfile_uuid}`}>
+        <a href={pageAddress("lineage", { flowfile: event.flowfile_uuid, ...sameMoment() })} aria-label={`${TEXTS.pages.lineage} ${event.flowfile_uuid}`}>
           <code>{event.flowfile_uuid.slice(0, 8)}</code>
         </a>
       );

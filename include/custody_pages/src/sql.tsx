@@ -2,10 +2,11 @@
 
 import { useRef, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
-import { ask, askByBody } from "./api.ts";
+import { askByBody } from "./api.ts";
 import { command } from "./command.ts";
-import type { SqlRows, Welcome } from "./documents.ts";
-import { Frame, Head, Notices, Question, SameAnswer, Shown, start, TableFrame, useAnswer } from "./frame.tsx";
+import type { SqlRows } from "./documents.ts";
+import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer } from "./frame.tsx";
+import { AsOfField, Question, WriterField } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
 
 const texts = TEXTS.sql;
@@ -44,8 +45,6 @@ function SqlPage(): ReactNode {
 }
 
 function Asking(): ReactNode {
-  const [welcome] = useAnswer((signal) => ask<Welcome>("", {}, signal), "welcome");
-  const writers = welcome.state === "there" ? welcome.value.writers : writer ? [writer] : [];
   const field = useRef<HTMLTextAreaElement>(null);
   return (
     <Question>
@@ -74,19 +73,8 @@ function Asking(): ReactNode {
         {texts.seconds}
         <input name="seconds" type="number" min={1} max={SECONDS_MAX} defaultValue={question.seconds} required />
       </label>
-      <label>
-        {TEXTS.writer}
-        <select name="writer" key={writers.join()} defaultValue={writer ?? ""}>
-          <option value="">{TEXTS.anyWriter}</option>
-          {writers.map((one) => (
-            <option key={one}>{one}</option>
-          ))}
-        </select>
-      </label>
-      <label title={TEXTS.asOfHint}>
-        {TEXTS.asOf}
-        <input name="as_of" defaultValue={asOf ?? ""} size={12} />
-      </label>
+      <WriterField />
+      <AsOfField />
       <button type="submit" className="main">
         {texts.submit}
       </button>

@@ -49,8 +49,8 @@ GOOD = {
 
 
 def with_orders(root: Path, load: Component, sort: Component, orders: int) -> Repository:
-    """Return a new repository whose flow took some orders out of a queue; its events are live."""
-    repository = Repository.create(root)
+    """Return a repository, new unless it is there, whose flow took orders out of a queue; its events are live."""
+    repository = Repository.open(root) if root.exists() else Repository.create(root)
     with repository.flowfiles() as flow:
         flow.connect("orders", consumer="sort_orders")
         with flow.session(load) as session:

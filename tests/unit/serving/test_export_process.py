@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import psutil  # type: ignore[import-untyped]
 import pytest
@@ -40,7 +41,7 @@ def _far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def children() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if export_process.__name__ in one.cmdline()]
+    return [one for one in psutil.Process().children() if export_process.__name__ in " ".join(one.cmdline())]
 
 
 def test_its_bytes_are_those_of_this_process_for_who_sees_some_and_some_masked(repository: Repository) -> None:
@@ -56,6 +57,9 @@ def test_it_ends_with_its_reader(repository: Repository) -> None:
     pieces = exported(repository, "csv", "", None, None, None)
     next(pieces)
     [child] = children()
+    # Whoever else works here goes first, which counts in one session alone; and Ctrl-C in a terminal is for the server.
+    assert (child.nice(), os.getsid(child.pid)) == (export_process.NICENESS, os.getsid(0))
+    assert os.getpgid(child.pid) == child.pid
     pieces.close()
     assert not child.is_running()
 
