@@ -365,7 +365,7 @@ def test_a_crash_in_the_upkeep_of_a_catalog_loses_nothing_that_is_needed(
 
 
 REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
-    "a damaged block": (damage_a_block, False, 90),
+    "a damaged block": (damage_a_block, False, 80),
     "a damaged journal": (damage_a_journal, False, 100),
     "swapped logs": (swap_logs, False, 40),
     "a log that is given up": (remove_a_log, True, 30),

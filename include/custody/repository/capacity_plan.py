@@ -54,7 +54,7 @@ class EventBytes:
         )
 
 
-SAMPLE = EventBytes(journal=1107, plain=1110, encoded=428, log=76.3, toc=0.65, shard=156)
+SAMPLE = EventBytes(journal=1107, plain=1110, encoded=428, log=76.3, toc=0.65, shard=28.9)
 """Of 60,000 simulated NiFi events (`custody sample`), in one log with the settings of a new repository."""
 ENTRY_BYTES, BLOOM_BYTES_A_BLOCK, FOOTER_BYTES_A_BLOCK = 700, 1045, 1100
 """Of a live log in the catalog: by itself, with its shard; its bloom filters, and its footer, for each block."""
@@ -260,7 +260,9 @@ class CapacityPlan(msgspec.Struct, frozen=True, kw_only=True):
     """In the order in which they break; those that hold are last."""
 
 
-_FILES_A_SHARD = 11
+# By layout: how many files a shard is, and bytes of its index for one of the sample, whose shards are packed.
+_FILES_A_SHARD = {"packed": 2, "whoosh": 11}
+_SHARD_FACTOR = {"packed": 1.0, "whoosh": 5.4}
 
 
 def plan_capacity(settings: Settings, workload: Workload, memory_bytes: float = 8 * _GIB) -> CapacityPlan:
@@ -283,12 +285,13 @@ def plan_capacity(settings: Settings, workload: Workload, memory_bytes: float = 
     checkpoint = live_logs * entry_bytes(settings, sizes, events_a_log, with_footer=False)
     checkpoints = checkpoints_per_day(day, entry, checkpoint)
     live_events = workload.events_per_day * kept_days
-    live_bytes = live_events * (sizes.log + sizes.toc + sizes.shard)
+    live_bytes = live_events * (sizes.log + sizes.toc + sizes.shard * _SHARD_FACTOR[settings.index.layout])
     transaction_bytes = (day.units + day.rewrites) * history_days * entry
     # Checkpoints grow with the repository until the retention begins: half of the last one on average until then.
     average = checkpoint * (1 - min(kept_days, days) / 2 / days) if workload.history_days is None else checkpoint
     catalog_bytes = writers * (transaction_bytes + checkpoints * history_days * average + checkpoint)
     old = writers * day.rewritten_events * history_days * sizes.log
+    files_a_log = 2 + _FILES_A_SHARD[settings.index.layout]
     values = {
         "live_logs": live_logs * writers,
         "catalog_bytes": catalog_bytes,
@@ -315,7 +318,7 @@ def plan_capacity(settings: Settings, workload: Workload, memory_bytes: float = 
         live_logs=values["live_logs"],
         log_bytes=events_a_log * sizes.log,
         shards=values["live_logs"],
-        files=values["live_logs"] * (2 + _FILES_A_SHARD) + transactions_kept + 2 * checkpoints_kept,
+        files=values["live_logs"] * files_a_log + transactions_kept + 2 * checkpoints_kept,
         live_events=live_events,
         live_bytes=live_bytes,
         catalog_bytes=catalog_bytes,

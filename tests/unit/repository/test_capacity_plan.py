@@ -107,8 +107,12 @@ def measured(repository: Repository, data: list[Event]) -> EventBytes:
     return replace(SAMPLE, journal=journal / len(data), plain=plain / len(data), encoded=encoded / len(data))
 
 
-def test_the_sizes_of_an_event_are_those_of_a_real_log(tmp_path: Path) -> None:
-    repository = Repository.create(tmp_path / "r")
+@pytest.mark.parametrize(("layout", "factor"), [("packed", 1.0), ("whoosh", 5.4)])
+def test_the_sizes_of_an_event_are_those_of_a_real_log(tmp_path: Path, layout: str, factor: float) -> None:
+    root = tmp_path / "r"
+    Repository.create(root)
+    (root / "custody.toml").write_text(f'[index]\nlayout = "{layout}"\n')
+    repository = Repository.open(root)
     count = 20_000
     with repository.writer() as writer:
         data = events(count)
@@ -127,7 +131,7 @@ def test_the_sizes_of_an_event_are_those_of_a_real_log(tmp_path: Path) -> None:
     encoded = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
     assert encoded / count == pytest.approx(SAMPLE.encoded, rel=0.1)
     assert file.size_bytes / count == pytest.approx(SAMPLE.log, rel=0.15)
-    assert shard.size_bytes / count == pytest.approx(SAMPLE.shard, rel=0.1)
+    assert shard.size_bytes / count == pytest.approx(SAMPLE.shard * factor, rel=0.1)
     entry = file.ByteSize() + shard.ByteSize()
     assert entry_bytes(repository.settings, SAMPLE, count) == pytest.approx(entry, rel=0.15)
     entry -= len(file.footer)
