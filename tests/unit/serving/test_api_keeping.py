@@ -21,7 +21,7 @@ from custody.serving.rights import Rights
 from tests.support import append, event, run_steps
 from tests.unit.serving.test_api_changes import client_of, ordered, quarantined, tokens_of
 
-CUSTOMER: dict[str, Any] = {"attributes": {"customer": "4711"}}
+CUSTOMER: dict[str, Any] = {"attributes": {"customer": "acme-4711"}}
 
 
 def of(customer: str, first: int, last: int) -> list[Any]:
@@ -32,9 +32,9 @@ def of(customer: str, first: int, last: int) -> list[Any]:
 def repository(tmp_path: Path) -> Repository:
     """Ten events of two customers are live, two more wait."""
     repository = Repository.create(tmp_path / "repository")
-    append(repository, [*of("4711", 0, 5), *of("12", 5, 10)])
+    append(repository, [*of("acme-4711", 0, 5), *of("12", 5, 10)])
     run_steps(repository.settings)
-    append(repository, [*of("4711", 10, 11), *of("12", 11, 12)])
+    append(repository, [*of("acme-4711", 10, 11), *of("12", 11, 12)])
     return Repository.open(repository.settings.root)
 
 
@@ -56,12 +56,12 @@ def test_what_a_plan_counted_is_forgotten_and_nothing_that_came_since(
     plan = forget_plan(client, **CUSTOMER)
     assert (plan["result"]["events"], plan["result"]["writers"], plan["result"]["held"]) == (6, {"main": 6}, {})
     assert repository.search("").total == 12
-    append(repository, of("4711", 12, 13))
+    append(repository, of("acme-4711", 12, 13))
     order = {"events": 6, "reason": "request of 2026-03-02"}
     job = ordered(client, f"forget-plans/{plan['id']}/runs", order)
     assert (job["state"], job["result"]["events"]) == ("succeeded", 6)
     left = Repository.open(repository.settings.root).search("")
-    assert (left.total, {one.event.updated_attributes["customer"] for one in left.events}) == (7, {"12", "4711"})
+    assert (left.total, {one.event.updated_attributes["customer"] for one in left.events}) == (7, {"12", "acme-4711"})
     catalog = repository.workspace("main").catalog
     [stone] = difference_summary(catalog.difference(0, catalog.load().revision)).tombstones_added
     assert (stone.reason, stone.who) == ("request of 2026-03-02", job["user"])
@@ -71,7 +71,7 @@ def test_what_a_plan_selected_by_goes_with_its_events(client: TestClient) -> Non
     plan = forget_plan(client, **CUSTOMER)
     order = {"events": 6, "reason": "a request"}
     ordered(client, f"forget-plans/{plan['id']}/runs", order)
-    assert "4711" not in client.get("jobs").text
+    assert "acme-4711" not in client.get("jobs").text
     assert client.get(f"jobs/{plan['id']}").json()["result"]["run"] is True
     again = client.post(f"forget-plans/{plan['id']}/runs", json=order)
     assert (again.status_code, again.json()["kind"]) == (410, "gone")
@@ -137,7 +137,7 @@ def test_a_hold_keeps_what_it_means_and_a_plan_says_what_is_held(client: TestCli
     assert (hold.name, hold.reason, hold.attributes, hold.who) == (
         name,
         "court order",
-        {"customer": "4711"},
+        {"customer": "acme-4711"},
         answer.json()["who"],
     )
     assert [one["name"] for one in client.get("holds").json()["items"]] == [name]
@@ -231,7 +231,7 @@ def test_a_beginning_without_an_end_is_a_condition(repository: Repository) -> No
 
 
 def test_a_plan_is_that_of_the_library(repository: Repository) -> None:
-    selection = EventSelection(attributes={"customer": "4711"})
+    selection = EventSelection(attributes={"customer": "acme-4711"})
     plan = repository.plan_forget(selection)
     assert (plan.events, plan.before, dict(repository.count_selected(selection))) == (
         {"main": 6},
