@@ -143,7 +143,7 @@ def opened(url: str, *refusals: int, **options: Any) -> Iterator[Any]:
 
     def said(message: Any) -> None:
         if message.type == "error" and not any(one in message.text for one in expected):
-            wrong.append(f"console: {message.text}")
+            wrong.append(f"console: {message.text} {message.location.get('url', '')}")
 
     def asked(request: Any) -> None:
         if not request.url.startswith((f"{url}/", "blob:", "data:")):
