@@ -160,6 +160,11 @@ def new_events(
     return chosen
 
 
+def part_name(items: Sequence[SourceRecord]) -> str:
+    """Return the name of a batch's new files: by its first event, whatever else was written before."""
+    return f"{items[0].writer}-{items[0].event.event_id:020d}" if items else ""
+
+
 def plan_batch(
     items: Sequence[SourceRecord], parameters: Parameters, columns: ColumnsByLocation, reach: Reach, *, part: str
 ) -> BatchPlan:

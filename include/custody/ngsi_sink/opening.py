@@ -27,6 +27,7 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink import resubmission, run
 from custody.ngsi_sink.batch_file import WRITER, BatchManifest
 from custody.ngsi_sink.batch_plan import BatchResult
+from custody.ngsi_sink.chunk import ChunkPlanner
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.notifications import LiveNotifications
 from custody.ngsi_sink.run import CHUNK_EVENTS, SinkReport
@@ -85,6 +86,7 @@ class OpenSink:
         on_chunk: Callable[[BatchResult], None] = lambda _: None,
         chunk_events: int = CHUNK_EVENTS,
         ids_unsaved_max: int = 0,
+        planner: ChunkPlanner | None = None,
     ) -> SinkReport:
         """Write what is due, as `custody.ngsi_sink.run.write_due`."""
         return run.write_due(
@@ -96,6 +98,7 @@ class OpenSink:
             on_chunk=on_chunk,
             chunk_events=chunk_events,
             ids_unsaved_max=ids_unsaved_max,
+            planner=planner,
         )
 
     def resubmit(self) -> SinkReport:

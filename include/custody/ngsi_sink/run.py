@@ -7,23 +7,32 @@ are the same, the syncs fewer. Batches that are not due yet wait for the next ru
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from custody.clock import Clock
-from custody.errors import CorruptionError, NotFoundError
-from custody.model import Event
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink import resubmission
-from custody.ngsi_sink.batch_plan import BatchResult, ContentMissing, ContentUnreadable, SourceRecord
-from custody.ngsi_sink.notifications import NotificationReader, received_ms
+from custody.ngsi_sink.batch_plan import BatchResult, SourceRecord
+from custody.ngsi_sink.chunk import (
+    Chunk,
+    ChunkPlanner,
+    NotificationSource,
+    PlannedChunk,
+    Span,
+    WriterEvent,
+    merged,
+    source_records,
+    spans_of,
+    work_bytes,
+)
 from custody.ngsi_sink.sink import Sink
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
@@ -33,34 +42,11 @@ CHUNK_EVENTS, CHUNK_BYTES = 10_000, 16 << 20
 """The size of a chunk: more costs memory, less costs syncs."""
 # Bounds memory whatever ngsi.batch_size is: the events of a batch are collected before it is known to be due.
 _BATCH_EVENTS_MAX = 100_000
+# Of contents whose plans are made elsewhere at a time: their lines come to this process, twice as many at most.
+_WINDOW_BYTES = 64 << 20
 _PROGRESS_SECONDS = 10.0
 _LOGGER = logging.getLogger(__name__)
 Item = TypeVar("Item")
-
-
-class NotificationSource(Protocol):
-    """The events of a repository, of every writer, as the sink reads them."""
-
-    def bounds(self, cursors: Mapping[str, int] | None = None) -> Mapping[str, int]:
-        """Return by writer the event id up to which nothing can come any more; below `cursors` nothing is asked for."""
-        ...
-
-    def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
-        """Yield the events of notifications with ids from `first` up to, not with, `bound`, in their order."""
-        ...
-
-    def get(self, writer: str, event_ids: Sequence[int]) -> Sequence[Event]:
-        """Return the events with these ids that still exist."""
-        ...
-
-    def contents(self) -> Callable[[Event], bytes]:
-        """Return a function that reads the content of an event; call it with events one after the other.
-
-        Raises:
-            NotFoundError: it expired, was erased, or never was here.
-            CorruptionError: it is damaged.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +96,8 @@ class SinkReport:
     bytes: int = 0
     resubmitted: int = 0
     """Entries of the quarantine that were submitted again and are written now."""
+    planned_elsewhere: int = 0
+    """Chunks whose lines another process made."""
     waiting: int = 0
     """Notified entities whose batch is not due yet."""
     due_ms: int | None = None
@@ -150,12 +138,14 @@ def write_due(
     on_chunk: Callable[[BatchResult], None] = lambda _: None,
     chunk_events: int = CHUNK_EVENTS,
     ids_unsaved_max: int = 0,
+    planner: ChunkPlanner | None = None,
 ) -> SinkReport:
     """Write what is due, in chunks of as many batches as have `chunk_events` events.
 
     With `until_ms`, everything that arrived before this time is due, too; other batches wait until they are full or
     `batch_timeout` old. A run that wrote nothing and only passed over other events, no more than `ids_unsaved_max`,
-    does not save how far it came.
+    does not save how far it came. With a `planner`, chunks behind the first ones are planned in other processes, and
+    what is written is the same.
 
     Durability: what the result counts survives power loss.
 
@@ -163,7 +153,7 @@ def write_due(
         StorageError: the disk of the sink, or of the repository, refused; do it again.
         SupersededError: another attempt took over.
     """
-    run = _Run(source, sink, parameters, clock, on_chunk)
+    run = _Run(source, sink, parameters, clock, on_chunk, planner)
     run.all(until_ms, chunk_events, ids_unsaved_max)
     return run.report
 
@@ -205,7 +195,7 @@ def resubmit(
                 existing = source.get(writer, ids)
                 # Retention deleted these events meanwhile: nothing is left to write of them.
                 report.skipped += len(ids) - len(existing)
-                records += _records([_WriterEvent(writer, event) for event in existing], source, parameters)
+                records += source_records([WriterEvent(writer, event) for event in existing], source, parameters)
             # One commit lists the rows and takes the quarantined object off: no crash writes them twice or loses them.
             result = sink.write(records, {}, settles=[name])
             report.records += result.records
@@ -231,13 +221,14 @@ def resubmit(
 
 
 @dataclass(frozen=True, slots=True)
-class _WriterEvent:
-    writer: str
-    event: Event
+class _Taken:
+    """Events that are written at once."""
 
-    @property
-    def received_ms(self) -> int:
-        return received_ms(self.event)
+    items: list[WriterEvent]
+    bytes: int
+    """Of their contents, each counted once where neighbours share it."""
+    batches: int
+    """How many begin here."""
 
 
 class _Run:
@@ -250,14 +241,18 @@ class _Run:
         parameters: Parameters,
         clock: Clock,
         on_chunk: Callable[[BatchResult], None],
+        planner: ChunkPlanner | None,
     ) -> None:
         self._source = source
         self._sink = sink
         self._parameters = parameters
         self._clock = clock
         self._on_chunk = on_chunk
+        self._planner = planner
         self._logged = time.monotonic()
         self._cursors: dict[str, int] = {}
+        self._waiting: EventBatch[WriterEvent] | None = None
+        """The batch that is not due, once it is met."""
         self.report = SinkReport()
 
     def all(self, until_ms: int | None, chunk_events: int, ids_unsaved_max: int) -> None:
@@ -266,56 +261,106 @@ class _Run:
         now_ms = self._clock.now_ms()
         before = dict(self._sink.cursors)
         self.report.bounds = bounds = dict(self._source.bounds(before))
-        pending: set[str] = set()
-        chunk: list[_WriterEvent] = []
-        chunk_bytes = 0
-        for batch in self._batches(bounds, now_ms):
-            # This can be the last batch only: every other one was closed because it was full, or by a later arrival.
-            if not self._is_due(batch, now_ms, until_ms):
-                self.report.waiting, self.report.due_ms = len(batch.items), batch.due_ms
-                pending = {item.writer for item in batch.items}
-                break
-            self.report.batches += 1
-            for item in batch.items:
-                # Entities of one notification have one content, which is held once.
-                is_new = not chunk or chunk[-1].event.content_claim != item.event.content_claim
-                chunk_bytes += item.event.file_size if is_new else 0
-                chunk.append(item)
-                if chunk_bytes >= CHUNK_BYTES:
-                    if not self._write(chunk):
-                        return
-                    chunk, chunk_bytes = [], 0
-            if len(chunk) >= chunk_events:
-                if not self._write(chunk):
-                    return
-                chunk, chunk_bytes = [], 0
-        if chunk and not self._write(chunk):
+        if not self._chunks_written(self._chunks(bounds, now_ms, until_ms, chunk_events)):
             return
+        pending: set[str] = set()
+        if self._waiting is not None:
+            self.report.waiting, self.report.due_ms = len(self._waiting.items), self._waiting.due_ms
+            pending = {item.writer for item in self._waiting.items}
         # Up to the bounds there is nothing more, except of writers that have events in the batch that is not due.
         reached = {writer: bound for writer, bound in bounds.items() if writer not in pending}
         passed = sum(max(bound - before.get(writer, 0), 0) for writer, bound in reached.items())
         # In any case, so that a batch that a crash left, and that was finished when the sink was opened, is done with.
         self._sink.save_cursors(reached if self.report.chunks or passed > ids_unsaved_max else {})
 
-    def _batches(self, bounds: Mapping[str, int], now_ms: int) -> Iterator[EventBatch[_WriterEvent]]:
+    def _chunks(
+        self, bounds: Mapping[str, int], now_ms: int, until_ms: int | None, chunk_events: int
+    ) -> Iterator[_Taken]:
+        """Yield what is due, as it is written at once."""
+        chunk: list[WriterEvent] = []
+        chunk_bytes = batches = 0
+        for batch in self._batches(bounds, now_ms):
+            # This can be the last batch only: every other one was closed because it was full, or by a later arrival.
+            if not self._is_due(batch, now_ms, until_ms):
+                self._waiting = batch
+                break
+            batches += 1
+            for item in batch.items:
+                # Entities of one notification have one content, which is held once.
+                is_new = not chunk or chunk[-1].event.content_claim != item.event.content_claim
+                chunk_bytes += item.event.file_size if is_new else 0
+                chunk.append(item)
+                if chunk_bytes >= CHUNK_BYTES:
+                    yield _Taken(chunk, chunk_bytes, batches)
+                    chunk, chunk_bytes, batches = [], 0, 0
+            if len(chunk) >= chunk_events:
+                yield _Taken(chunk, chunk_bytes, batches)
+                chunk, chunk_bytes, batches = [], 0, 0
+        if chunk:
+            yield _Taken(chunk, chunk_bytes, batches)
+
+    def _batches(self, bounds: Mapping[str, int], now_ms: int) -> Iterator[EventBatch[WriterEvent]]:
         values = self._parameters.values
         arrivals = _arrivals(self._source, self._sink.cursors, bounds, self._parameters, now_ms)
         size = min(values.batch_size, _BATCH_EVENTS_MAX)
         return cut_batches(arrivals, size=size, timeout_ms=values.batch_timeout * 1000)
 
-    def _is_due(self, batch: EventBatch[_WriterEvent], now_ms: int, until_ms: int | None) -> bool:
+    def _is_due(self, batch: EventBatch[WriterEvent], now_ms: int, until_ms: int | None) -> bool:
         values = self._parameters.values
         is_full = len(batch.items) >= min(values.batch_size, _BATCH_EVENTS_MAX)
         is_asked_for = until_ms is not None and batch.due_ms - values.batch_timeout * 1000 < until_ms
         return is_full or batch.due_ms <= now_ms or is_asked_for
 
-    def _write(self, chunk: Sequence[_WriterEvent]) -> bool:
-        """Write some events; return whether to go on."""
-        for item in chunk:
-            # Kept from chunk to chunk: a writer without events in this one stays where the last one put it.
-            self._cursors[item.writer] = item.event.event_id + 1
-        result = self._sink.write(_records(chunk, self._source, self._parameters), self._cursors)
-        self.report.events += len(chunk)
+    def _chunks_written(self, chunks: Iterator[_Taken]) -> bool:
+        """Write chunks, the first ones by this process alone; return whether to go on."""
+        done_bytes, planner = 0, self._planner
+        for taken in chunks:
+            if planner is not None and done_bytes >= planner.starts_at_bytes:
+                return self._planned_written(planner, itertools.chain([taken], chunks))
+            done_bytes += work_bytes(len(taken.items), taken.bytes)
+            spans = spans_of(taken.items)
+            records = source_records(taken.items, self._source, self._parameters)
+            if not self._add(self._sink.write(records, self._moved(spans)), len(taken.items), taken.batches):
+                return False
+        return True
+
+    def _planned_written(self, planner: ChunkPlanner, taken: Iterator[_Taken]) -> bool:
+        """Write chunks by plans from elsewhere, while the plans of the next ones are made; return whether to go on."""
+        # Names of events and not the events: memory holds the plans of two windows.
+        chunks = ((Chunk.of(each.items, each.bytes), each.batches) for each in taken)
+        window = _window(chunks, planner.chunks_at_once)
+        columns = dict(self._sink.columns)
+        plans = planner.plan([chunk for chunk, _ in window], columns)
+        while window:
+            following = _window(chunks, planner.chunks_at_once)
+            next_columns = dict(self._sink.columns)
+            next_plans = planner.plan([chunk for chunk, _ in following], next_columns) if following else plans
+            for (chunk, batches), plan in zip(window, plans.result(), strict=True):
+                cursors = self._moved(chunk.spans)
+                read_here = partial(self._records_of, chunk)
+                if plan is None:
+                    result = self._sink.write(read_here(), cursors)
+                else:
+                    result = self._sink.write_planned(PlannedChunk(chunk, plan, columns), read_here, cursors)
+                self.report.planned_elsewhere += plan is not None
+                if not self._add(result, chunk.events, batches):
+                    return False
+            window, plans, columns = following, next_plans, next_columns
+        return True
+
+    def _records_of(self, chunk: Chunk) -> list[SourceRecord]:
+        return source_records(merged(self._source, chunk.spans), self._source, self._parameters)
+
+    def _moved(self, spans: Iterable[Span]) -> dict[str, int]:
+        """Return the cursors behind some events."""
+        # Kept from chunk to chunk: a writer without events in this one stays where the last one put it.
+        self._cursors.update((span.writer, span.upto) for span in spans)
+        return self._cursors
+
+    def _add(self, result: BatchResult, events: int, batches: int) -> bool:
+        """Count a chunk that was written; return whether to go on."""
+        self.report.events += events
+        self.report.batches += batches
         self.report.add(result)
         self._on_chunk(result)
         if time.monotonic() - self._logged > _PROGRESS_SECONDS:
@@ -326,38 +371,25 @@ class _Run:
         return not self.report.is_stopped
 
 
+def _window(chunks: Iterator[tuple[Chunk, int]], count: int) -> list[tuple[Chunk, int]]:
+    """Return the next chunks, so many or as many as have `_WINDOW_BYTES`."""
+    window: list[tuple[Chunk, int]] = []
+    size = 0
+    while len(window) < count and size < _WINDOW_BYTES and (following := next(chunks, None)) is not None:
+        window.append(following)
+        size += following[0].bytes
+    return window
+
+
 def _arrivals(
     source: NotificationSource,
     cursors: Mapping[str, int],
     bounds: Mapping[str, int],
     parameters: Parameters,
     now_ms: int,
-) -> Iterator[tuple[int, _WriterEvent]]:
+) -> Iterator[tuple[int, WriterEvent]]:
     """Yield the events from the cursors up to the bounds in the order of their arrival, each with its time."""
-    streams = [_of_writer(source, writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
-    # The order of ids within a writer stays, even where its clock was set back: a merge never reorders one stream.
-    merged = heapq.merge(*streams, key=lambda item: item.received_ms)
+    spans = [Span(writer, cursors.get(writer, 0), bound) for writer, bound in bounds.items()]
     # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
     early = now_ms - parameters.values.batch_timeout * 1000
-    return ((item.received_ms if item.received_ms <= now_ms else early, item) for item in merged)
-
-
-def _of_writer(source: NotificationSource, writer: str, first: int, bound: int) -> Iterator[_WriterEvent]:
-    return (_WriterEvent(writer, event) for event in source.notified(writer, first, bound))
-
-
-def _records(events: Sequence[_WriterEvent], source: NotificationSource, parameters: Parameters) -> list[SourceRecord]:
-    """Return what is to be written of some events, each with its content, or with the reason why there is none."""
-    # A new one for each chunk: the contents that it mapped are given back when the chunk is done.
-    reader = NotificationReader(source.contents(), parameters)
-    records: list[SourceRecord] = []
-    for item in events:
-        body = b""
-        try:
-            body = reader.body(item.event)
-            records += [SourceRecord(item.writer, item.event, record, body) for record in reader.records(item.event)]
-        except NotFoundError as error:
-            records.append(SourceRecord(item.writer, item.event, ContentMissing(str(error))))
-        except CorruptionError as error:
-            records.append(SourceRecord(item.writer, item.event, ContentUnreadable(str(error)), body))
-    return records
+    return ((item.received_ms if item.received_ms <= now_ms else early, item) for item in merged(source, spans))

@@ -38,7 +38,16 @@ from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rendering import ColumnsByLocation
 from custody.ngsi_sink.batch_file import BatchManifest, FileAppend, Quarantined, SendJournal, Source, append_missing
-from custody.ngsi_sink.batch_plan import BatchResult, SourceRecord, new_events, plan_batch
+from custody.ngsi_sink.batch_plan import (
+    BatchPlan,
+    BatchResult,
+    Reach,
+    SourceRecord,
+    new_events,
+    part_name,
+    plan_batch,
+)
+from custody.ngsi_sink.chunk import PlannedChunk
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.sink_state import SinkState
 from custody.ngsi_sink.target import DestinationError, Failure, FilesTarget, RetryPool, Target
@@ -151,34 +160,31 @@ class Sink:
             StorageError: the disk of the sink itself refused.
             SupersededError: another attempt took over.
         """
-        state = self._state
-        resubmitted = filter(None, map(state.quarantined, settles))
-        fresh = new_events(items, state.newest.cursors, cursors, resubmitted)
-        moved = {name: upto for name, upto in cursors.items() if upto > state.newest.cursors.get(name, 0)}
-        if not (fresh or moved or settles):
-            return BatchResult(number=state.newest.number)
+        fresh = self._fresh(items, cursors, settles)
+        if not (fresh or self._moved(cursors) or settles):
+            return BatchResult(number=self._state.newest.number)
         self._lengths = {}
-        part = self._part_name(fresh, settles)
-        plan = plan_batch(fresh, self._parameters, state.columns, self._reach, part=part)
-        additions = plan.additions
-        # Made after the plan: to reach a file may commit the deferred bytes that it lacked, under a number of their
-        # own.
-        batch = self._manifest(
-            plan.sources,
-            [
-                FileAppend.of(path, self._lengths[path], data, additions.sources[path], place)
-                for place, (path, data) in enumerate(additions.files.items())
-            ],
-            {**state.newest.cursors, **moved},
-        )
-        data = [memoryview(content) for content in additions.files.values()]
-        # Before the commit: after a crash behind it, the next run still finds the note and makes the table.
-        self._note(plan.destinations.values())
-        columns = {**state.columns, **additions.columns}
-        state.commit(batch, data, plan.objects(batch.number), settles=settles, columns=columns)
-        deferred = self._finish(batch, data, is_new=True)
-        state.tidy()
-        return BatchResult.of(batch, plan, deferred)
+        return self._write(self._plan(fresh, settles, self._reach), cursors, settles)
+
+    def write_planned(
+        self, planned: PlannedChunk, records: Callable[[], Sequence[SourceRecord]], cursors: Mapping[str, int]
+    ) -> BatchResult:
+        """Write a chunk as `write` does with its `records`, which are read only where its plan does not hold any more.
+
+        Durability and errors as of `write`.
+        """
+        if not planned.holds(self._state.newest.cursors, self._state.columns):
+            return self.write(records(), cursors)
+        self._lengths = {}
+        unreachable = self._reach(planned.plan.additions.files)
+        if not unreachable:
+            return self._write(planned.plan, cursors, ())
+
+        def reach(paths: Iterable[str]) -> Mapping[str, Failure]:
+            # All retries of these are over; the others are known.
+            return {path: unreachable[path] for path in paths if path in unreachable} or self._reach(paths)
+
+        return self._write(self._plan(self._fresh(records(), cursors, ()), (), reach), cursors, ())
 
     def save_cursors(self, cursors: Mapping[str, int]) -> None:
         """Move the cursors on and commit a batch without bytes, so that opening the sink next has nothing to finish."""
@@ -215,13 +221,44 @@ class Sink:
         if batch is not None:
             self._finish(batch.manifest, batch.contents, is_new=False)
 
-    def _part_name(self, fresh: Sequence[SourceRecord], settles: Collection[str]) -> str:
-        """Return the name of this batch's new files: by its first event, whatever else was written before."""
-        if not fresh:
-            return ""
-        first = f"{fresh[0].writer}-{fresh[0].event.event_id:020d}"
+    def _fresh(
+        self, items: Sequence[SourceRecord], cursors: Mapping[str, int], settles: Collection[str]
+    ) -> list[SourceRecord]:
+        resubmitted = filter(None, map(self._state.quarantined, settles))
+        return new_events(items, self._state.newest.cursors, cursors, resubmitted)
+
+    def _moved(self, cursors: Mapping[str, int]) -> dict[str, int]:
+        newest = self._state.newest.cursors
+        return {name: upto for name, upto in cursors.items() if upto > newest.get(name, 0)}
+
+    def _plan(self, fresh: Sequence[SourceRecord], settles: Collection[str], reach: Reach) -> BatchPlan:
+        part = part_name(fresh)
         # Events that are submitted again may have been the first of another batch: the number tells the two apart.
-        return f"{first}-{self._state.next_number}" if settles else first
+        if part and settles:
+            part = f"{part}-{self._state.next_number}"
+        return plan_batch(fresh, self._parameters, self._state.columns, reach, part=part)
+
+    def _write(self, plan: BatchPlan, cursors: Mapping[str, int], settles: Collection[str]) -> BatchResult:
+        """Commit a batch whose files have known lengths, and append it; raises as `write`."""
+        state, additions = self._state, plan.additions
+        # Made after the plan: to reach a file may commit the deferred bytes that it lacked, under a number of their
+        # own.
+        batch = self._manifest(
+            plan.sources,
+            [
+                FileAppend.of(path, self._lengths[path], data, additions.sources[path], place)
+                for place, (path, data) in enumerate(additions.files.items())
+            ],
+            {**state.newest.cursors, **self._moved(cursors)},
+        )
+        data = [memoryview(content) for content in additions.files.values()]
+        # Before the commit: after a crash behind it, the next run still finds the note and makes the table.
+        self._note(plan.destinations.values())
+        columns = {**state.columns, **additions.columns}
+        state.commit(batch, data, plan.objects(batch.number), settles=settles, columns=columns)
+        deferred = self._finish(batch, data, is_new=True)
+        state.tidy()
+        return BatchResult.of(batch, plan, deferred)
 
     def _manifest(
         self, sources: Sequence[Source], parts: Sequence[FileAppend], cursors: Mapping[str, int]
