@@ -149,10 +149,7 @@ def work_bytes(events: int, content_bytes: int) -> int:
 
 def merged(source: NotificationSource, spans: Iterable[Span]) -> Iterator[WriterEvent]:
     """Yield the notified events of some spans, one of a writer, in the order of their arrival."""
-    streams = (
-        (WriterEvent(span.writer, event) for event in source.notified(span.writer, span.first, span.upto))
-        for span in sorted(spans, key=lambda span: span.writer)
-    )
+    streams = [_of(source, span) for span in sorted(spans, key=lambda span: span.writer)]
     # The order of ids within a writer stays, even where its clock was set back: a merge never reorders one stream. It
     # looks at the next event of each stream only, so that a merge of what a piece of it has gives that piece again.
     return heapq.merge(*streams, key=lambda item: item.received_ms)
@@ -194,6 +191,10 @@ def plan_chunk(
     if any(isinstance(record.content, ContentMissing | ContentUnreadable) for record in records):
         return None
     return plan_batch(records, parameters, columns, _reach_all, part=part_name(records))
+
+
+def _of(source: NotificationSource, span: Span) -> Iterator[WriterEvent]:
+    return (WriterEvent(span.writer, event) for event in source.notified(span.writer, span.first, span.upto))
 
 
 def _reach_all(_: Iterable[str]) -> dict[str, Failure]:
