@@ -19,7 +19,7 @@ from custody.cli.main import cli
 from custody.clock import ManualClock, SystemClock
 from custody.errors import ContentContainerMissingError, CorruptionError, NotFoundError, StorageError
 from custody.flow import Component
-from custody.flow.content import Availability, ClaimFile, ContentReader, ResourceClaim, handed_claims
+from custody.flow.content import Availability, ClaimFile, ContentReader, ResourceClaim, handed_claims, with_content
 from custody.flow.content.handed_claims import HandedClaims
 from custody.maintenance.findings import Level
 from custody.maintenance.verification import verify_repository
@@ -165,6 +165,32 @@ def test_a_part_costs_the_chunks_that_it_touches(place: Place) -> None:
     total = traffic.traffic
     assert total.requests.get("range") == 1
     assert total.bytes_read < 300_000
+
+
+def test_small_contents_one_after_the_other_take_few_requests_and_a_single_one_its_own_bytes(place: Place) -> None:
+    if not place.store.startswith("memory"):
+        pytest.skip("counts requests")
+    settings = place.root / "custody.toml"
+    settings.write_text(settings.read_text().replace("claim_bytes = 4096", "claim_bytes = 1048576"))
+    bodies = [b"%d " % number * 100 for number in range(2000)]
+    with place.open().writer() as writer:
+        stored = writer.content.put_many(bodies)
+        writer.append([with_content(event(number), content) for number, content in enumerate(stored)])
+    place.open().hand_over_contents()
+    run_steps(place.open().settings)
+    place.lose_the_disks()
+    found = list(place.open().events(0, 2000))
+    reader = ContentReader(FS, place.open().settings.content_store)
+    with counted() as traffic:
+        assert [reader.of(item).read() for item in found] == bodies
+    # Of which each begins with one content and goes on with twice as much as before.
+    assert traffic.traffic.requests["range"] <= 12
+    place.lose_the_disks()
+    reader = ContentReader(FS, place.open().settings.content_store)
+    with counted() as traffic:
+        assert reader.of(found[1000]).read() == bodies[1000]
+    assert traffic.traffic.requests["range"] == 1
+    assert traffic.traffic.bytes_read < 300_000
 
 
 def test_what_is_not_handed_over_is_said(place: Place) -> None:

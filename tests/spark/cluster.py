@@ -88,7 +88,9 @@ class Cluster:
 
     def left_below_workers(self) -> list[Path]:
         """Return the folders of units that are on the workers' disks now."""
-        return sorted(self.folder.glob("worker-*/**/custody-unit-*"))
+        found = (os.walk(worker, onerror=lambda _: None) for worker in sorted(self.folder.glob("worker-*")))
+        names = ((Path(folder, name) for name in names) for walk in found for folder, names, _ in walk)
+        return sorted(path for paths in names for path in paths if path.name.startswith("custody-unit-"))
 
 
 @contextmanager

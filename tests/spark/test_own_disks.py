@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -24,7 +26,8 @@ from tests.behaviour.s3 import BUCKET, s3_environment
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
 from tests.spark.cluster import Cluster, Killer, standalone_cluster
 from tests.spark.lost_producer import Answers, answers, new_root, produce, rolled_over_locally
-from tests.support import INCLUDE
+from tests.spark.notified import NGSI, notify, written_locally
+from tests.support import INCLUDE, files_below
 
 __all__ = ["s3_url"]
 
@@ -188,3 +191,79 @@ def test_a_store_on_a_bad_day(
     assert all(step["failed"] == 0 for step in steps.values())
     proxy.fault = lambda number, method: None
     assert answers(root) == local_answers
+
+
+@pytest.mark.parametrize("mode", ["json-row", "csv-column"])
+def test_lines_of_notifications_are_made_by_workers_one_of_which_is_killed(
+    driver_folder: Path, root: Path, cluster: Cluster, library: Path, proxy: StoreProxy, mode: str
+) -> None:
+    expected = written_locally(driver_folder / uuid4().hex, mode)
+    hand_notifications_over(root, mode)
+    reports(submit(root, "all", cluster, library))
+    killer = Killer(cluster, {"ngsi": "/content-handoff/"}, "GET")
+    proxy.watch = killer
+    report = reports(submit(root, "ngsi_to_hdfs", cluster, library))["ngsi_to_hdfs"]
+    proxy.watch = lambda method, path: None
+    assert killer.killed == ["ngsi"]
+    assert chunks_planned_by_executors(report) > 1
+    assert files_below(root / "hdfs") == expected
+    assert not cluster.left_below_workers()
+    # Of each file's rows the repository has SEND events, whose bytes add up to the files.
+    sent = Repository.open(root).events(0, 100_000, "ngsi-sink")
+    assert sum({(e.transit_uri, e.updated_attributes["ngsi.offset"]): e.file_size for e in sent}.values()) == sum(
+        map(len, expected.values())
+    )
+
+
+def test_lines_of_notifications_that_two_workers_make_at_once_are_written_once(
+    driver_folder: Path,
+    root: Path,
+    cluster: Cluster,
+    library: Path,
+    proxy: StoreProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = written_locally(driver_folder / uuid4().hex, "json-row")
+    hand_notifications_over(root, "json-row")
+    reports(submit(root, "all", cluster, library))
+    (tmp_path / "log").mkdir()
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.speculation true\nspark.speculation.quantile 0.25\nspark.speculation.multiplier 1.1\n"
+        f"spark.eventLog.enabled true\nspark.eventLog.dir file://{tmp_path}/log\nspark.eventLog.rolling.enabled false\n"
+        "spark.eventLog.compress false\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    held = threading.Event()
+
+    def hold_one(method: str, path: str) -> None:
+        # The task that asks first stays behind until the others are done and a second one is at its chunk.
+        if method == "GET" and "/content-handoff/" in path and cluster.left_below_workers() and not held.is_set():
+            held.set()
+            time.sleep(25)
+
+    proxy.watch = hold_one
+    report = reports(submit(root, "ngsi_to_hdfs", cluster, library))["ngsi_to_hdfs"]
+    proxy.watch = lambda method, path: None
+    assert chunks_planned_by_executors(report) > 1
+    started = "".join(path.read_text() for path in (tmp_path / "log").iterdir())
+    assert '"Speculative":true' in started
+    assert files_below(root / "hdfs") == expected
+
+
+def hand_notifications_over(root: Path, mode: str) -> None:
+    """Store the notifications on the producer, and give them to the store with their contents."""
+    settings = root / "custody.toml"
+    # Logs of the usual size, and no more of them than a pass does in a minute.
+    settings.write_text(settings.read_text().replace("log_bytes_target = 60000", "log_bytes_target = 8000000"))
+    with settings.open("a") as file:
+        file.write(NGSI.format(mode=mode) + '[content]\nhandoff = "store"\n')
+    repository = Repository.open(root)
+    notify(repository)
+    repository.hand_over()
+    repository.hand_over_contents()
+
+
+def chunks_planned_by_executors(report: dict[str, object]) -> int:
+    [waiting] = [str(unit["note"]) for unit in report["details"]]  # type: ignore[attr-defined]
+    return int(waiting.partition(" chunks planned by executors")[0].rpartition(" ")[2])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -41,6 +41,8 @@ KIND_MANIFEST = 1
 MANIFEST = "manifest"
 PIECE_BYTES = 32 << 20
 """A piece has at most so many bytes, so that a content of any size is handed over in little memory."""
+_NEAR_BYTES = 64 << 10
+"""What begins so near behind the last look is read on: the record of a content lies between two of them."""
 _AHEAD_MAX = 32
 """Who reads on gets so many chunks with one request, twice as many each time."""
 _OPEN_MAX = 2
@@ -92,6 +94,16 @@ class Manifest:
         place = bisect_right(self.contents, offset, key=lambda record: record.offset)
         record = self.contents[place - 1] if place else None
         return record if record is not None and offset + size <= record.end else None
+
+    def chunks(self, offset: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the chunks of contents from a place on: where each begins and ends, and its CRC-32."""
+        place = bisect_right(self.contents, offset, key=lambda record: record.offset)
+        for number in range(max(place - 1, 0), len(self.contents)):
+            record = self.contents[number]
+            skipped = max(-((record.offset - offset) // record.chunk_bytes), 0)
+            for at, checksum in enumerate(record.checksums[skipped:], skipped):
+                begin = record.offset + at * record.chunk_bytes
+                yield begin, min(begin + record.chunk_bytes, record.end), checksum
 
 
 def decode_manifest(data: bytes | memoryview, where: object) -> Manifest:
@@ -412,7 +424,7 @@ class ClaimBytes:
         self._pieces = pieces
         self._starts = [piece.start for piece in pieces]
         self._open: dict[int, memoryview | RangedFile] = {}
-        self._next, self._ahead = -1, 1
+        self._next, self._ahead = -1 - _NEAR_BYTES, 1
 
     def __len__(self) -> int:
         return self._manifest.claim.bytes
@@ -431,25 +443,30 @@ class ClaimBytes:
         return opened.view[start - piece.start : stop - piece.start]
 
     def _fetch(self, file: RangedFile, piece: _Piece, start: int, stop: int) -> None:
-        record = self._manifest.find(start, stop - start)
         base = piece.start
+        record = self._manifest.find(start, stop - start)
+        first = None if record is None else _checksum_at(record, start)
+        # A place that no checksum covers is fetched at each look.
+        expected = {} if first is None else {start: first}
 
         def is_whole(span: Span) -> bool:
-            # A place that no checksum covers is fetched at each look.
-            expected = None if record is None else _checksum_at(record, span[0] + base)
-            return expected is not None and zlib_ng.crc32(file.view[span[0] : span[1]]) == expected
+            checksum = expected.get(span[0] + base)
+            return checksum is not None and zlib_ng.crc32(file.view[span[0] : span[1]]) == checksum
 
-        if is_whole((start - base, stop - base)):
-            self._next = stop
-            return
-        # Who reads a content on to its end asks seldom; who looks at one chunk fetches one.
-        self._ahead = min(self._ahead * 2, _AHEAD_MAX) if start == self._next else 1
+        is_next = 0 <= start - self._next <= _NEAR_BYTES
         self._next = stop
-        spans = [(start - base, stop - base)]
-        if record is not None:
-            last = min(record.end, base + piece.bytes)
-            more = range(stop, last, record.chunk_bytes)[: self._ahead - 1]
-            spans += [(at - base, min(at + record.chunk_bytes, last) - base) for at in more]
+        if is_whole((start - base, stop - base)):
+            return
+        # Who reads a content on to its end, or one content after the other, asks seldom; who looks at one chunk fetches
+        # one.
+        self._ahead = min(self._ahead * 2, _AHEAD_MAX) if is_next else 1
+        spans, left = [(start - base, stop - base)], (self._ahead - 1) * CHUNK_BYTES
+        for at, end, checksum in self._manifest.chunks(stop) if record is not None and left else ():
+            if left <= 0 or end > base + piece.bytes:
+                break
+            expected[at] = checksum
+            spans.append((at - base, end - base))
+            left -= end - at
         file.fetch([span for span in spans if not is_whole(span)], is_whole)
 
     def _opened(self, number: int) -> memoryview | RangedFile:
