@@ -48,7 +48,8 @@ class OwnDisks:
         if not step.needs_store_only:
             return LocalUnits().run(step, settings, units, epochs)
 
-        def collect(tasks: Sequence[bytes]) -> Sequence[bytes]:
+        def collect(sent: Sequence[Unit]) -> Sequence[bytes]:
+            tasks = [msgspec.json.encode(unit) for unit in sent]
             done = [execute(step.name, settings.to_json(), epochs, task) for task in tasks for _ in range(self.times)]
             return done[:: self.times]
 

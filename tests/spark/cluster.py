@@ -38,6 +38,8 @@ class Cluster:
     port: str
     page: str
     workers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    cores: int = 1
+    """Of a worker."""
 
     @property
     def master(self) -> str:
@@ -45,13 +47,13 @@ class Cluster:
         return f"spark://{_HERE}:{self.port}"
 
     def start_worker(self, number: int) -> None:
-        """Start a worker with one core in folders of its own."""
+        """Start a worker in folders of its own."""
         own = self.folder / f"worker-{number}"
         for name in ("work", "home", "tmp"):
             (own / name).mkdir(parents=True, exist_ok=True)
         spark = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         spark += ["--host", _HERE, "--webui-port", str(choose_port(None)), "--work-dir", str(own / "work")]
-        spark += ["--cores", "1", "--memory", "1g", self.master]
+        spark += ["--cores", str(self.cores), "--memory", "1g", self.master]
         # Sub-shells are gone by exec, so that the process group is the worker, its executors and their Pythons.
         hide = [f"mount -t tmpfs none {shlex.quote(str(path))}" for path in self.hidden]
         script = " && ".join([*hide, f"exec {shlex.join(spark)}"])
@@ -94,11 +96,11 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, hidden: Sequence[Path], workers: int = 2) -> Iterator[Cluster]:
+def standalone_cluster(folder: Path, hidden: Sequence[Path], workers: int = 2, cores: int = 1) -> Iterator[Cluster]:
     """Run a master and workers that see nothing below the `hidden` folders."""
     require_namespaces()
     folder.mkdir(parents=True)
-    cluster = Cluster(folder, hidden, str(choose_port(None)), str(choose_port(None)))
+    cluster = Cluster(folder, hidden, str(choose_port(None)), str(choose_port(None)), cores=cores)
     command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
     command += ["--host", _HERE, "--port", cluster.port, "--webui-port", cluster.page]
     # A worker that was killed is missed soon, and comes back under another name.

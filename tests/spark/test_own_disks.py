@@ -240,7 +240,7 @@ def test_lines_of_notifications_that_two_workers_make_at_once_are_written_once(
         # The task that asks first stays behind until the others are done and a second one is at its chunk.
         if method == "GET" and "/content-handoff/" in path and cluster.left_below_workers() and not held.is_set():
             held.set()
-            time.sleep(25)
+            time.sleep(90)
 
     proxy.watch = hold_one
     report = reports(submit(root, "ngsi_to_hdfs", cluster, library))["ngsi_to_hdfs"]

@@ -748,6 +748,12 @@ class SparkSection(Section):
         description="A job whose units together read at most so many bytes does them in its driver, without a Spark "
         "session; each counts 256 KiB at least, work on the catalog alone nothing. 0: always Spark.",
     )
+    core_memory_bytes: int = Field(
+        1 << 30,
+        ge=1 << 20,
+        description="Memory that the Python of an executor has for each of its cores. A unit that takes more takes "
+        "several cores, so that fewer are at work beside it.",
+    )
     library: Annotated[Path | None, Unset] = Field(
         None,
         description="A file with the library for executors that do not have it, made by python -m "

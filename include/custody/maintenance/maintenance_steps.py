@@ -129,6 +129,7 @@ class Compact(Step):
     """Erases forgotten events and joins small logs."""
 
     name = "compact"
+    memory_a_byte = 6.0
     unit_type = MaintenanceUnit
     lease = COMPACT_LEASE
     needs_store_only = True
@@ -165,6 +166,7 @@ class Rebuild(Step):
     """Rebuilds shards that are gone, whose header is damaged, or that have other settings."""
 
     name = "rebuild"
+    memory_a_byte = 5.0
     unit_type = MaintenanceUnit
     lease = COMPACT_LEASE
     needs_store_only = True

@@ -149,6 +149,7 @@ class Compress(Step):
     """Writes staged events as event logs with their tables of contents."""
 
     name = "compress"
+    memory_a_byte = 0.5
     needs_store_only = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
@@ -168,6 +169,7 @@ class Index(Step):
     """Builds the index shards of logs."""
 
     name = "index"
+    memory_a_byte = 1.5
     needs_store_only = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:

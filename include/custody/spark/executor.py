@@ -25,8 +25,8 @@ FOLDER_VARIABLE = "CUSTODY_EXECUTOR_FOLDER"
 """Names the folder on an executor in which units work; without it they do in Spark's own folder of the executor."""
 _PREFIX = "custody-unit-"
 
-Collect = Callable[[Sequence[bytes]], Sequence[bytes]]
-"""Gives tasks to executors and returns their reports, in the order of the tasks."""
+Collect = Callable[[Sequence[Unit]], Sequence[bytes]]
+"""Gives units to executors and returns their reports as JSON, in the order of the units."""
 
 
 def run_on_executors(
@@ -40,7 +40,7 @@ def run_on_executors(
     # By identity: two units may be equal.
     away = {id(unit) for unit in units_away(step, settings, units) if unit.writer not in refused}
     sent = [unit for unit in units if id(unit) in away]
-    encoded = collect([msgspec.json.encode(unit) for unit in sent]) if sent else []
+    encoded = collect(sent) if sent else []
     reports = iter([msgspec.json.decode(report, type=step.report_type) for report in encoded])
     done: list[UnitReport] = []
     for unit in units:

@@ -17,16 +17,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from custody.config import Settings, load_settings
-from custody.errors import CustodyError
+from custody.errors import CustodyError, StorageError
 from custody.lease import Attempt
 from custody.repository.local_pass import ALL_STEPS, LocalUnits
 from custody.spark.environment import job_program, seconds_since_submit
 from custody.spark.executor import execute, run_on_executors, units_away
-from custody.spark.placement import Placement, end_with_spark_submit, place_units
+from custody.spark.placement import Placement, end_with_spark_submit, place_units, unit_sizes
 from custody.spark.session import executor_variables, start_session
+from custody.spark.tasks import Needs, plan_tasks, run_tasks, session_cores
 from custody.spark.without_pandas import without_pandas
 from custody.workspace import Start, UnitReport, exit_code, run_pass
+from custody.workspace.question import one_question
 from custody.workspace.step import Step, Unit
 
 if TYPE_CHECKING:
@@ -106,9 +110,27 @@ class SparkUnits:
         context = self._session.sparkContext
         work = partial(_execute, step.name, settings.to_json(), dict(epochs))
 
-        def collect(tasks: Sequence[bytes]) -> Sequence[bytes]:
-            reports: list[bytes] = context.parallelize(tasks, len(tasks)).map(work).collect()
-            return reports
+        def collect(sent: Sequence[Unit]) -> Sequence[bytes]:
+            # One look at each catalog for all units, and not one for each.
+            with one_question():
+                sizes = list(unit_sizes(step, settings, sent))
+            needs = [Needs(size, step.memory_bytes(size)) for size in sizes]
+            tasks = plan_tasks(needs, settings.spark.core_memory_bytes, session_cores(context))
+            most = max((task.cores for task in tasks), default=1)
+            sys.stderr.write(f"custody: {step.name}: {len(sent)} units in {len(tasks)} tasks of up to {most} cores\n")
+
+            def lost(position: int, problem: str) -> bytes:
+                error = StorageError(
+                    f"unit {sent[position]}: executors were lost with it, at last one that did nothing else "
+                    f"({problem}). See the executor's log; give executors more memory, or smaller units "
+                    "(docs/clusters.md)."
+                )
+                report = step.report_type(
+                    unit=str(sent[position]), error=f"StorageError: {error}", error_kind=error.kind
+                )
+                return msgspec.json.encode(report)
+
+            return run_tasks(context, tasks, [msgspec.json.encode(unit) for unit in sent], work, lost)
 
         return run_on_executors(step, settings, units, epochs, collect)
 

@@ -24,6 +24,7 @@ from custody.ngsi_sink.chunk import Chunk, plan_chunk
 from custody.ngsi_sink.notifications import LiveNotifications
 from custody.repository import Repository
 from custody.spark.executor import own_disk
+from custody.spark.tasks import session_cores
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class ExecutorPlanner:
     @property
     def chunks_at_once(self) -> int:
         """Return two for each core that the session has now."""
-        cores: int = self._session().sparkContext.defaultParallelism
-        return _CHUNKS_A_CORE * cores
+        return _CHUNKS_A_CORE * session_cores(self._session().sparkContext).all
 
     def plan(self, chunks: Sequence[Chunk], columns: ColumnsByLocation) -> Future[Sequence[BatchPlan | None]]:
         """Begin to plan some chunks; the result has a plan for each of them, or None."""

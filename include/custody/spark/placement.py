@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from custody.config import Settings
@@ -38,6 +38,13 @@ class Placement(NamedTuple):
 
 def place_units(step: Step, settings: Settings, units: Sequence[Unit], fs: FileSystem | None = None) -> Placement:
     """Decide where the units of a step are done; see `place_bytes`."""
+    return place_bytes(settings, unit_sizes(step, settings, units, fs))
+
+
+def unit_sizes(
+    step: Step, settings: Settings, units: Sequence[Unit], fs: FileSystem | None = None
+) -> Iterator[int | None]:
+    """Return how many bytes each unit reads, None where nobody can say."""
     workspaces: dict[str, Workspace] = {}
 
     def size(unit: Unit) -> int | None:
@@ -49,7 +56,7 @@ def place_units(step: Step, settings: Settings, units: Sequence[Unit], fs: FileS
         except CustodyError:  # gone or damaged since it was listed: the unit itself says so
             return None
 
-    return place_bytes(settings, map(size, units))
+    return map(size, units)
 
 
 def place_bytes(settings: Settings, sizes: Iterable[int | None]) -> Placement:

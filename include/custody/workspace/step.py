@@ -18,6 +18,9 @@ from custody.vfs import FileSystem
 from custody.workspace.run_reports import UnitReport
 from custody.workspace.workspace import ROLLOVER_LEASE, Workspace
 
+MEMORY_BYTES_MIN = 400 << 20
+"""What the process of any unit takes: Python, Arrow and the buffers of a merge or of an index."""
+
 
 class Unit(msgspec.Struct, frozen=True):
     """One piece of a step's work: a writer, and the log or the groups of it that the step works on.
@@ -48,6 +51,9 @@ class Step(ABC):
     needs_store_only: ClassVar[bool] = False
     """Whether units can be done where nothing of the repository is but an object store with `repository.staging`;
     `stays` names those that cannot."""
+    memory_a_byte: ClassVar[float] = 0.0
+    """How much memory a unit takes for each byte of `work_bytes`, beside `MEMORY_BYTES_MIN`: as measured, see
+    docs/design/094-units-by-size.md."""
     is_recovery: ClassVar[bool] = False
     """Whether it deals with what earlier attempts left: its lease then ends clean, also after one that did not."""
 
@@ -71,6 +77,10 @@ class Step(ABC):
         A driver decides by it where the unit is done. 0 is a unit that works on the catalog or on names alone.
         """
         return None
+
+    def memory_bytes(self, work_bytes: int | None) -> int:
+        """Return how much memory a unit takes that reads so many bytes, or nobody knows how many."""
+        return MEMORY_BYTES_MIN + int(self.memory_a_byte * (work_bytes or 0))
 
     def stays(self, workspace: Workspace, unit: Unit) -> bool:
         """Whether a unit needs the disks of the driver's machine, of a step that has others."""

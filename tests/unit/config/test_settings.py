@@ -173,6 +173,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("query", "sql_seconds_max", [0.1, 86_400], [0, -1, float("nan"), float("inf")]),
     ("spark", "master", ["local[2]", "yarn"], [1]),
     ("spark", "driver_bytes_max", [0, 1 << 40], [-1, "much"]),
+    ("spark", "core_memory_bytes", [1 << 20, 1 << 40], [0, (1 << 20) - 1, "much"]),
     ("spark", "library", ["custody.zip"], [1]),
     ("spark", "executor_variables", [[], ["AWS_*"]], ["AWS_*", [1]]),
     ("ngsi", "hdfs_host", ["nn", "nn1,nn2", "10.0.0.1"], ["", "nn1,,nn2", "hdfs://nn", "a b", 1]),
