@@ -75,6 +75,15 @@ class Cluster:
             os.kill(pid, signal.SIGKILL)
         process.wait()
 
+    def stop_pythons(self, number: int) -> list[int]:
+        """Stop the Python processes of a worker's executors and return them; SIGCONT lets them go on."""
+        stopped = []
+        for pid in _descendants(self.workers[number].pid):
+            if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
+        return stopped
+
     def await_workers(self, count: int) -> None:
         """Wait until so many workers live, as the master says."""
         deadline = time.monotonic() + _START_SECONDS

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -234,20 +236,29 @@ def test_lines_of_notifications_that_two_workers_make_at_once_are_written_once(
         "spark.eventLog.compress false\n"
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    held = threading.Event()
+    stopped: list[int] = []
+    lock = threading.Lock()
 
-    def hold_one(method: str, path: str) -> None:
-        # The task that asks first stays behind until the others are done and a second one is at its chunk.
-        if method == "GET" and "/content-handoff/" in path and cluster.left_below_workers() and not held.is_set():
-            held.set()
-            time.sleep(90)
+    def stop_one(method: str, path: str) -> None:
+        # The executor that asks first stays behind, in the middle of its chunk, until everything is written.
+        with lock:
+            busy = cluster.left_below_workers() if method == "GET" and "/content-handoff/" in path else []
+            if busy and not stopped:
+                name = busy[0].relative_to(cluster.folder).parts[0]
+                stopped.extend(cluster.stop_pythons(int(name.rpartition("-")[2])))
 
-    proxy.watch = hold_one
+    proxy.watch = stop_one
     report = reports(submit(root, "ngsi_to_hdfs", cluster, library))["ngsi_to_hdfs"]
     proxy.watch = lambda method, path: None
     assert chunks_planned_by_executors(report) > 1
     started = "".join(path.read_text() for path in (tmp_path / "log").iterdir())
     assert '"Speculative":true' in started
+    assert files_below(root / "hdfs") == expected
+    for pid in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    time.sleep(3)
+    assert stopped
     assert files_below(root / "hdfs") == expected
 
 
