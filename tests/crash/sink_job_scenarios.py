@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 from custody.clock import ManualClock
 from custody.errors import StorageError
 from custody.lease import Attempt
+from custody.ngsi.rendering import ColumnsByLocation
 from custody.ngsi_sink.batch_file import WRITER, FileAppend
+from custody.ngsi_sink.batch_plan import BatchPlan
+from custody.ngsi_sink.chunk import Chunk, plan_chunk
 from custody.ngsi_sink.local import LocalFiles
-from custody.ngsi_sink.opening import open_sink, resubmit_entry
+from custody.ngsi_sink.notifications import LiveNotifications
+from custody.ngsi_sink.opening import OpenSink, open_sink, resubmit_entry
+from custody.ngsi_sink.resubmission import FORMAT
 from custody.ngsi_sink.target import FilesTarget
 from custody.recovery import STEPS
 from custody.repository import Repository
@@ -59,9 +66,13 @@ class Done:
 
 
 class Persisting(Scenario[Done]):
-    """A run of the job with a target that refuses two destinations, then one with all that was put aside."""
+    """A run of the job with a target that refuses two destinations, then one with all that was put aside.
 
-    def __init__(self, mode: str) -> None:
+    `is_planned` lets others make the lines; the files have to be those of a run that makes them itself.
+    """
+
+    def __init__(self, mode: str, *, is_planned: bool = False) -> None:
+        self._is_planned = False
         self._settings = settings(ROOT, file_format=mode, batch_ttl=0, enable_encoding=True, backend_files_at_once=1)
         disk = MemoryFileSystem()
         for names in (("Bench", "Tree", "Bench"), ("Lamp", "Bench")):
@@ -74,6 +85,7 @@ class Persisting(Scenario[Done]):
         undisturbed = self.start()
         self.run(undisturbed, Done())
         self._expected = self._files(undisturbed)
+        self._is_planned = is_planned
 
     def new_record(self) -> Done:
         return Done()
@@ -108,7 +120,7 @@ class Persisting(Scenario[Done]):
         assert max(rows.values()) == 1, f"told of twice: {rows}"
         written = {Path(f"{FILES}{path}").as_uri() for path, data in self._expected.items() if data}
         assert {_BATCH.sub(r"\1", str(event.transit_uri)) for event in sent} == written
-        assert not list(self._repository(fs).quarantine.entries()), "the quarantine holds what was written"
+        assert not self._quarantined(fs), "the quarantine holds what was written"
         record.runs = 2
 
     def _job(self, fs: FileSystem, *, is_broken: bool) -> None:
@@ -119,13 +131,17 @@ class Persisting(Scenario[Done]):
             self._repository(fs), Attempt("test", 1), target=target, take_over=True, sleep=lambda _: None
         ) as job:
             job.resubmit()
-            job.run()
+            job.run(planner=_Planner(job) if self._is_planned else None)
 
     def _mended(self, fs: FileSystem) -> None:
         """Do what a user does: mend the target, submit everything again, run the job."""
-        for entry in list(self._repository(fs).quarantine.entries()):
-            resubmit_entry(self._repository(fs), entry.key)
+        for key in self._quarantined(fs):
+            resubmit_entry(self._repository(fs), key)
         self._job(fs, is_broken=False)
+
+    def _quarantined(self, fs: FileSystem) -> list[str]:
+        """Return the sink's entries; another one is evidence of a journal that was cut in the middle of a write."""
+        return [entry.key for entry in self._repository(fs).quarantine.entries() if entry.format == FORMAT]
 
     def _repository(self, fs: FileSystem) -> Repository:
         return Repository(self._settings, fs, ManualClock(NOW_MS))
@@ -141,3 +157,19 @@ class Persisting(Scenario[Done]):
             return content_by_path
 
         return {_BATCH.sub(r"\1", path): data for path, data in below(FILES).items()}
+
+
+class _Planner:
+    """Plans chunks with a look of its own at the repository, as an executor does."""
+
+    starts_at_bytes, chunks_at_once = 0, 2
+
+    def __init__(self, job: OpenSink) -> None:
+        self._job = job
+
+    def plan(self, chunks: Sequence[Chunk], columns: ColumnsByLocation) -> Future[Sequence[BatchPlan | None]]:
+        """Plan them at once."""
+        source = LiveNotifications(self._job.repository, self._job.fs)
+        answer: Future[Sequence[BatchPlan | None]] = Future()
+        answer.set_result([plan_chunk(source, self._job.parameters, chunk, columns) for chunk in chunks])
+        return answer

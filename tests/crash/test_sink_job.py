@@ -23,3 +23,11 @@ def test_a_crash_of_the_job_in_every_way(mode: str) -> None:
     outcome = enumerate_crashes(Persisting(mode), seeds=3)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["json-row", "csv-column"])
+def test_a_crash_of_the_job_whose_lines_others_make(mode: str) -> None:
+    outcome = enumerate_crashes(Persisting(mode, is_planned=True), seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100

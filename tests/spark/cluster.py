@@ -52,7 +52,15 @@ class Cluster:
         for name in ("work", "home", "tmp"):
             (own / name).mkdir(parents=True, exist_ok=True)
         spark = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
-        spark += ["--host", _HERE, "--webui-port", str(choose_port(None)), "--work-dir", str(own / "work")]
+        # A host of its own: Spark does no task twice on one.
+        spark += [
+            "--host",
+            f"127.0.0.{number + 1}",
+            "--webui-port",
+            str(choose_port(None)),
+            "--work-dir",
+            str(own / "work"),
+        ]
         spark += ["--cores", str(self.cores), "--memory", "1g", self.master]
         # Sub-shells are gone by exec, so that the process group is the worker, its executors and their Pythons.
         hide = [f"mount -t tmpfs none {shlex.quote(str(path))}" for path in self.hidden]
