@@ -49,6 +49,7 @@ def compare(
     *,
     by_joins: bool = False,
     memory_bytes: int | None = None,
+    in_driver: bool = False,
 ) -> Build:
     """Build graphs that lie beside each other as one, and compare each with its own reference.
 
@@ -56,8 +57,12 @@ def compare(
     """
     beside, shifts = disjoint(graphs)
     graph_folder = write_graph(beside, folder / "graph")
+    database = folder / "database"
     build = build_all(
-        session, folder / "database", graph_folder, "b", node_filter, by_joins=by_joins, memory_bytes=memory_bytes
+        *(session, database, graph_folder, "b", node_filter),
+        by_joins=by_joins,
+        memory_bytes=memory_bytes,
+        in_driver=in_driver,
     )
     assert build.has_intermediate(STEPS[0], "arrays") is not by_joins
     found = tables(build)
@@ -122,7 +127,7 @@ def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tabl
     memory = little_memory(beside)
     arcs = sum(beside.types[source] == "dir" for source, _, _ in beside.edges)
     assert arcs > 2 * Sizes.of_memory(memory).room.arcs, "there are several ranges"
-    by_ranges = compare(session, tmp_path, graphs, "heads", memory_bytes=memory)
+    by_ranges = compare(session, tmp_path, graphs, "heads", memory_bytes=memory, in_driver=True)
     at_once = begin(tmp_path / "database", tmp_path / "graph", "at-once", "heads")
     output, _ = run_step(session, at_once, open_graph(PosixFileSystem(), tmp_path / "graph"), STEPS[0])
     former = by_ranges.output(STEPS[0])
@@ -136,6 +141,41 @@ def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tabl
     )
     assert one == other
     assert len(one) == 13
+    # Done in the driver there and in Spark's workers here.
+    for step in STEPS[1:4]:
+        output, _ = run_step(session, at_once, open_graph(PosixFileSystem(), tmp_path / "graph"), step)
+        in_driver = by_ranges.output(step)
+        assert in_driver is not None
+        assert (in_driver.files, in_driver.kept) == (output.files, output.kept)
+
+
+def test_steps_of_a_small_graph_in_arrays_are_done_without_a_session(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from custody.spark.swh import steps
+
+    folder = write_graph(drawn(1, 60, 3)[0], tmp_path / "graph")
+    root = Repository.create(tmp_path / "repository").settings.root
+    arguments = ["--repository", str(root), "--graph", str(folder), "--build", "b", "--node-filter", "all"]
+    monkeypatch.setattr(session, "stop", lambda: None)
+    asked: list[str] = []
+
+    def start(name: str) -> SparkSession:
+        asked.append(name)
+        return session
+
+    monkeypatch.setattr(steps, "start_session", start)
+    # This process is no driver of spark-submit's, which ends with its parent.
+    monkeypatch.setattr(steps, "end_with_spark_submit", lambda: None)
+    for step in STEPS:
+        assert steps.main([step], arguments) == 0
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    places = [report["place"].partition(":")[0] for report in reports]
+    assert (places, asked) == (["Spark", *["driver"] * 7], [STEPS[0]])
+    monkeypatch.setenv("CUSTODY__SPARK__DRIVER_BYTES_MAX", "0")
+    assert steps.main(STEPS, [*arguments[:-3], "other", *arguments[-2:]]) == 0
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {report["place"].partition(":")[0] for report in reports} == {"Spark"}
 
 
 @pytest.mark.slow
@@ -165,6 +205,7 @@ def little_memory(graph: SmallGraph) -> int:
 
 @pytest.mark.in_parts(2)
 def test_a_history_that_does_not_fit_is_walked_by_joins_beside_arrays(session: SparkSession, tmp_path: Path) -> None:
+    from custody.spark.swh import steps
     from custody.spark.swh.steps import run_step
 
     graph = drawn(1, 60, 3)[0]
@@ -173,7 +214,7 @@ def test_a_history_that_does_not_fit_is_walked_by_joins_beside_arrays(session: S
     output, _ = run_step(session, build, opened, STEPS[0])
     assert output.walks == "in arrays"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("custody.spark.swh.array_steps.list_revisions_in_origins", lambda _: 1 / 0)
+        patched.setattr(steps, "_IN_ARRAYS", {**steps._IN_ARRAYS, STEPS[7]: lambda _: 1 / 0})
         with pytest.raises(ZeroDivisionError):
             run_step(session, build, opened, STEPS[7])
         run_step(session, build, opened, STEPS[7], Sizes(arcs_in_arrays=1))
@@ -256,7 +297,7 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
     graph = open_graph(PosixFileSystem(), write_graph(beside, tmp_path / "graph"))
     names = {node: f"swh:1:{kind}:{sha1_git(node).hex()}" for node, kind in beside.types.items()}
     asked = [names[node] for node in beside.of("cnt", "dir")] + ["swh:1:cnt:" + "f" * 40]
-    rounds = Rounds(session=session, attempt=tmp_path)
+    rounds = Rounds(started_session=session, attempt=tmp_path)
     found = find_earliest_revisions(rounds, graph, session.createDataFrame([(name,) for name in asked], "swhid string"))
     wanted = set()
     for part, shift in zip(graphs, shifts, strict=True):

@@ -71,9 +71,13 @@ def build_all(
     *,
     by_joins: bool = False,
     memory_bytes: int | None = None,
+    in_driver: bool = False,
 ) -> Build:
-    """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`, or there is little memory."""
-    from custody.spark.swh.steps import run_step
+    """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`, or there is little memory.
+
+    `in_driver` without the session, as far as steps can do without one.
+    """
+    from custody.spark.swh.steps import run_step, walks_in_arrays
     from custody.spark.swh.work import Sizes
 
     sizes = Sizes(arcs_in_arrays=-1) if by_joins else Sizes()
@@ -82,7 +86,8 @@ def build_all(
     build = begin(database, graph, name, node_filter)
     opened = open_graph(PosixFileSystem(), graph)
     for step in STEPS:
-        run_step(session, build, opened, step, sizes)
+        needs_session = not in_driver or not walks_in_arrays(build, step, sizes)
+        run_step(session if needs_session else None, build, opened, step, sizes)
     return build
 
 
