@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,10 @@ from custody.repository import Repository
 from custody.spark.environment import submit_environment
 from custody.spark.swh.work import BYTES_OF_A_NODE, Sizes
 from custody.swh import open_graph
-from custody.swh.build import STEPS, Build
+from custody.swh.build import STEPS
 from custody.vfs import PosixFileSystem
-from tests.swh.graphs import Shape, disjoint, random_graph, sha1_git, shapes, write_graph
-from tests.swh.on_spark import begin, build_all, expected, rows, spark_session, tables
+from tests.swh.graphs import Shape, disjoint, drawn, random_graph, sha1_git, shapes, write_graph
+from tests.swh.on_spark import begin, build_all, compare, rows, spark_session
 from tests.swh.reference import Reference, SmallGraph
 
 if TYPE_CHECKING:
@@ -39,62 +38,6 @@ pytestmark = [
 def session() -> Iterator[SparkSession]:
     with spark_session() as opened:
         yield opened
-
-
-def compare(
-    session: SparkSession,
-    folder: Path,
-    graphs: list[SmallGraph],
-    node_filter: str,
-    *,
-    by_joins: bool = False,
-    memory_bytes: int | None = None,
-    in_driver: bool = False,
-) -> Build:
-    """Build graphs that lie beside each other as one, and compare each with its own reference.
-
-    What one graph holds never depends on another, and a round of Spark costs as much for one as for many.
-    """
-    beside, shifts = disjoint(graphs)
-    graph_folder = write_graph(beside, folder / "graph")
-    database = folder / "database"
-    build = build_all(
-        *(session, database, graph_folder, "b", node_filter),
-        by_joins=by_joins,
-        memory_bytes=memory_bytes,
-        in_driver=in_driver,
-    )
-    assert build.has_intermediate(STEPS[0], "arrays") is not by_joins
-    found = tables(build)
-    wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
-    for graph, shift in zip(graphs, shifts, strict=True):
-        for name, part in expected(Reference(graph, node_filter), shift).items():
-            wanted[name] |= part
-    assert sum(map(len, wanted.values())) > len(graphs)
-    for name, whole in wanted.items():
-        assert found[name] == whole, f"{name}: too many {found[name] - whole}, missing {whole - found[name]}"
-    return build
-
-
-def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
-    rng = random.Random(seed)  # noqa: S311 - a test's graphs
-    part = nodes_max // 4
-    return [
-        random_graph(
-            Shape(
-                seed=rng.randrange(1 << 32),
-                contents=rng.randint(2, part),
-                directories=rng.randint(3, part),
-                revisions=rng.randint(3, part // 2),
-                releases=rng.randint(0, part // 8),
-                origins=rng.randint(1, 4),
-                depth=rng.randint(1, 4),
-                dates=rng.choice([2, 5, 50]),
-                undated=rng.choice([0.0, 0.1, 0.5]),
-            )
-        )
-        for _ in range(count)
-    ]
 
 
 # A build by joins is a hundred small jobs: of the filter with more code every other run tries joins or arrays, the rest
@@ -127,7 +70,7 @@ def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tabl
     memory = little_memory(beside)
     arcs = sum(beside.types[source] == "dir" for source, _, _ in beside.edges)
     assert arcs > 2 * Sizes.of_memory(memory).room.arcs, "there are several ranges"
-    by_ranges = compare(session, tmp_path, graphs, "heads", memory_bytes=memory, in_driver=True)
+    by_ranges = compare(session, tmp_path, graphs, "heads", memory_bytes=memory)
     at_once = begin(tmp_path / "database", tmp_path / "graph", "at-once", "heads")
     output, _ = run_step(session, at_once, open_graph(PosixFileSystem(), tmp_path / "graph"), STEPS[0])
     former = by_ranges.output(STEPS[0])
@@ -141,41 +84,15 @@ def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tabl
     )
     assert one == other
     assert len(one) == 13
-    # Done in the driver there and in Spark's workers here.
-    for step in STEPS[1:4]:
-        output, _ = run_step(session, at_once, open_graph(PosixFileSystem(), tmp_path / "graph"), step)
-        in_driver = by_ranges.output(step)
-        assert in_driver is not None
-        assert (in_driver.files, in_driver.kept) == (output.files, output.kept)
-
-
-def test_steps_of_a_small_graph_in_arrays_are_done_without_a_session(
-    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from custody.spark.swh import steps
-
-    folder = write_graph(drawn(1, 60, 3)[0], tmp_path / "graph")
-    root = Repository.create(tmp_path / "repository").settings.root
-    arguments = ["--repository", str(root), "--graph", str(folder), "--build", "b", "--node-filter", "all"]
-    monkeypatch.setattr(session, "stop", lambda: None)
-    asked: list[str] = []
-
-    def start(name: str) -> SparkSession:
-        asked.append(name)
-        return session
-
-    monkeypatch.setattr(steps, "start_session", start)
-    # This process is no driver of spark-submit's, which ends with its parent.
-    monkeypatch.setattr(steps, "end_with_spark_submit", lambda: None)
+    # Spark's workers write what a driver without them writes, to the last byte.
+    in_driver = build_all(None, tmp_path / "database", tmp_path / "graph", "in-driver", "heads")
     for step in STEPS:
-        assert steps.main([step], arguments) == 0
-    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    places = [report["place"].partition(":")[0] for report in reports]
-    assert (places, asked) == (["Spark", *["driver"] * 7], [STEPS[0]])
-    monkeypatch.setenv("CUSTODY__SPARK__DRIVER_BYTES_MAX", "0")
-    assert steps.main(STEPS, [*arguments[:-3], "other", *arguments[-2:]]) == 0
-    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {report["place"].partition(":")[0] for report in reports} == {"Spark"}
+        by_spark, _ = run_step(session, at_once, open_graph(PosixFileSystem(), tmp_path / "graph"), step)
+        done = in_driver.output(step)
+        assert done is not None
+        assert (done.files, done.kept, done.walks) == (by_spark.files, by_spark.kept, by_spark.walks)
+    other = {path.name: path.read_bytes() for path in in_driver.intermediate(STEPS[0], "arrays").iterdir()}
+    assert one == other
 
 
 @pytest.mark.slow

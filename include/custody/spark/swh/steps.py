@@ -101,7 +101,7 @@ def run_step(
 ) -> tuple[StepOutput, bool]:
     """Do a step, unless it is done; return its output and whether it was done now. The output names the attempt.
 
-    Without a session, steps that walk in arrays are done in this process.
+    Without a session it is done in this process: the first step, and those that walk in arrays.
 
     Raises:
         NotFoundError: a step before it did not finish.
@@ -114,7 +114,7 @@ def run_step(
         for name, value in SETTINGS.items():
             session.conf.set(name, value)
     sizes = sizes or Sizes()
-    function = _function(build, graph, step, sizes)
+    function = _function(build, graph, step, sizes, in_driver=session is None)
     work = Work(
         started_session=session,
         attempt=build.attempt(step),
@@ -140,15 +140,21 @@ def walks_in_arrays(build: Build, step: str, sizes: Sizes) -> bool:
     return rows_in(build.intermediate(NODES_STEP, HISTORY)) <= sizes.arcs_in_arrays
 
 
-def place_step(build: Build, step: str, settings: Settings, sizes: Sizes) -> Placement:
-    """Decide where a step is done, by the bytes of what the steps before it kept."""
+def place_step(build: Build, graph: Graph, step: str, settings: Settings, sizes: Sizes) -> Placement:
+    """Decide where a step is done: by the bytes of the graph, or of what the steps before it kept."""
+    if step == NODES_STEP:
+        if graph.tables["edges"].rows() > sizes.arcs_in_arrays:
+            return Placement(False, "the graph has more edges than swh.memory_bytes lets be in memory at once")
+        return place_bytes(settings, [table.size(PosixFileSystem()) for table in graph.tables.values()])
     if not walks_in_arrays(build, step, sizes):
         return Placement(False, "the step is made of joins and sorts")
     kept = (build.folder / former / "kept" for former in STEPS[: STEPS.index(step)])
     return place_bytes(settings, [sum(path.stat().st_size for folder in kept for path in folder.rglob("*"))])
 
 
-def _function(build: Build, graph: Graph, step: str, sizes: Sizes) -> Callable[[Work], None]:
+def _function(build: Build, graph: Graph, step: str, sizes: Sizes, *, in_driver: bool) -> Callable[[Work], None]:
+    if step == NODES_STEP and in_driver:
+        return partial(array_steps.list_nodes, graph=graph)
     if walks_in_arrays(build, step, sizes):
         return _IN_ARRAYS[step]
     # Imported here, because they load PySpark.
@@ -202,7 +208,7 @@ def _do(
         note, attempt_name = "was done before", arguments.attempt or ""
         if output is None:
             sizes = Sizes.of_memory(settings.swh.memory_bytes)
-            place = place_step(build, step, settings, sizes)
+            place = place_step(build, graph, step, settings, sizes)
             sys.stderr.write(f"custody: {step}: done in {place}\n")
             if place.in_driver:
                 end_with_spark_submit()
