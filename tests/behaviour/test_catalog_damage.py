@@ -234,9 +234,8 @@ def test_without_put_if_absent_names_are_random_and_a_fork_is_named(place: Place
     late = place.catalog(store=plain())
     late.load()
     writer.commit([add("one")])
-    late._state = late.chain.at(1)
-    late._opened = True
-    data = late._successor(late._state, [add("other")], 0, b"")
+    late._known = late.chain.at(1)
+    data = late._successor(late._known, [add("other")], 0, b"")
     plain().put(late.objects.key(2, data.uuid), encode(data))  # as a racer does that looked a moment earlier
     with pytest.raises(ForkError, match="revision 2 forks") as caught:
         place.catalog(store=plain()).load()

@@ -53,7 +53,8 @@ def start(root: Path, graph: Path) -> subprocess.Popen[bytes]:
     arguments = ["--repository", str(root), "--graph", str(graph), "--build", "b", "--node-filter", "heads"]
     return subprocess.Popen(
         step_command("swh_all", arguments, master="local[2]"),
-        env={**os.environ, **submit_environment()},
+        # So small a graph would be done in the driver, in less time than it takes to look.
+        env={**os.environ, **submit_environment(), "CUSTODY__SPARK__DRIVER_BYTES_MAX": "0"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,10 @@ from custody.repository import Repository
 from custody.spark.environment import submit_environment
 from custody.spark.swh.work import BYTES_OF_A_NODE, Sizes
 from custody.swh import open_graph
-from custody.swh.build import STEPS, Build
+from custody.swh.build import STEPS
 from custody.vfs import PosixFileSystem
-from tests.swh.graphs import Shape, disjoint, random_graph, sha1_git, shapes, write_graph
-from tests.swh.on_spark import begin, build_all, expected, rows, spark_session, tables
+from tests.swh.graphs import Shape, disjoint, drawn, random_graph, sha1_git, shapes, write_graph
+from tests.swh.on_spark import begin, build_all, compare, rows, spark_session
 from tests.swh.reference import Reference, SmallGraph
 
 if TYPE_CHECKING:
@@ -39,57 +38,6 @@ pytestmark = [
 def session() -> Iterator[SparkSession]:
     with spark_session() as opened:
         yield opened
-
-
-def compare(
-    session: SparkSession,
-    folder: Path,
-    graphs: list[SmallGraph],
-    node_filter: str,
-    *,
-    by_joins: bool = False,
-    memory_bytes: int | None = None,
-) -> Build:
-    """Build graphs that lie beside each other as one, and compare each with its own reference.
-
-    What one graph holds never depends on another, and a round of Spark costs as much for one as for many.
-    """
-    beside, shifts = disjoint(graphs)
-    graph_folder = write_graph(beside, folder / "graph")
-    build = build_all(
-        session, folder / "database", graph_folder, "b", node_filter, by_joins=by_joins, memory_bytes=memory_bytes
-    )
-    assert build.has_intermediate(STEPS[0], "arrays") is not by_joins
-    found = tables(build)
-    wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
-    for graph, shift in zip(graphs, shifts, strict=True):
-        for name, part in expected(Reference(graph, node_filter), shift).items():
-            wanted[name] |= part
-    assert sum(map(len, wanted.values())) > len(graphs)
-    for name, whole in wanted.items():
-        assert found[name] == whole, f"{name}: too many {found[name] - whole}, missing {whole - found[name]}"
-    return build
-
-
-def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
-    rng = random.Random(seed)  # noqa: S311 - a test's graphs
-    part = nodes_max // 4
-    return [
-        random_graph(
-            Shape(
-                seed=rng.randrange(1 << 32),
-                contents=rng.randint(2, part),
-                directories=rng.randint(3, part),
-                revisions=rng.randint(3, part // 2),
-                releases=rng.randint(0, part // 8),
-                origins=rng.randint(1, 4),
-                depth=rng.randint(1, 4),
-                dates=rng.choice([2, 5, 50]),
-                undated=rng.choice([0.0, 0.1, 0.5]),
-            )
-        )
-        for _ in range(count)
-    ]
 
 
 # A build by joins is a hundred small jobs: of the filter with more code every other run tries joins or arrays, the rest
@@ -136,6 +84,15 @@ def test_a_build_with_little_memory_makes_the_arrays_by_ranges_and_the_same_tabl
     )
     assert one == other
     assert len(one) == 13
+    # Spark's workers write what a driver without them writes, to the last byte.
+    in_driver = build_all(None, tmp_path / "database", tmp_path / "graph", "in-driver", "heads")
+    for step in STEPS:
+        by_spark, _ = run_step(session, at_once, open_graph(PosixFileSystem(), tmp_path / "graph"), step)
+        done = in_driver.output(step)
+        assert done is not None
+        assert (done.files, done.kept, done.walks) == (by_spark.files, by_spark.kept, by_spark.walks)
+    other = {path.name: path.read_bytes() for path in in_driver.intermediate(STEPS[0], "arrays").iterdir()}
+    assert one == other
 
 
 @pytest.mark.slow
@@ -165,6 +122,7 @@ def little_memory(graph: SmallGraph) -> int:
 
 @pytest.mark.in_parts(2)
 def test_a_history_that_does_not_fit_is_walked_by_joins_beside_arrays(session: SparkSession, tmp_path: Path) -> None:
+    from custody.spark.swh import steps
     from custody.spark.swh.steps import run_step
 
     graph = drawn(1, 60, 3)[0]
@@ -173,7 +131,7 @@ def test_a_history_that_does_not_fit_is_walked_by_joins_beside_arrays(session: S
     output, _ = run_step(session, build, opened, STEPS[0])
     assert output.walks == "in arrays"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("custody.spark.swh.array_steps.list_revisions_in_origins", lambda _: 1 / 0)
+        patched.setattr(steps, "_IN_ARRAYS", {**steps._IN_ARRAYS, STEPS[7]: lambda _: 1 / 0})
         with pytest.raises(ZeroDivisionError):
             run_step(session, build, opened, STEPS[7])
         run_step(session, build, opened, STEPS[7], Sizes(arcs_in_arrays=1))
@@ -256,7 +214,7 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
     graph = open_graph(PosixFileSystem(), write_graph(beside, tmp_path / "graph"))
     names = {node: f"swh:1:{kind}:{sha1_git(node).hex()}" for node, kind in beside.types.items()}
     asked = [names[node] for node in beside.of("cnt", "dir")] + ["swh:1:cnt:" + "f" * 40]
-    rounds = Rounds(session=session, attempt=tmp_path)
+    rounds = Rounds(started_session=session, attempt=tmp_path)
     found = find_earliest_revisions(rounds, graph, session.createDataFrame([(name,) for name in asked], "swhid string"))
     wanted = set()
     for part, shift in zip(graphs, shifts, strict=True):

@@ -200,3 +200,24 @@ def write_graph(graph: SmallGraph, folder: Path) -> Path:
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet")
     return folder
+
+
+def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
+    rng = random.Random(seed)  # noqa: S311 - a test's graphs
+    part = nodes_max // 4
+    return [
+        random_graph(
+            Shape(
+                seed=rng.randrange(1 << 32),
+                contents=rng.randint(2, part),
+                directories=rng.randint(3, part),
+                revisions=rng.randint(3, part // 2),
+                releases=rng.randint(0, part // 8),
+                origins=rng.randint(1, 4),
+                depth=rng.randint(1, 4),
+                dates=rng.choice([2, 5, 50]),
+                undated=rng.choice([0.0, 0.1, 0.5]),
+            )
+        )
+        for _ in range(count)
+    ]

@@ -16,7 +16,8 @@ from custody.swh import open_graph
 from custody.swh.build import STEPS, Build, BuildDescription
 from custody.vfs import PosixFileSystem
 from tests.support import INCLUDE
-from tests.swh.reference import Reference, Row
+from tests.swh.graphs import disjoint, write_graph
+from tests.swh.reference import Reference, Row, SmallGraph
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +64,7 @@ def begin(database: Path, graph: Path, name: str, node_filter: str) -> Build:
 
 
 def build_all(
-    session: SparkSession,
+    session: SparkSession | None,
     database: Path,
     graph: Path,
     name: str,
@@ -72,7 +73,10 @@ def build_all(
     by_joins: bool = False,
     memory_bytes: int | None = None,
 ) -> Build:
-    """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`, or there is little memory."""
+    """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`, or there is little memory.
+
+    Without a session all of it is done in this process.
+    """
     from custody.spark.swh.steps import run_step
     from custody.spark.swh.work import Sizes
 
@@ -142,3 +146,32 @@ def expected(reference: Reference, shift: int = 0) -> dict[str, set[Row]]:
         "c_in_d": up(reference.contents_in_frontier_directories(), 0, 1),
         "r_in_o": up(reference.revisions_in_origins(), 0, 1),
     }
+
+
+def compare(
+    session: SparkSession | None,
+    folder: Path,
+    graphs: list[SmallGraph],
+    node_filter: str,
+    *,
+    by_joins: bool = False,
+    memory_bytes: int | None = None,
+) -> Build:
+    """Build graphs that lie beside each other as one, and compare each with its own reference.
+
+    What one graph holds never depends on another, and a round of Spark costs as much for one as for many.
+    """
+    beside, shifts = disjoint(graphs)
+    graph_folder = write_graph(beside, folder / "graph")
+    database = folder / "database"
+    build = build_all(session, database, graph_folder, "b", node_filter, by_joins=by_joins, memory_bytes=memory_bytes)
+    assert build.has_intermediate(STEPS[0], "arrays") is not by_joins
+    found = tables(build)
+    wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
+    for graph, shift in zip(graphs, shifts, strict=True):
+        for name, part in expected(Reference(graph, node_filter), shift).items():
+            wanted[name] |= part
+    assert sum(map(len, wanted.values())) > len(graphs)
+    for name, whole in wanted.items():
+        assert found[name] == whole, f"{name}: too many {found[name] - whole}, missing {whole - found[name]}"
+    return build

@@ -564,6 +564,9 @@ class _Envelope(msgspec.Struct):
     url: str | None = None
 
 
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+
+
 class ArrivedNotification(msgspec.Struct, frozen=True, gc=False):
     """A notification, with what is known of its arrival."""
 
@@ -610,7 +613,7 @@ def _open_envelope(raw: bytes) -> _Envelope:
     document = object_members("body", envelope.body)
     if "body" in document and bytes(document.get("headers", b"")).startswith(b"{"):
         try:
-            envelope = msgspec.json.decode(raw, type=_Envelope)
+            envelope = _ENVELOPE.decode(raw)
         except msgspec.ValidationError as error:
             raise InvalidInputError(f"envelope: expected headers and body ({error})") from error
     return envelope

@@ -17,8 +17,10 @@ makes it another observation. Events that an older custody stored are known by j
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TypedDict
 
 import msgspec
@@ -42,6 +44,7 @@ _TYPES = {
     "FAIL": EventType.DROP,
     "ABORT": EventType.DROP,
 }
+_USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LIFECYCLES = {"CREATE": EventType.CREATE, "DROP": EventType.DROP}
 """Changes of a dataset that are no mere change of attributes."""
 DATASET = "DATASET"
@@ -87,6 +90,8 @@ def as_formerly_numbered(event: Event) -> Event | None:
     return None if ordinal is None else msgspec.structs.replace(event, source_ordinal=ordinal)
 
 
+# Datasets are named again and again, by all runs that read or write them.
+@lru_cache(maxsize=1 << 13)
 def dataset_uuid(namespace: str, name: str, version: str | None = None) -> str:
     """Return the FlowFile uuid of a dataset, or of one version of it."""
     return uuid_of_name("dataset", namespace, name, *([] if version is None else [version]))
@@ -250,6 +255,8 @@ def _former_name(change: object) -> tuple[str, str] | None:
 
 
 def _run_uuid(run_id: str) -> str:
+    if _USUAL_UUID.fullmatch(run_id):
+        return run_id
     try:
         return str(uuid.UUID(run_id))
     except ValueError:

@@ -23,6 +23,10 @@ from custody.errors import InvalidInputError
 DEPTH_MAX = 100
 """How many objects and arrays may be nested."""
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Made once: a decoder of a type takes longer to make than most documents to decode.
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_OPTIONAL_TEXT: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
 _OPEN, _CLOSE = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 
 
@@ -113,7 +117,7 @@ def object_members(key: str, raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
         InvalidInputError: it is no object; the message names the key.
     """
     try:
-        return msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        return _OBJECT.decode(raw)
     except msgspec.ValidationError:
         raise _wrong(key, "an object", raw) from None
 
@@ -125,7 +129,7 @@ def array_elements(key: str, expected: str, raw: msgspec.Raw) -> list[msgspec.Ra
         InvalidInputError: it is no array; the message names the key and what was expected.
     """
     try:
-        return msgspec.json.decode(raw, type=list[msgspec.Raw])
+        return _ARRAY.decode(raw)
     except msgspec.ValidationError:
         raise _wrong(key, expected, raw) from None
 
@@ -140,7 +144,7 @@ def optional_text(key: str, document: Mapping[str, msgspec.Raw]) -> str | None:
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=str | None)
+        return _OPTIONAL_TEXT.decode(raw)
     except msgspec.ValidationError:
         raise _wrong(key, "text", raw) from None
 

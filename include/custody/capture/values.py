@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 
@@ -41,7 +42,7 @@ def parse_iso(key: str, text: str) -> int:
         if match:
             seconds, digits, zone = match.groups()
             zone = "+00:00" if zone in (None, "Z", "z") else zone
-            return _milliseconds(datetime.fromisoformat(seconds + zone)) + int(((digits or "") + "000")[:3])
+            return _moment(seconds + zone) + int(((digits or "") + "000")[:3])
     # The form is right and the date is none, such as February 30: the error below says so, too.
     except (ValueError, OverflowError):
         pass
@@ -66,6 +67,13 @@ def parse_shown(key: str, text: str) -> int:
     raise InvalidInputError(
         f"{key}: expected a time such as 01/31/2026 09:30:00.000 UTC (UTC, GMT or an offset), got {text[:40]!r}"
     )
+
+
+# Events of one second come together.
+@lru_cache(maxsize=1 << 10)
+def _moment(text: str) -> int:
+    """Return the milliseconds of an ISO 8601 time with a zone; raises ValueError, OverflowError."""
+    return _milliseconds(datetime.fromisoformat(text))
 
 
 def _milliseconds(moment: datetime) -> int:

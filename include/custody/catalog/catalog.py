@@ -119,8 +119,9 @@ class Catalog:
         """Where tombstones and marks are kept a second time; None for a catalog that hides nothing."""
         self._store = store
         self._clock = clock
-        self._state = EMPTY
-        self._opened = False
+        # Threads share a catalog. Each works with what it took from here once, and no other thread changes that.
+        self._known: CatalogState | None = None
+        """The newest state that was read; None as long as nothing was."""
         self._settled_revision = -1
         """Up to this revision every transaction is known to be durable."""
         self._checkpointed = (-1, 0)
@@ -139,13 +140,14 @@ class Catalog:
         """
         # Only the first load looks for a lost tail, which needs a listing; names of later revisions are derived, so a
         # refresh lists nothing.
-        if self._opened:
-            return self._refresh()
+        known = self._known
+        if known is not None:
+            return self._refresh(known)
         opened = self.chain.open()
         self.notices += opened.start.passed_over
         self._checkpointed = (opened.start.state.revision, opened.start.size_bytes)
         self._log_bytes += opened.log_bytes
-        self._state, self._opened = opened.state, opened.state.revision >= 0
+        self._known = opened.state if opened.state.revision >= 0 else None
         return opened.state
 
     def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
@@ -184,7 +186,7 @@ class Catalog:
     def digest_of(self, path: str) -> bytes | None:
         """Return the digest of a live file, or of the one beside it, as of the last load; None for other files."""
         listed = self.objects.files.parquet_of(path)
-        file = self._state.files.get(listed)
+        file = (self._known or EMPTY).files.get(listed)
         if file is None:
             return None
         return file.sha256 if listed == path else file.toc_sha256
@@ -198,7 +200,13 @@ class Catalog:
         """
         newest = self.load()
         with self._beside_prunes(newest.floor):
-            return self.chain.revision_at(newest, time_ms)
+            revision = self.chain.revision_at(newest, time_ms)
+        if revision is not None:
+            return revision
+        if newest.floor:
+            earliest = f"that time was pruned, the earliest revision is {newest.floor}"
+            raise PrunedError(f"{self.objects}: {earliest}.", newest.floor)
+        raise NotFoundError(f"{self.objects}: nothing was committed at that time yet.")
 
     def difference(self, former: int, later: int) -> Difference:
         """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
@@ -268,9 +276,8 @@ class Catalog:
                 # reader looks.
                 if self._was_overtaken(state, after, key):
                     continue
-                self._state = after
                 # The put was synced, and all transactions before it were settled: the state is durable as a whole.
-                self._opened, self._settled_revision = True, after.revision
+                self._known, self._settled_revision = after, after.revision
                 self._log_bytes += len(data)
                 if self.copies is not None:
                     # After the transaction: a crash before leaves a copy of what was taken back, which garbage
@@ -282,7 +289,7 @@ class Catalog:
             if number:
                 pause_between_tries(number)
         raise CommitConflictError(
-            f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", self._state.revision, None
+            f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", state.revision, None
         )
 
     def settle(self) -> CatalogState:
@@ -333,7 +340,7 @@ class Catalog:
                 raise
             return self.epoch
         self.epoch = former
-        raise CommitConflictError(f"{self.objects}: others took over too often.", self._state.revision, None)
+        raise CommitConflictError(f"{self.objects}: others took over too often.", (self._known or EMPTY).revision, None)
 
     def checkpoint(self) -> Path:
         """Write the whole newest state beside its transaction and verify it; return where it lies.
@@ -401,26 +408,26 @@ class Catalog:
         heavy = self._log_bytes > max(_LOG_BYTES_MIN, _LOG_FRACTION * self._checkpointed[1])
         return self.checkpoint_age() >= every or heavy
 
-    def _refresh(self) -> CatalogState:
-        before = self._state
+    def _refresh(self, before: CatalogState) -> CatalogState:
         try:
-            self._state, size = self.chain.follow(before)
+            state, size = self.chain.follow(before)
         except CorruptionError:
             # Behind a pruned revision there may be an object of a process that did not know of the pruning.
             if self.chain.is_in_place(before):
                 raise
-            self._state, size = before, 0
+            state, size = before, 0
         self._log_bytes += size
         if before.revision >= 0 and not self.chain.is_in_place(before):
             # It was pruned, or it is lost and a checkpoint stands in for it. What follows it may be pruned too, or be
             # of a process that did not know: only a checkpoint tells what is the end now.
             self._forget()
             return self.load()
-        return self._state
+        self._known = state
+        return state
 
     def _forget(self) -> None:
         """Drop the state that was read; the next load begins at a checkpoint again."""
-        self._state, self._opened, self._settled_revision = EMPTY, False, -1
+        self._known, self._settled_revision = None, -1
 
     @contextmanager
     def _beside_prunes(self, revision: int) -> Iterator[None]:

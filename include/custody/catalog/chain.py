@@ -13,7 +13,7 @@ from uuid import UUID
 
 from custody.catalog.codec import decode, digest
 from custody.catalog.keys import CatalogObject, CatalogObjects, uuid_text
-from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError, PrunedError
+from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
 from custody.catalog.transaction_pb2 import Transaction
 from custody.catalog.wellformed import check_delta, check_full, check_hint
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StorageError
@@ -207,18 +207,14 @@ class Chain:
             raise CorruptionError(f"{self.objects}: expected revision {state.revision + 1}, got no file.")
         return state
 
-    def revision_at(self, newest: CatalogState, time_ms: int) -> int:
-        """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
+    def revision_at(self, newest: CatalogState, time_ms: int) -> int | None:
+        """Return the last revision that was committed at or before a time, None where what is kept begins later.
 
-        Raises:
-            NotFoundError: the catalog begins later.
-            PrunedError: the revisions that are kept begin later.
+        It reads a logarithmic number of them.
         """
         low, high = newest.floor, newest.revision
         if high < 0 or self._commit_time(low, newest) > time_ms:
-            if newest.floor:
-                raise PrunedError(f"{self.objects}: that time was pruned, the earliest revision is {low}.", low)
-            raise NotFoundError(f"{self.objects}: nothing was committed at that time yet.")
+            return None
         # Commit times rise strictly along the chain, so a binary search over revisions finds the last one in time.
         while low < high:
             middle = (low + high + 1) // 2

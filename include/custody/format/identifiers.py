@@ -15,6 +15,7 @@ import msgspec
 
 NAMESPACE = uuid.UUID("7d9ab0a7-9d1e-5b1c-9c43-6f6f1b3f7c50")
 """Namespace of all uuids that custody makes from names. Part of what is stored: never change it."""
+_NAMESPACE_BYTES = NAMESPACE.bytes
 # Hour and digest make the ordinals that are stored. Never change how: an event read again would count as a new one.
 _HOUR_MS = 3_600_000
 _HOUR_MAX = (1 << 20) - 1  # the year 2089; later hours share its numbers
@@ -34,7 +35,7 @@ def uuid_of_name(kind: str, *parts: str | None) -> str:
     """Return the uuid of something that has only a name; the same name gives the same uuid everywhere."""
     # As uuid.uuid5, which makes an object of it first and takes four times as long.
     name = msgspec.json.encode([kind, *parts])
-    digest = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
+    digest = bytearray(hashlib.sha1(_NAMESPACE_BYTES + name, usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()

@@ -22,6 +22,7 @@ from custody_pages import BUILT
 
 PREFIX = "/ui"
 FIRST = "search.html"
+ICON = "assets/icon"
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -62,16 +63,27 @@ class PagesDoor:
     scope = None
 
     def __init__(self, services: Services, folder: Path = BUILT) -> None:
+        self._folder = folder
         self._files = _Pages(folder)
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the files, and ways to the first page."""
         return [
             Route("/", _Moved("ui/")),
+            # Browsers ask for it when they leave a document before its own icon was read.
+            Route("/favicon.ico", self._icon),
             Route(PREFIX, _Moved(f"ui/{FIRST}")),
             Route(f"{PREFIX}/", _Moved(FIRST)),
             Mount(PREFIX, self._files),
         ]
+
+    async def _icon(self, _: Request) -> Response:
+        """Lead to the icon of the build, whose name has a digest."""
+        icon = next(self._folder.glob(f"{ICON}-*.svg"), None)
+        if icon is None:
+            return Response("no pages are built\n", 404, _HEADERS, media_type="text/plain")
+        way = f"ui/{icon.relative_to(self._folder).as_posix()}"
+        return Response(status_code=307, headers={**_HEADERS, "Location": way, "Cache-Control": "no-cache"})
 
     def ready(self) -> str | None:
         """Return None: where nothing is built, a page says so."""

@@ -100,6 +100,16 @@ class GraphTable:
         """Return the table for pyarrow."""
         return ds.dataset([str(file) for file in self.files], format=self.format)
 
+    def rows(self) -> int:
+        """Return how many rows it has, from the footers of its files."""
+        if self.format == "parquet":
+            return sum(pq.read_metadata(file).num_rows for file in self.files)
+        return sum(orc.ORCFile(file).nrows for file in self.files)
+
+    def size(self, fs: FileSystem) -> int:
+        """Return how many bytes its files have."""
+        return sum(map(fs.size, self.files))
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 from uuid import uuid4
@@ -31,7 +34,7 @@ from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, wr
 from custody.catalog.codec import decode, encode
 from custody.catalog.state import CatalogState, FencedError
 from custody.clock import ManualClock
-from custody.errors import CorruptionError, StorageError
+from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.store import LocalStore, ObjectData, ObjectInfo, put_object
 from custody.vfs import PosixFileSystem
 from tests.unit.catalog.catalogs import START_MS, add, build, open_catalog, transactions, value
@@ -241,7 +244,7 @@ def test_the_past_beside_a_prune_is_pruned_and_not_damaged(tmp_path: Path) -> No
     with pytest.raises(PrunedError, match="revision 0 was pruned, the earliest is"):
         list(timeline)
 
-    def overtaken(what: Callable[[Catalog], object]) -> None:
+    def overtaken(what: Callable[[Catalog, CatalogState], object]) -> None:
         late = open_catalog(tmp_path)
         right = Catalog.load
         state = late.load()
@@ -255,11 +258,11 @@ def test_the_past_beside_a_prune_is_pruned_and_not_damaged(tmp_path: Path) -> No
         done: list[Catalog] = []
         _go_on(tmp_path)
         with patch.object(Catalog, "load", load), pytest.raises(PrunedError):
-            what(late)
+            what(late, state)
 
-    overtaken(lambda late: late.at(late._state.floor))
-    overtaken(lambda late: late.revision_at(late._state.commit_time_ms - 1))
-    overtaken(lambda late: list(late.timeline()))
+    overtaken(lambda late, state: late.at(state.floor))
+    overtaken(lambda late, state: late.revision_at(state.commit_time_ms - 1))
+    overtaken(lambda late, _: list(late.timeline()))
     assert catalog.load().floor > 0
 
 
@@ -433,3 +436,31 @@ def test_a_process_whose_takeover_failed_stays_refused(tmp_path: Path) -> None:
         older.begin_epoch()
     with pytest.raises(FencedError, match="epoch 2 was started by another process"):
         older.commit([add("older")])
+
+
+def test_threads_that_share_a_catalog_never_see_less_than_was_committed(tmp_path: Path) -> None:
+    catalog = build(tmp_path, 3)
+    newest = catalog.load()
+    in_place, looks = catalog.chain.is_in_place, count()
+
+    def often_pruned(state: CatalogState) -> bool:
+        # Now and then, as where others pruned what this reader knew: it forgets all, and begins again.
+        return next(looks) % 3 != 0 and in_place(state)
+
+    def look(number: int) -> list[int]:
+        revisions = []
+        for _ in range(150):
+            if number % 2:
+                with pytest.raises(NotFoundError, match="nothing was committed"):
+                    catalog.revision_at(0)
+            revisions += [catalog.load().revision, catalog.at(newest.revision).revision]
+        return revisions
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with patch.object(catalog.chain, "is_in_place", often_pruned), ThreadPoolExecutor(4) as threads:
+            revisions = [revision for of_thread in threads.map(look, range(4)) for revision in of_thread]
+    finally:
+        sys.setswitchinterval(interval)
+    assert set(revisions) == {newest.revision}

@@ -88,6 +88,18 @@ def test_a_file_that_is_not_there_is_not_the_first_page(services: Services, buil
         assert client.post("/ui/search.html").status_code == 405
 
 
+def test_the_icon_that_browsers_ask_for_by_themselves_is_that_of_the_build(services: Services, built: Path) -> None:
+    app = application(ListenerSection(), [PagesDoor(services, built)])
+    mounted = Starlette(routes=[Mount("/team/custody", app)])
+    with TestClient(mounted, base_url="http://test") as client:
+        assert client.get("/team/custody/favicon.ico").status_code == 404
+        (built / "assets" / "icon-abc.svg").write_text("<svg/>")
+        answer = client.get("/team/custody/favicon.ico")
+    assert str(answer.url) == "http://test/team/custody/ui/assets/icon-abc.svg"
+    assert answer.headers["content-type"].partition(";")[0] == "image/svg+xml"
+    assert answer.headers["content-security-policy"] == POLICY
+
+
 def test_without_a_build_a_page_says_how_to_make_one(services: Services, tmp_path: Path) -> None:
     with client_of(services, tmp_path / "not-there") as client:
         answer = client.get("/ui/search.html")

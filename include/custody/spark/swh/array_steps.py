@@ -13,6 +13,7 @@ from pathlib import Path
 
 from custody.spark.swh.work import HISTORY, Work, merge_runs
 from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
+from custody.swh.graph import Graph
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,
@@ -21,10 +22,28 @@ from custody.swh.tables import (
     REVISIONS_IN_ORIGINS,
 )
 from custody.swh.walks import tasks
+from custody.swh.walks.graph_split import split_graph, write_node_runs
+from custody.vfs import PosixFileSystem
 
 ARRAYS = "arrays"
+REACHABLE = "reachable"
+IN_ARRAYS = "in arrays"
 PARTS = 16
 """Into how many parts a step cuts its roots: more than a machine has cores, as parts take longer and shorter."""
+
+
+def list_nodes(work: Work, graph: Graph) -> None:
+    """Do the first step in this process, for a graph that fits into memory as a whole.
+
+    Raises:
+        InvalidInputError: a revision or release has several root directories; directories lie in each other.
+    """
+    fs, kept, edges = PosixFileSystem(), work.attempt / "kept", work.folder()
+    work.rows_kept |= split_graph(fs, graph, work.build.description.node_filter, kept, edges)
+    work.walks, reachable = IN_ARRAYS, kept / REACHABLE
+    work.rows_kept[REACHABLE] = make_arrays(work, edges, kept / "roots", kept / "release_contents", reachable)
+    for name, runs in write_node_runs(fs, graph, kept, work.folder()).items():
+        merge_runs(work, name, runs)
 
 
 def make_arrays(work: Work, edges: Path, roots: Path, released: Path, reachable: Path) -> int:

@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         session = start_session(STEP)
         try:
             identifiers = session.read.option("header", "true").csv(url_of(arguments.swhids))
-            rounds = Rounds(session=session, attempt=scratch)
+            rounds = Rounds(started_session=session, attempt=scratch)
             earliest = rounds.checkpoint(find_earliest_revisions(rounds, graph, identifiers))
             earliest.frame.orderBy("swhid").write.option("header", "true").csv(url_of(arguments.out))
         finally:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from custody.errors import InvalidInputError
-from custody.spark.swh.array_steps import make_arrays, make_arrays_by_ranges
+from custody.spark.swh.array_steps import IN_ARRAYS, REACHABLE, make_arrays, make_arrays_by_ranges
 from custody.spark.swh.propagate import LEVEL, Arcs, check_levels, level_arcs, reached
 from custody.spark.swh.work import HISTORY, Work, rows_in, url_of, write_table
 from custody.swh.build import NODES_STEP
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 STEP = NODES_STEP
 ARCS = "src bigint, dst bigint, name binary, below int"
-REACHABLE = "reachable"
-IN_ARRAYS, IN_RANGES, BY_JOINS = "in arrays", "in arrays made by ranges", "by joins"
+IN_RANGES, BY_JOINS = "in arrays made by ranges", "by joins"
 _HISTORY = ("snp", "rel", "rev")
 
 

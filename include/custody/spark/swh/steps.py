@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,8 +19,12 @@ from typing import TYPE_CHECKING
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, CustodyError
+from custody.spark.placement import Placement, end_with_spark_submit, place_bytes
 from custody.spark.session import start_session
+from custody.spark.swh import array_steps
+from custody.spark.swh.array_steps import ARRAYS
 from custody.spark.swh.work import HISTORY, Sizes, Work, rows_in
+from custody.spark.without_pandas import without_pandas
 from custody.swh import open_graph
 from custody.swh.build import NODE_FILTERS, NODES_STEP, PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.graph import Graph
@@ -45,10 +50,28 @@ SETTINGS = MappingProxyType(
     }
 )
 """What walks need of Spark, whoever starts it."""
+HISTORY_STEP = STEPS[-1]
+_IN_ARRAYS = MappingProxyType(
+    dict(
+        zip(
+            STEPS[1:],
+            (
+                array_steps.compute_earliest_timestamps,
+                array_steps.list_max_leaf_timestamps,
+                array_steps.compute_directory_frontier,
+                array_steps.list_frontier_directories_in_revisions,
+                array_steps.list_contents_in_revisions,
+                array_steps.list_contents_in_frontier_directories,
+                array_steps.list_revisions_in_origins,
+            ),
+            strict=True,
+        )
+    )
+)
 
 
 def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
-    """Do steps of a build within one Spark session; return the process's exit code."""
+    """Do steps of a build, with one Spark session for those that need one; return the process's exit code."""
     arguments = _parser(steps).parse_args(argv)
     session: SparkSession | None = None
     try:
@@ -69,9 +92,16 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
 
 
 def run_step(
-    session: SparkSession, build: Build, graph: Graph, step: str, sizes: Sizes | None = None, attempt_name: str = ""
+    session: SparkSession | None,
+    build: Build,
+    graph: Graph,
+    step: str,
+    sizes: Sizes | None = None,
+    attempt_name: str = "",
 ) -> tuple[StepOutput, bool]:
     """Do a step, unless it is done; return its output and whether it was done now. The output names the attempt.
+
+    Without a session it is done in this process: the first step, and those that walk in arrays.
 
     Raises:
         NotFoundError: a step before it did not finish.
@@ -80,40 +110,59 @@ def run_step(
     former = build.output(step)
     if former is not None:
         return former, False
-    for name, value in SETTINGS.items():
-        session.conf.set(name, value)
-    attempt = build.attempt(step)
+    if session is not None:
+        for name, value in SETTINGS.items():
+            session.conf.set(name, value)
+    sizes = sizes or Sizes()
+    function = _function(build, graph, step, sizes, in_driver=session is None)
     work = Work(
-        session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes(), attempt_name=attempt_name
+        started_session=session,
+        attempt=build.attempt(step),
+        build=build,
+        step=step,
+        sizes=sizes,
+        attempt_name=attempt_name,
     )
-    _step_functions(build, graph, work.sizes)[step](work)
+    function(work)
     return work.finish(), True
 
 
-def _step_functions(build: Build, graph: Graph, sizes: Sizes) -> Mapping[str, Callable[[Work], None]]:
-    """Return the function of each step.
+def walks_in_arrays(build: Build, step: str, sizes: Sizes) -> bool:
+    """Whether a step walks in arrays, by tasks that ask nothing of Spark.
 
-    Only the first step reads the graph itself. It also decides how the others walk: in arrays where what walks need of
-    the graph fits into memory, by joins otherwise. Histories are walked in arrays where their arcs fit, too.
+    The first step, the only one that reads the graph itself, decides: in arrays where what walks need of the graph fits
+    into memory, by joins otherwise. Histories are walked in arrays where their arcs fit, too.
     """
+    if step == NODES_STEP or not build.has_intermediate(NODES_STEP, ARRAYS):
+        return False
+    if step != HISTORY_STEP or not build.has_intermediate(NODES_STEP, HISTORY):
+        return True
+    return rows_in(build.intermediate(NODES_STEP, HISTORY)) <= sizes.arcs_in_arrays
+
+
+def place_step(build: Build, graph: Graph, step: str, settings: Settings, sizes: Sizes) -> Placement:
+    """Decide where a step is done: by the bytes of the graph, or of what the steps before it kept."""
+    if step == NODES_STEP:
+        if graph.tables["edges"].rows() > sizes.arcs_in_arrays:
+            return Placement(False, "the graph has more edges than swh.memory_bytes lets be in memory at once")
+        return place_bytes(settings, [table.size(PosixFileSystem()) for table in graph.tables.values()])
+    if not walks_in_arrays(build, step, sizes):
+        return Placement(False, "the step is made of joins and sorts")
+    kept = (build.folder / former / "kept" for former in STEPS[: STEPS.index(step)])
+    return place_bytes(settings, [sum(path.stat().st_size for folder in kept for path in folder.rglob("*"))])
+
+
+def _function(build: Build, graph: Graph, step: str, sizes: Sizes, *, in_driver: bool) -> Callable[[Work], None]:
+    if step == NODES_STEP and in_driver:
+        return partial(array_steps.list_nodes, graph=graph)
+    if walks_in_arrays(build, step, sizes):
+        return _IN_ARRAYS[step]
     # Imported here, because they load PySpark.
-    from custody.spark.swh import array_steps, join_steps
+    from custody.spark.swh import join_steps
     from custody.spark.swh.nodes_step import list_nodes
 
-    history_fits = (
-        not build.has_intermediate(NODES_STEP, HISTORY)
-        or rows_in(build.intermediate(NODES_STEP, HISTORY)) <= sizes.arcs_in_arrays
-    )
-    in_arrays = (
-        array_steps.compute_earliest_timestamps,
-        array_steps.list_max_leaf_timestamps,
-        array_steps.compute_directory_frontier,
-        array_steps.list_frontier_directories_in_revisions,
-        array_steps.list_contents_in_revisions,
-        array_steps.list_contents_in_frontier_directories,
-        array_steps.list_revisions_in_origins if history_fits else join_steps.list_revisions_in_origins,
-    )
-    by_joins = (
+    functions: tuple[Callable[[Work], None], ...] = (
+        partial(list_nodes, graph=graph),
         join_steps.compute_earliest_timestamps,
         join_steps.list_max_leaf_timestamps,
         join_steps.compute_directory_frontier,
@@ -122,8 +171,7 @@ def _step_functions(build: Build, graph: Graph, sizes: Sizes) -> Mapping[str, Ca
         join_steps.list_contents_in_frontier_directories,
         join_steps.list_revisions_in_origins,
     )
-    others = in_arrays if build.has_intermediate(NODES_STEP, array_steps.ARRAYS) else by_joins
-    return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *others), strict=True)))
+    return dict(zip(STEPS, functions, strict=True))[step]
 
 
 def _do(
@@ -135,7 +183,7 @@ def _do(
             'repository.staging = "store": steps of software hand each other files in repository.work_folder, which '
             "driver and executors have to share. Build where they do, and ask from anywhere."
         )
-    fs = PosixFileSystem()
+    fs, place = PosixFileSystem(), None
     folder = database_folder(settings)
     if step == PUBLISH:
         build = Build.open(fs, folder, arguments.build)
@@ -159,12 +207,21 @@ def _do(
         output, is_new = build.output(step), False
         note, attempt_name = "was done before", arguments.attempt or ""
         if output is None:
-            session = session or start_session(step)
             sizes = Sizes.of_memory(settings.swh.memory_bytes)
-            output, is_new = run_step(session, build, graph, step, sizes, attempt_name)
+            place = place_step(build, graph, step, settings, sizes)
+            sys.stderr.write(f"custody: {step}: done in {place}\n")
+            if place.in_driver:
+                end_with_spark_submit()
+            else:
+                session = session or start_session(step)
+            # With a session Spark may want it.
+            with without_pandas() if place.in_driver else nullcontext():
+                spark = None if place.in_driver else session
+                output, is_new = run_step(spark, build, graph, step, sizes, attempt_name)
             note = _note(output) if is_new else "another attempt was faster"
         details = _details(build, output, note, is_ours=is_new or _is_same_task(output.attempt, attempt_name))
-    return StepReport.of(step, str(settings.root), time.monotonic() - started, details), session
+    seconds = time.monotonic() - started
+    return StepReport.of(step, str(settings.root), seconds, details, place=str(place) if place else None), session
 
 
 def _note(output: StepOutput) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,8 @@ ARCS_IN_ARRAYS = 30_000_000
 HISTORY = "history"
 """Under which name the first step keeps the arcs from origins down to revisions."""
 _RUN_BYTES = 2 << 20
+# Arrow and syncs leave the interpreter's lock, walks do not.
+_DRIVER_THREADS = 2
 _Unit = TypeVar("_Unit")
 _Made = TypeVar("_Made")
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
@@ -85,9 +88,16 @@ class Written:
 class Rounds:
     """The folder of an attempt, into which a loop writes what each of its rounds found."""
 
-    session: SparkSession
+    started_session: SparkSession | None
+    """None where all that is done are tasks that are not worth the start of a session."""
     attempt: Path
     rounds: int = 0
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, for what only Spark does."""
+        assert self.started_session is not None  # noqa: S101 - who has none asks for tasks alone
+        return self.started_session
 
     def checkpoint(self, frame: DataFrame, *, by: str | None = None) -> Written:
         """Write what a round found and return it as files, `by` a column into folders, until the step ends."""
@@ -107,20 +117,26 @@ class Rounds:
         return folder
 
     def each(self, units: Sequence[_Unit], task: Callable[[_Unit], _Made]) -> list[_Made]:
-        """Do a task for each unit in Spark's Python workers; what a task returns is small.
+        """Do a task for each unit in Spark's Python workers, or here without a session; what a task returns is small.
 
         Raises:
             InvalidInputError: the graph breaks a rule that the task knows.
         """
         if not units:
             return []
-        results: list[_Made] = (
-            self.session.sparkContext.parallelize(units, len(units)).map(partial(_result_or_refusal, task)).collect()
-        )
+        guarded = partial(_result_or_refusal, task)
+        results: list[_Made | InvalidInputError]
+        if self.started_session is None:
+            with ThreadPoolExecutor(_DRIVER_THREADS) as threads:
+                results = list(threads.map(guarded, units))
+        else:
+            results = self.session.sparkContext.parallelize(units, len(units)).map(guarded).collect()
+        made: list[_Made] = []
         for one in results:
             if isinstance(one, InvalidInputError):
                 raise one
-        return results
+            made.append(one)
+        return made
 
     def _next(self) -> Path:
         # A new folder each time: a DataFrame of an earlier round still reads its own files.
