@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from custody.ngsi_sink import notifications
+from custody.ngsi_sink.chunk import Span, WriterEvent
 from custody.read import settled
 from custody.vfs.memory import CrashMode
 from tests.crash.enumeration import enumerate_crashes
@@ -48,14 +49,13 @@ def no_memory_of_journals(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(notifications.LiveNotifications, "bounds", live_only)
     patch.setattr("custody.ngsi_sink.sink.new_events", lambda items, *_: list(items))
-    patch.setattr("custody.ngsi_sink.run._of_writer", _from_the_first)
+    patch.setattr("custody.ngsi_sink.chunk._of", _from_the_first)
 
 
-def _from_the_first(source: notifications.LiveNotifications, writer: str, first: int, bound: int) -> object:
-    from custody.ngsi_sink.run import _WriterEvent
-
-    live = source._repository.workspace(writer).state().next_event_id
-    return (_WriterEvent(writer, event) for event in source.notified(writer, min(first, live), bound))
+def _from_the_first(source: notifications.LiveNotifications, span: Span) -> object:
+    live = source._repository.workspace(span.writer).state().next_event_id
+    events = source.notified(span.writer, min(span.first, live), span.upto)
+    return (WriterEvent(span.writer, event) for event in events)
 
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
