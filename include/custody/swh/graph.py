@@ -36,6 +36,10 @@ class GraphDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Where they were made from."""
 
 
+# The end of a Parquet or ORC file, with the statistics of its columns.
+_FOOTER_BYTES = 1 << 16
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """The requirement on a column: a text for messages and the test of an Arrow type."""
@@ -121,12 +125,14 @@ class Graph:
     """Name of the version of the graph; empty where nothing names it."""
 
     def fingerprint(self, fs: FileSystem) -> str:
-        """Return what changes when a file of the graph is exchanged: a digest of names, sizes and times."""
+        """Return what changes when a file of the graph is exchanged: a digest of names, sizes, times and footers."""
         digest = hashlib.sha256()
         for table in self.tables.values():
             for file in table.files:
-                # Not the bytes: a graph may be hundreds of gigabytes.
+                # Not all bytes: a graph may be hundreds of gigabytes. Size and time alone do not tell a file from one
+                # that takes its place within a tick of the clock.
                 digest.update(f"{table.name} {file.name} {fs.size(file)} {fs.modified_ms(file)}\n".encode())
+                digest.update(fs.view(file)[-_FOOTER_BYTES:])
         return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,18 @@ def test_the_fingerprint_tells_one_graph_from_another(fs: PosixFileSystem, tmp_p
     assert open_graph(fs, folder).fingerprint(fs) == before
     pq.write_table(pa.concat_tables([GRAPH["origins"]] * 2), folder / "origins.parquet")
     assert open_graph(fs, folder).fingerprint(fs) != before
+
+
+def test_the_fingerprint_tells_files_of_one_size_and_time_apart(fs: PosixFileSystem, tmp_path: Path) -> None:
+    folder = write(tmp_path / "graph")
+    path = folder / "origins.parquet"
+    seen = set()
+    for last in "gh":
+        pq.write_table(pa.table({"id": pa.array([0], pa.uint64()), "url": [f"https://example.or{last}"]}), path)
+        os.utime(path, ns=(0, 0))
+        seen.add((path.stat().st_size, open_graph(fs, folder).fingerprint(fs)))
+    assert len({size for size, _ in seen}) == 1
+    assert len(seen) == 2
 
 
 def test_a_table_that_is_missing_is_named(fs: PosixFileSystem, tmp_path: Path) -> None:

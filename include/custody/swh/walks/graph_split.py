@@ -33,7 +33,11 @@ def split_graph(
     edges, nodes = _edges(graph), _table(graph, "nodes", "id", "type")
     dated = _table(graph, "timestamps", "id", "author_ts")
     time = pc.field("author_ts")
-    dated = dated.filter((time >= DATE_MIN) & (time <= DATE_MAX)).group_by("id").aggregate([("author_ts", "min")])
+    dated = (
+        dated.filter((time >= DATE_MIN) & (time <= DATE_MAX))
+        .group_by("id", use_threads=False)
+        .aggregate([("author_ts", "min")])
+    )
     roots = _roots(edges, nodes, dated.rename_columns(["dated", "author_date"]), node_filter)
     _check_roots(roots)
     released = _between(edges, "rel", "cnt").rename_columns(["revrel", "cnt"])
@@ -99,7 +103,9 @@ def _roots(edges: pa.Table, nodes: pa.Table, dates: pa.Table, node_filter: str) 
 
 
 def _check_roots(roots: pa.Table) -> None:
-    counts = roots.group_by("revrel").aggregate([([], "count_all")]).filter(pc.field("count_all") > 1)
+    counts = (
+        roots.group_by("revrel", use_threads=False).aggregate([([], "count_all")]).filter(pc.field("count_all") > 1)
+    )
     if counts.num_rows:
         first = counts.slice(0, 1).to_pylist()[0]
         raise InvalidInputError(
@@ -141,7 +147,7 @@ def _is(column: str, *kinds: str) -> pc.Expression:
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
-    return rows.group_by(rows.column_names).aggregate([])
+    return rows.group_by(rows.column_names, use_threads=False).aggregate([])
 
 
 def _write(fs: PosixFileSystem, folder: Path, rows: pa.Table) -> None:
