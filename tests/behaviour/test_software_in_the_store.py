@@ -25,7 +25,9 @@ from custody.maintenance.verification.check_catalog import check_software
 from custody.repository import Repository
 from custody.retention.disk_usage import measure_disk
 from custody.retention.swh_builds import remove_former
+from custody.spark.swh.steps import ALL
 from custody.spark.swh.steps import main as build_steps
+from custody.spark.swh.work import BYTES_OF_AN_ARC
 from custody.store import counted
 from custody.store.remote import RemoteStore, open_remote
 from custody.swh.build import Build
@@ -253,17 +255,38 @@ def test_a_lost_answer_or_a_refused_put_is_tried_again(location: str, tmp_path: 
     assert catalog.objects.store.get("main/swh/builds/a.parquet") == b"a"
 
 
-def test_without_a_shared_work_folder_no_build_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments of jobs whose executors share nothing with the driver but the store."""
     monkeypatch.setenv("CUSTODY__REPOSITORY__STORE", f"memory://{uuid4().hex}")
     monkeypatch.setenv("CUSTODY__REPOSITORY__STAGING", "store")
     monkeypatch.setenv("CUSTODY__JOURNAL__HANDOFF", "store")
     root = tmp_path / "repository"
     Repository.create(root)
-    arguments = ["--repository", str(root), "--graph", str(tmp_path), "--build", "b", "--node-filter", "all"]
-    assert build_steps(["swh_nodes"], arguments) == ConfigurationError.exit_code
-    assert "driver and executors have to share" in capsys.readouterr().err
+    graph = write_graph(REFERENCE.graph, tmp_path / "graph")
+    return ["--repository", str(root), "--graph", str(graph), "--build", "b", "--node-filter", "all"]
+
+
+@pytest.mark.parametrize("driver_bytes", ["0", "4000000"])
+def test_without_a_shared_work_folder_the_driver_builds(
+    alone: list[str], driver_bytes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSTODY__SPARK__DRIVER_BYTES_MAX", driver_bytes)
+    monkeypatch.setattr("custody.spark.swh.steps.start_session", lambda _: pytest.fail("a session was started"))
+    assert build_steps(ALL, alone) == 0
+    settings = Repository.create(tmp_path / "other").settings
+    assert asked(settings) == list(EXPECTED.values())
+
+
+def test_without_a_shared_work_folder_a_graph_that_does_not_fit_is_refused_at_once(
+    alone: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUSTODY__SWH__MEMORY_BYTES", "1000")
+    assert build_steps(ALL, alone) == ConfigurationError.exit_code
+    edges = REFERENCE.graph.edges
+    assert f"expected swh.memory_bytes of at least {len(edges) * BYTES_OF_AN_ARC} for {len(edges)} edges" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.spark

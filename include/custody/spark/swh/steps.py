@@ -23,7 +23,7 @@ from custody.spark.placement import Placement, end_with_spark_submit, place_byte
 from custody.spark.session import start_session
 from custody.spark.swh import array_steps
 from custody.spark.swh.array_steps import ARRAYS
-from custody.spark.swh.work import HISTORY, Sizes, Work, rows_in
+from custody.spark.swh.work import BYTES_OF_AN_ARC, HISTORY, Sizes, Work, rows_in
 from custody.spark.without_pandas import without_pandas
 from custody.swh import open_graph
 from custody.swh.build import NODE_FILTERS, NODES_STEP, PUBLISH, STEPS, Build, BuildDescription, StepOutput
@@ -51,6 +51,7 @@ SETTINGS = MappingProxyType(
 )
 """What walks need of Spark, whoever starts it."""
 HISTORY_STEP = STEPS[-1]
+_ARCS = "swh.memory_bytes"
 _IN_ARRAYS = MappingProxyType(
     dict(
         zip(
@@ -141,13 +142,29 @@ def walks_in_arrays(build: Build, step: str, sizes: Sizes) -> bool:
 
 
 def place_step(build: Build, graph: Graph, step: str, settings: Settings, sizes: Sizes) -> Placement:
-    """Decide where a step is done: by the bytes of the graph, or of what the steps before it kept."""
+    """Decide where a step is done: by the bytes of the graph, or of what the steps before it kept.
+
+    Raises:
+        ConfigurationError: driver and executors share no folder, and the driver has no memory for the step.
+    """
+    edges = graph.tables["edges"].rows()
     if step == NODES_STEP:
-        if graph.tables["edges"].rows() > sizes.arcs_in_arrays:
-            return Placement(False, "the graph has more edges than swh.memory_bytes lets be in memory at once")
+        fits, reason = edges <= sizes.arcs_in_arrays, f"the graph has more edges than {_ARCS} lets be in memory at once"
+    else:
+        fits, reason = walks_in_arrays(build, step, sizes), "the step is made of joins and sorts"
+    if settings.is_staging_stored:
+        # Steps hand each other files in the work folder, which is this machine's alone.
+        if not fits:
+            raise ConfigurationError(
+                f'{step}: {reason}; with repository.staging = "store" no executor shares the folder in which steps '
+                f"hand each other files, expected {_ARCS} of at least {edges * BYTES_OF_AN_ARC} for {edges} edges and "
+                "a driver with that much memory. Or build where driver and executors share repository.work_folder."
+            )
+        return Placement(True, "no executor shares repository.work_folder")
+    if not fits:
+        return Placement(False, reason)
+    if step == NODES_STEP:
         return place_bytes(settings, [table.size(PosixFileSystem()) for table in graph.tables.values()])
-    if not walks_in_arrays(build, step, sizes):
-        return Placement(False, "the step is made of joins and sorts")
     kept = (build.folder / former / "kept" for former in STEPS[: STEPS.index(step)])
     return place_bytes(settings, [sum(path.stat().st_size for folder in kept for path in folder.rglob("*"))])
 
@@ -178,11 +195,6 @@ def _do(
     step: str, settings: Settings, arguments: argparse.Namespace, session: SparkSession | None
 ) -> tuple[StepReport, SparkSession | None]:
     started = time.monotonic()
-    if settings.is_staging_stored:
-        raise ConfigurationError(
-            'repository.staging = "store": steps of software hand each other files in repository.work_folder, which '
-            "driver and executors have to share. Build where they do, and ask from anywhere."
-        )
     fs, place = PosixFileSystem(), None
     folder = database_folder(settings)
     if step == PUBLISH:
