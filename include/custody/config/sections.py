@@ -986,6 +986,12 @@ class SwhSection(ListenerSection):
         description="Memory that a build's task may take for the arrays of a graph, 120 bytes an arc; of graphs that "
         "need more they are made by ranges, or joined where numbers of nodes need more than half.",
     )
+    driver_edges_max: int = Field(
+        30_000_000,
+        ge=0,
+        description="Edges of a graph up to which the drivers of a build's jobs do its steps themselves, without a "
+        "Spark session, where these edges also fit into swh.memory_bytes.",
+    )
 
 
 def keep_rule(text: str) -> KeepRule:

@@ -260,6 +260,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("swh", "occurrences_max", [1, 100_000], [0, 100_001]),
     ("swh", "cache_bytes", [0, 1 << 40], [-1]),
     ("swh", "memory_bytes", [0, 1 << 50], [-1]),
+    ("swh", "driver_edges_max", [0, 1 << 50], [-1]),
 ]
 SECTIONS = [name for name in Settings.model_fields if name not in ("root", "exports")]
 """Tables with fixed keys: those of exports have names that users choose (tests of the room export)."""

@@ -97,3 +97,7 @@ def test_where_a_step_is_done_follows_from_its_size_and_its_report_says_it(
     for arcs, in_driver in ((edges, True), (edges - 1, False)):
         place = steps.place_step(build, opened, STEPS[0], settings, Sizes(arcs_in_arrays=arcs))
         assert place.in_driver is in_driver
+    for most, in_driver in ((edges, True), (edges - 1, False)):
+        limited = settings.model_copy(update={"swh": settings.swh.model_copy(update={"driver_edges_max": most})})
+        place = steps.place_step(build, opened, STEPS[0], limited, Sizes())
+        assert (place.in_driver, f"driver_edges_max is {most}" in place.reason) == (in_driver, not in_driver)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, CustodyError
-from custody.spark.placement import Placement, end_with_spark_submit, place_bytes
+from custody.spark.placement import Placement, end_with_spark_submit
 from custody.spark.session import start_session
 from custody.spark.swh import array_steps
 from custody.spark.swh.array_steps import ARRAYS
@@ -142,12 +142,12 @@ def walks_in_arrays(build: Build, step: str, sizes: Sizes) -> bool:
 
 
 def place_step(build: Build, graph: Graph, step: str, settings: Settings, sizes: Sizes) -> Placement:
-    """Decide where a step is done: by the bytes of the graph, or of what the steps before it kept.
+    """Decide where a step is done, by the edges of the graph.
 
     Raises:
         ConfigurationError: driver and executors share no folder, and the driver has no memory for the step.
     """
-    edges = graph.tables["edges"].rows()
+    edges, most = graph.tables["edges"].rows(), settings.swh.driver_edges_max
     if step == NODES_STEP:
         fits, reason = edges <= sizes.arcs_in_arrays, f"the graph has more edges than {_ARCS} lets be in memory at once"
     else:
@@ -161,12 +161,13 @@ def place_step(build: Build, graph: Graph, step: str, settings: Settings, sizes:
                 "a driver with that much memory. Or build where driver and executors share repository.work_folder."
             )
         return Placement(True, "no executor shares repository.work_folder")
+    if not settings.spark.driver_bytes_max:
+        return Placement(False, "spark.driver_bytes_max is 0")
     if not fits:
         return Placement(False, reason)
-    if step == NODES_STEP:
-        return place_bytes(settings, [table.size(PosixFileSystem()) for table in graph.tables.values()])
-    kept = (build.folder / former / "kept" for former in STEPS[: STEPS.index(step)])
-    return place_bytes(settings, [sum(path.stat().st_size for folder in kept for path in folder.rglob("*"))])
+    if edges > most:
+        return Placement(False, f"the graph has {edges} edges, swh.driver_edges_max is {most}")
+    return Placement(True, f"the graph has {edges} edges of at most {most}")
 
 
 def _function(build: Build, graph: Graph, step: str, sizes: Sizes, *, in_driver: bool) -> Callable[[Work], None]:
