@@ -10,7 +10,7 @@ pytestmark = pytest.mark.benchmark
 
 
 def test_several_writers_answer_as_one_and_the_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--writers", "2", "--events", "600", "--opened", "3"]) == 0
+    assert main(["--writers", "2", "--events", "600", "--opened", "3", "--rounds", "1"]) == 0
     text = capsys.readouterr().out
     assert "| lineage of one FlowFile |" in text
     assert "3 writers: cold" in text

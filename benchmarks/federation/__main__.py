@@ -3,7 +3,9 @@
 `python -m benchmarks.federation --writers 8 --events 100000 --opened 200`
 
 The first part compares answers over all writers with those of one writer that has as many events: searches with exact
-totals, a lineage, SQL; the answers must be equal. The second one opens a repository of many small writers, cold (by a
+totals, lineages, SQL; the answers must be equal. Each question is asked of both by turns: the same one again and
+again, as a page that is looked at, and another one each time. CPU time is that of this process and of those that it
+waited for. The second part opens a repository of many small writers, cold (by a
 reader that was just made) and again (where only what changed is read).
 """
 
@@ -11,10 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,40 +30,103 @@ import pyarrow.compute as pc
 from custody.capture.nifi_json import event_from_json
 from custody.config import load_settings
 from custody.model import to_batch
+from custody.read.search import SearchResult
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_events
 
 _BASE = 5000
-_ROUNDS = 5
+_WARM = 2
+_OPENINGS = 5
 
 
-def measure(root: Path, writers: int, events: int) -> list[tuple[str, float, float]]:
-    """Return what was asked, and the seconds that it takes of several writers and of one with as many events."""
+@dataclass
+class Times:
+    """What one question took, in seconds, each time."""
+
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Add the times of the block."""
+        cpu, wall = _cpu_seconds(), time.perf_counter()
+        yield
+        self.wall.append(time.perf_counter() - wall)
+        self.cpu.append(_cpu_seconds() - cpu)
+
+
+Ask = Callable[[Repository, int], object]
+
+
+def measure(root: Path, writers: int, events: int, rounds: int) -> Iterator[tuple[str, Times, Times]]:
+    """Yield what was asked, and what it takes of several writers and of one with as many events."""
     several, one = root / "several", root / "one"
-    for folder in (several, one):
-        Repository.create(folder)
     base = _base()
-    for number in range(writers):
-        _store(several, f"w{number}", base, number * events, events)
-        _store(one, "w", base, number * events, events)
-    for folder in (several, one):
-        # As the hourly maintenance does: one writer has as few logs as it can have.
-        Repository.open(folder).compact()
-    uuid = str(base.column("flowfile_uuid")[7])
-    questions: list[tuple[str, Callable[[Repository], object]]] = [
-        ("search by type, 20 newest, exact total", lambda it: it.search("event_type:SEND", limit=20).total),
-        ("search of everything, 1000 newest", lambda it: it.search("", limit=1000).total),
-        ("search of one FlowFile", lambda it: it.search(f"flowfile_uuid:{uuid}").total),
-        ("lineage of one FlowFile", lambda it: it.lineage([uuid]).events),
-        ("SQL, count by type", lambda it: _sql(it, "SELECT event_type, count(*) FROM events GROUP BY 1 ORDER BY 1")),
+    if not several.exists():
+        for folder in (several, one):
+            Repository.create(folder)
+        for number in range(writers):
+            _store(several, f"w{number}", base, number * events, events)
+            _store(one, "w", base, number * events, events)
+        for folder in (several, one):
+            # As the hourly maintenance does: one writer has as few logs as it can have.
+            Repository.open(folder).compact()
+    readers = [Repository.open(folder) for folder in (several, one)]
+    for name, ask in _questions(base, writers * events):
+        times = Times(), Times()
+        for number in range(_WARM + rounds):
+            answers = []
+            for reader, taken in zip(readers, times, strict=True):
+                # Shards, logs and filters are open from the first rounds on.
+                with (taken if number >= _WARM else Times()).taken():
+                    answers.append(ask(reader, number))
+            if answers[0] != answers[1]:
+                raise AssertionError(f"{name}: {answers[0]} of several writers, {answers[1]} of one")
+        yield name, *times
+
+
+def _questions(base: pa.RecordBatch, events: int) -> list[tuple[str, Ask]]:
+    """Return what is asked: of the number of the time that it is asked, the last ones something else each time."""
+    turns = events // base.num_rows or 1
+    first = str(base.column("flowfile_uuid")[min(7, events - 1)])
+    types = sorted({str(item) for item in base.column("event_type").unique().to_pylist()})
+
+    def uuid(number: int) -> str:
+        # Of another turn of the sample each time, so that one writer after the other has it.
+        turn = 7 * number % turns
+        return f"{turn:08x}{first[8:]}" if turn else first
+
+    def search(text: Callable[[int], str], limit: int = 20) -> Ask:
+        return lambda reader, number: _shown(reader.search(text(number), limit=limit))
+
+    def other_types(number: int) -> str:
+        return f"event_type:{types[number % len(types)]} AND file_size:[{number} TO 1000000000]"
+
+    return [
+        ("search by type, 20 newest, exact total", search(lambda _: "event_type:SEND")),
+        ("search of everything, 1000 newest", search(lambda _: "", 1000)),
+        ("search of one FlowFile", search(lambda _: f"flowfile_uuid:{first}")),
+        ("lineage of one FlowFile", lambda it, _: it.lineage([first]).events),
+        ("SQL, count by type", lambda it, _: _sql(it, "SELECT event_type, count(*) FROM events GROUP BY 1 ORDER BY 1")),
+        ("facets of a type", lambda it, _: it.facets("event_type:SEND", ["component_type"])),
+        (
+            "other pages of the search by type",
+            lambda it, n: _shown(it.search("event_type:SEND", limit=20, offset=100 + 20 * n)),
+        ),
+        ("other types and sizes", search(other_types)),
+        ("other FlowFiles", search(lambda number: f"flowfile_uuid:{uuid(number + 1)}")),
+        ("lineages of other FlowFiles", lambda it, n: it.lineage([uuid(n + 1)]).events),
     ]
-    rows = []
-    for name, ask in questions:
-        answers = [_timed(ask, folder) for folder in (several, one)]
-        if answers[0][0] != answers[1][0]:
-            raise AssertionError(f"{name}: {answers[0][0]} of several writers, {answers[1][0]} of one")
-        rows.append((name, answers[0][1], answers[1][1]))
-    return rows
+
+
+def _shown(result: SearchResult) -> tuple[int, list[int]]:
+    """Return what of an answer does not depend on which of the events of one moment come first."""
+    return result.total, [item.event.event_time for item in result.events] if len(result.events) < 2 else []
+
+
+def _cpu_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def measure_opening(root: Path, writers: int) -> tuple[float, float]:
@@ -70,7 +138,7 @@ def measure_opening(root: Path, writers: int) -> tuple[float, float]:
         _store(folder, f"w{number}", base, number * 10, 10)
     cold: list[float] = []
     again: list[float] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_OPENINGS):
         reader = Repository.open(folder)
         for seconds in (cold, again):
             started = time.perf_counter()
@@ -79,18 +147,6 @@ def measure_opening(root: Path, writers: int) -> tuple[float, float]:
             if total != writers * 10:
                 raise AssertionError(f"expected {writers * 10} events, got {total}")
     return statistics.median(cold), statistics.median(again)
-
-
-def _timed(ask: Callable[[Repository], object], folder: Path) -> tuple[object, float]:
-    reader = Repository.open(folder)
-    answer = ask(reader)  # opens what there is
-    seconds = []
-    for _ in range(_ROUNDS):
-        started = time.perf_counter()
-        if ask(reader) != answer:
-            raise AssertionError("the same question has another answer")
-        seconds.append(time.perf_counter() - started)
-    return answer, statistics.median(seconds)
 
 
 def _sql(reader: Repository, text: str) -> list[object]:
@@ -140,13 +196,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--writers", type=int, default=8, help="writers of the first part")
     parser.add_argument("--events", type=int, default=100_000, help="events of each; 0 leaves the first part out")
     parser.add_argument("--opened", type=int, default=200, help="writers of the second part; 0 leaves it out")
+    parser.add_argument("--rounds", type=int, default=11, help="how often each question counts")
+    parser.add_argument("--folder", type=Path, help="where the repositories of the first part stay, to be asked again")
     options = parser.parse_args(arguments)
     with TemporaryDirectory(prefix="custody-federation-") as folder:
         if options.events:
-            sys.stdout.write(f"| {options.writers} writers × {options.events:,} events | several, ms | one, ms | × |\n")
-            sys.stdout.write("|---|---|---|---|\n")
-            for name, several, one in measure(Path(folder), options.writers, options.events):
-                sys.stdout.write(f"| {name} | {several * 1e3:.1f} | {one * 1e3:.1f} | {several / one:.2f} |\n")
+            sys.stdout.write(
+                f"| {options.writers} writers × {options.events:,} events "
+                "| several: CPU, ms | wall | one: CPU, ms | wall | CPU × | wall × |\n|---|---|---|---|---|---|---|\n"
+            )
+            for name, several, one in measure(
+                options.folder or Path(folder), options.writers, options.events, options.rounds
+            ):
+                four = [statistics.median(each) for each in (several.cpu, several.wall, one.cpu, one.wall)]
+                cells = [f"{seconds * 1e3:.2f}" for seconds in four]
+                cells += [f"{four[0] / four[2]:.2f}", f"{four[1] / four[3]:.2f}"]
+                sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
+                sys.stdout.flush()
         if options.opened:
             cold, again = measure_opening(Path(folder), options.opened)
             sys.stdout.write(f"{options.opened} writers: cold {cold * 1e3:.0f} ms, again {again * 1e3:.0f} ms\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -54,6 +55,12 @@ from custody.errors import ConfigurationError, NotFoundError
 
 SETTINGS_FILE = "custody.toml"
 ENVIRONMENT_PREFIX = "CUSTODY__"
+
+
+# A search asks for them several times for each writer.
+@lru_cache(maxsize=64)
+def _folders(root: Path, names: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(root / name for name in names)
 
 
 class Settings(BaseSettings):
@@ -112,7 +119,7 @@ class Settings(BaseSettings):
     @property
     def containers(self) -> tuple[Path, ...]:
         """The containers' folders, absolute."""
-        return tuple(self.root / path for path in self.repository.containers)
+        return _folders(self.root, tuple(self.repository.containers))
 
     @property
     def store(self) -> Path:

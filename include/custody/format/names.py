@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -124,7 +125,7 @@ class JournalName:
         return cls(int(match[1]), int(match[2]), match[3] == "sealed") if match else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContainerPaths:
     """The paths of one writer's files on one container (one disk)."""
 
@@ -141,12 +142,12 @@ class ContainerPaths:
         """Held while a writer lives."""
         return self.home / "LOCK"
 
-    @property
+    @cached_property
     def state(self) -> Path:
         """The file that says which containers belong to the writer, and which ids it reserved."""
         return self.home / "STATE"
 
-    @property
+    @cached_property
     def journals(self) -> Path:
         """The folder of open and sealed journals."""
         return self.home / "journals"
@@ -157,7 +158,12 @@ class ContainerPaths:
         return self.home / "index"
 
 
-@dataclass(frozen=True, slots=True)
+# A reader looks at the journals and the state of each writer in every question: to join the parts of their paths took
+# longer than to ask the disk.
+container_paths = lru_cache(maxsize=1 << 12)(ContainerPaths)
+
+
+@dataclass(frozen=True)
 class DatabasePaths:
     """The paths of one writer's files of one database on the store."""
 
@@ -165,7 +171,7 @@ class DatabasePaths:
     writer: str
     database: str
 
-    @property
+    @cached_property
     def home(self) -> Path:
         """The database's folder; paths in the catalog are relative to it."""
         return self.root / self.writer / self.database

@@ -118,14 +118,41 @@ class OpenShard:
             CorruptionError: the shard is damaged.
         """
         with self._reported():
-            node = plan(self, question)
-            if not node.size:
-                return np.empty(0, np.int64)
-            low, high = self._window(node, below, above)
-            chunks = _backwards(node, low, high) if oldest_first else node.chunks(low, high)
-            documents = _newest(chunks, limit)
-            ids = self._ids().of(documents if not oldest_first else documents[::-1])
-            return ids[::-1] if oldest_first else ids
+            documents = self._matching(question, limit, below, above, oldest_first=oldest_first)
+            return self._of(self._ids(), documents, oldest_first=oldest_first)
+
+    def search_with_times(
+        self,
+        question: query.Query,
+        limit: int | None = None,
+        *,
+        below: int | None = None,
+        above: int | None = None,
+        oldest_first: bool = False,
+    ) -> tuple[EventIds, EventIds]:
+        """Return the same ids as `search`, and the times of these events, ms since the epoch; raises as `search`."""
+        with self._reported():
+            documents = self._matching(question, limit, below, above, oldest_first=oldest_first)
+            columns = self._ids(), self.numbers(_TIME)
+            ids, times = (self._of(column, documents, oldest_first=oldest_first) for column in columns)
+            return ids, times
+
+    def _matching(
+        self, question: query.Query, limit: int | None, below: int | None, above: int | None, *, oldest_first: bool
+    ) -> Ints:
+        """Return the documents that match, in the order in which their events are asked for."""
+        node = plan(self, question)
+        if not node.size:
+            return np.empty(0, np.int64)
+        low, high = self._window(node, below, above)
+        return _newest(_backwards(node, low, high) if oldest_first else node.chunks(low, high), limit)
+
+    def _of(self, column: NumberColumn | PackedColumn, documents: Ints, *, oldest_first: bool) -> EventIds:
+        """Return the numbers of some documents, which go down with `oldest_first`, up otherwise."""
+        if not len(documents):
+            return np.empty(0, np.int64)
+        numbers = column.of(documents if not oldest_first else documents[::-1])
+        return numbers[::-1] if oldest_first else numbers
 
     def count(self, question: query.Query) -> int:
         """Return how many events match, exactly."""

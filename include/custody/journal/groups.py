@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from custody.format.names import ID_DIGITS, ContainerPaths, JournalName
+from custody.format.names import ID_DIGITS, JournalName, container_paths
 from custody.vfs import FileSystem
 
 
@@ -29,7 +29,9 @@ class Group:
 def writers(fs: FileSystem, containers: Iterable[Path]) -> list[str]:
     """Return the names of all writers that ever had a journal here."""
     # Other folders may lie on a disk, such as lost+found.
-    return sorted({name for root in containers for name in fs.list(root) if fs.exists(root / name / "journals")})
+    return sorted(
+        {name for root in containers for name in fs.list(root) if fs.exists(container_paths(root, name).journals)}
+    )
 
 
 def groups(
@@ -39,7 +41,7 @@ def groups(
     prefixes = None if among is None else {f"{first:0{ID_DIGITS}d}" for first in among}
     journals: dict[int, tuple[list[Path], list[Path]]] = defaultdict(lambda: ([], []))
     for root in containers:
-        folder = ContainerPaths(root, writer).journals
+        folder = container_paths(root, writer).journals
         for text in fs.list(folder):
             if prefixes is not None and text[:ID_DIGITS] not in prefixes:
                 continue

@@ -11,13 +11,14 @@ import errno
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
 from custody.errors import CorruptionError, FormatVersionError, StorageError
 from custody.format.framing import DocumentFormat
-from custody.format.names import ContainerPaths
+from custody.format.names import ContainerPaths, container_paths
 from custody.journal.groups import writers
 from custody.vfs import FileSystem
 
@@ -80,6 +81,8 @@ _FORMAT = DocumentFormat(
 )
 encode_state = _FORMAT.encode
 decode_state = _FORMAT.decode
+# Every question reads the states, to find containers that are gone; their bytes are nearly always the same.
+_decoded = lru_cache(maxsize=1 << 12)(decode_state)
 
 
 def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
@@ -91,9 +94,9 @@ def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Pa
     states: dict[Path, WriterState] = {}
     damaged: dict[Path, CorruptionError] = {}
     for root in roots:
-        path = ContainerPaths(root, writer).state
+        path = container_paths(root, writer).state
         try:
-            states[root] = decode_state(fs.read(path), path)
+            states[root] = _decoded(fs.read(path), path)
         except CorruptionError as error:
             damaged[root] = error
         except StorageError as error:

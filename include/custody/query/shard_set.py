@@ -106,12 +106,17 @@ class IdRange:
 
     def of(self, event_ids: EventIds) -> EventIds:
         """Return what is wanted of the ids of all events that match, which go down."""
-        ids = event_ids
+        return self.of_others(event_ids, event_ids)
+
+    def of_others(self, event_ids: EventIds, values: EventIds) -> EventIds:
+        """Return the values that belong to what is wanted of the ids of all events that match, which go down."""
+        begin, end = 0, len(event_ids)
         if self.below is not None:
-            ids = ids[ids < self.below]
+            begin = end - int(np.searchsorted(event_ids[::-1], self.below))
         if self.above is not None:
-            ids = ids[ids > self.above]
-        return (ids[::-1] if self.oldest_first else ids)[: self.limit]
+            end -= int(np.searchsorted(event_ids[::-1], self.above, side="right"))
+        wanted = values[begin : max(end, begin)]
+        return (wanted[::-1] if self.oldest_first else wanted)[: self.limit]
 
     @property
     def is_whole(self) -> bool:
@@ -270,3 +275,5 @@ class SearchHits:
     total: int | None
     notices: tuple[str, ...]
     explained: SearchStats
+    times: EventIds | None = None
+    """When these events happened, ms since the epoch; None where the index does not tell, or nobody asked."""

@@ -78,6 +78,15 @@ class LiveLogs:
         holders: npt.NDArray[np.int64] = np.where(event_ids <= self.lasts[numbers], numbers, -1)
         return holders
 
+    def by_log(self, event_ids: EventIds) -> tuple[list[tuple[AddFile, EventIds]], EventIds]:
+        """Return the logs whose ranges hold some sorted ids, in their order, each with its ids; and the other ids."""
+        holders = self.holders(event_ids)
+        # The next events of a writer lie in one log as a rule; this look is made for each writer of a search.
+        if len(holders) and holders[0] == holders[-1] >= 0 and (holders == holders[0]).all():
+            return [(self.files[int(holders[0])], event_ids)], event_ids[:0]
+        numbers: list[int] = np.unique(holders[holders >= 0]).tolist()
+        return [(self.files[number], event_ids[holders == number]) for number in numbers], event_ids[holders < 0]
+
 
 # Longer than the times of any file system are coarse: a folder that was changed so lately may change again unseen.
 _SETTLED_MS = 5000
@@ -175,6 +184,8 @@ class TailCache:
 
         A group that is cached already is used as it is.
         """
+        if not groups:
+            return Tail()
         unread = [group for group in groups if group.is_sealed and self._cache.get(group.sealed) is None]
         sizes = sum(fs.size(path) for group in unread for path in group.sealed)
         # Less than a part is decoded in one go anyway.

@@ -58,10 +58,11 @@ def snapshot(
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
             given out on a guess.
     """
-    state, tail = read_at_one_moment(
-        workspace, lambda moment: read_tail_in_parts(workspace, choose(moment.waiting), on_damage)
+    state, (moment, tail) = read_at_one_moment(
+        workspace, lambda moment: (moment, read_tail_in_parts(workspace, choose(moment.waiting), on_damage))
     )
-    report_absent(workspace, state, on_damage)
+    # By the same listing: journals that are another's are told of the moment that the answer is of.
+    report_absent(workspace, moment, on_damage)
     is_all_seen = workspace.visibility is None or not workspace.visibility.hides_events
     return Snapshot(state, tail if is_all_seen else tail.choosing(partial(seen_events, workspace)))
 
@@ -89,19 +90,19 @@ def get_many(
     caches = caches_of(workspace)
     state = view.state if view else workspace.state()
     live = caches.live(workspace, state)
-    holders = live.holders(ids)
+    held, others = live.by_log(ids)
     # Only now: most reads by id find everything in live logs, and need no look at the journals.
-    if view is None and (holders < 0).any():
-        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, ids[holders < 0]))
+    if view is None and len(others):
+        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, others))
         # The snapshot has a state of its own, perhaps a newer one: what became live meanwhile has a log now.
         live = caches.live(workspace, view.state)
-        holders = live.holders(ids)
+        held, others = live.by_log(ids)
     state = view.state if view else state
     events: list[Event] = []
-    for number in np.unique(holders[holders >= 0]).tolist():
-        events += _events_of_log(workspace, state, live.files[number], ids[holders == number], on_damage, keep=keep)
-    if view is not None and (holders < 0).any():
-        events += _to_events(visible_events(workspace, state, view.tail.of_ids(ids[holders < 0])))
+    for file, of_log in held:
+        events += _events_of_log(workspace, state, file, of_log, on_damage, keep=keep)
+    if view is not None and len(others):
+        events += _to_events(visible_events(workspace, state, view.tail.of_ids(others)))
     # A group may have become live before an older one.
     return sorted(events, key=lambda event: event.event_id)
 
@@ -114,7 +115,7 @@ def _events_of_log(
     events, missing = cache.take(workspace, file, state, ids) if keep else ([], ids)
     log = open_log(workspace, file, on_damage) if len(missing) else None
     if log is not None:
-        others, nbytes = _read(workspace, log, state, missing, on_damage)
+        others, nbytes = _read(workspace, log, state, missing, on_damage, measure=keep)
         if keep:
             cache.put(workspace, file, state, others, nbytes)
         events += others
@@ -122,9 +123,9 @@ def _events_of_log(
 
 
 def _read(
-    workspace: Workspace, log: EventLog, state: CatalogState, ids: EventIds, on_damage: OnDamage
+    workspace: Workspace, log: EventLog, state: CatalogState, ids: EventIds, on_damage: OnDamage, *, measure: bool
 ) -> tuple[list[Event], int]:
-    """Return the events of a log with these ids that may be given out, and what they take as columns, in bytes.
+    """Return the events of a log with these ids that may be given out, and with `measure` their bytes as columns.
 
     Few events of a block are read by their copies, as far as there are any; others, and what has no whole copy, by
     decoding blocks. The events of a damaged block that have whole copies are not lost.
@@ -145,7 +146,8 @@ def _read(
         nbytes += saved.nbytes
         if len(saved.missing):
             on_damage(damage)
-    return events, nbytes + table.nbytes
+    # To add up the buffers of all columns takes a third of reading one event.
+    return events, nbytes + (table.nbytes if measure else 0)
 
 
 def _to_events(table: pa.Table) -> list[Event]:
@@ -198,16 +200,14 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
 def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:
     """Return how many blocks of live logs hold events with these ids."""
     ids = np.unique(np.asarray(event_ids, np.int64))
-    caches = caches_of(workspace)
-    live = caches.live(workspace, view.state)
-    holders = live.holders(ids)
+    live = caches_of(workspace).live(workspace, view.state)
     blocks = 0
-    for number in np.unique(holders[holders >= 0]).tolist():
+    for file, of_log in live.by_log(ids)[0]:
         # Damage was reported when the events were read. Here it only makes a count smaller.
-        log = open_log(workspace, live.files[number], lambda _: None)
+        log = open_log(workspace, file, lambda _: None)
         if log is not None:
             firsts = log.toc.blocks["first_event_id"].astype(np.int64)
-            blocks += len(np.unique(np.searchsorted(firsts, ids[holders == number], side="right")))
+            blocks += len(np.unique(np.searchsorted(firsts, of_log, side="right")))
     return blocks
 
 
@@ -299,7 +299,7 @@ def _walk(
             parts: list[AddFile | Group] = [*live.files, *_groups_from(moment.waiting, position)]
             # Logs and groups are walked together: a group may wait longer than those behind it.
             parts.sort(key=lambda part: part.first_event_id)
-            report_absent(workspace, state, on_damage)
+            report_absent(workspace, moment, on_damage)
             for part in parts:
                 if isinstance(part, Group):
                     table = _from(read_tail(workspace, [part], on_damage), position)

@@ -24,7 +24,7 @@ from custody.journal import Group, MissingContainer, count_pending
 from custody.maintenance.verification.check_ids import missing_ids
 from custody.model import Event, newer_notice, to_events
 from custody.rollover import stray_journals
-from custody.workspace import Workspace
+from custody.workspace import Moment, Workspace
 
 _RANGES_SHOWN = 5
 # Twice as quick as 15,000 at a time (docs/design/012-reading.md).
@@ -168,22 +168,21 @@ class EventStream(Iterator[Event]):
         return next(self._events)
 
 
-def report_absent(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> None:
+def report_absent(workspace: Workspace, moment: Moment, on_damage: OnDamage) -> None:
     """Report what an answer of a writer lacks, or may lack; called after its journals and catalog were read."""
     for missing in workspace.missing():
-        on_damage(_of_container(workspace, state, missing))
-    for absence in foreign_journals(workspace, state):
+        on_damage(_of_container(workspace, moment.state, missing))
+    for absence in foreign_journals(workspace, moment):
         on_damage(absence)
 
 
-def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Absence]:
-    """Yield the journals whose events are not the writer's, though they lie among its own."""
+def foreign_journals(workspace: Workspace, moment: Moment) -> Iterator[Absence]:
+    """Yield the journals of a moment whose events are not the writer's, though they lie among its own."""
     # Other events under the same ids: no step touches them, and no answer may mix them in.
-    foreign = workspace.foreign_groups()
-    if foreign:
-        paths = [path for group in foreign for path in (*group.sealed, *group.open)]
+    if moment.foreign:
+        paths = [path for group in moment.foreign for path in (*group.sealed, *group.open)]
         yield _of_journals(workspace, paths, "of another incarnation of the name")
-    strays = list(stray_journals(workspace, state, workspace.groups()))
+    strays = list(stray_journals(workspace, moment.state, moment.groups))
     if strays:
         yield _of_journals(workspace, strays, "with ids that the live logs give to other events")
 

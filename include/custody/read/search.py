@@ -118,8 +118,8 @@ class SearchSource:
         self.tail = view.visible_tail(workspace)
         self._attributes = attributes
         self._keeps_terms = False
-        self._scans: list[tuple[EventIds, Scan]] = []
-        """Of the tail, once terms of it are kept: its ids, and the terms that were asked for."""
+        self._scans: list[tuple[EventIds, EventIds, Scan]] = []
+        """Of the tail, once terms of it are kept: its ids and times, and the terms that were asked for."""
         self.hidden = hidden_ids(workspace, view.state, notices)
         """The ids of live events that must not be given out; a shard knows them all the same."""
         self._workspace = workspace
@@ -153,10 +153,13 @@ class SearchSource:
 
         return reader.tables_of_logs(self._workspace, self.view.state, shard.log_paths, self._notices, choose)
 
-    def get_many(self, event_ids: Sequence[int]) -> list[Event]:
-        """Return the events with these ids, in id order; those that cannot be read are left out."""
+    def get_many(self, event_ids: Sequence[int], *, keep: bool = False) -> list[Event]:
+        """Return the events with these ids, in id order; those that cannot be read are left out.
+
+        With `keep` the cache keeps the events themselves, which are likely to be asked for again.
+        """
         if self._remembered is None:
-            return reader.get_many(self._workspace, event_ids, self.view, self._losses)
+            return reader.get_many(self._workspace, event_ids, self.view, self._losses, keep=keep)
         new = [event_id for event_id in event_ids if event_id not in self._remembered]
         for event in reader.get_many(self._workspace, new, self.view, self._losses, keep=True) if new else ():
             # An id that was given out twice has both events.
@@ -172,12 +175,20 @@ class SearchSource:
         """Keep the terms that are taken from the tail from now on, for more searches of this moment."""
         self._keeps_terms = True
 
-    def waiting(self, question: query.Query) -> EventIds:
-        """Return the ids of the events of the tail that match."""
-        return np.concatenate([_NONE, *(ids[scan.match(question)] for ids, scan in self._tail_scans())])
+    def waiting(self, question: query.Query) -> tuple[EventIds, EventIds]:
+        """Return the ids and the times, ms since the epoch, of the events of the tail that match, ids going down."""
+        if self.tail.is_empty:
+            return _NONE, _NONE
+        parts = [(_NONE, _NONE)]
+        for ids, times, scan in self._tail_scans():
+            chosen = scan.match(question)
+            parts.append((ids[chosen], times[chosen]))
+        ids, times = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.argsort(ids, kind="stable")[::-1]
+        return ids[order], times[order]
 
-    def _tail_scans(self) -> Iterator[tuple[EventIds, Scan]]:
-        """Yield parts of the tail, as ids and what is asked."""
+    def _tail_scans(self) -> Iterator[tuple[EventIds, EventIds, Scan]]:
+        """Yield parts of the tail, as ids, times and what is asked."""
         if self._scans:
             yield from self._scans
             self.tail.release_memory()
@@ -186,7 +197,8 @@ class SearchSource:
         for look in self.tail.looks():
             if not look.num_rows:
                 continue
-            one = integers(look.column("event_id"), np.int64), Scan(look, self._attributes)
+            times = look.column("event_time").cast(pa.int64())
+            one = integers(look.column("event_id"), np.int64), integers(times, np.int64), Scan(look, self._attributes)
             yield one
             scans += [one] if self._keeps_terms else []
         # Only now: a question that failed half-way must not leave a part of the events for the next one.
@@ -244,12 +256,17 @@ def search(
         if number < 0:
             raise InvalidInputError(f"{name}: expected 0 or more, got {number}.")
     places = _places(sources, page)
-    request = _Request(shards, question, attributes, page.oldest_first, pool, is_parallel)
+    is_kept = page.limit <= _KEPT_PAGE
+    request = _Request(shards, question, attributes, page.oldest_first, pool, is_parallel, is_kept)
     expected = page.offset + page.limit
     # One writer gives the whole page; of several, each is likely to give its share.
     at_a_time = page.limit if len(places) == 1 else -(-expected // max(len(places), 1))
     # One more than is asked for: it shows whether another page follows.
-    matches = [WriterMatches(source, request, place, expected + 1, max(at_a_time, 1)) for source, place in places]
+    has_times = page.limit > 0 and len(places) > 1
+    matches = [
+        WriterMatches(source, request, place, expected + 1, max(at_a_time, 1), has_times=has_times)
+        for source, place in places
+    ]
     events = _page(matches, page)
     has_more = [one.has_more() for one in matches] if page.limit else []
     for one in matches if is_explained else ():
@@ -334,8 +351,12 @@ class _Request:
     oldest_first: bool
     pool: Executor | None
     is_parallel: bool
+    keeps_events: bool = False
+    """Whether the page is one that somebody looks at, and likely to be asked for again."""
 
 
+# Pages show a hundred, and are looked at again; who takes more goes through everything once.
+_KEPT_PAGE = 100
 # What is fetched behind the first share of a page, as a part of that.
 _SHARE_PART = 4
 
@@ -351,9 +372,19 @@ class WriterMatches:
         place: the id behind which they begin.
         expected: about how many will be taken or passed over.
         at_a_time: how many are fetched at once, at first.
+        has_times: whether the times of events are looked up with their ids.
     """
 
-    def __init__(self, source: SearchSource, request: _Request, place: int, expected: int, at_a_time: int) -> None:
+    def __init__(
+        self,
+        source: SearchSource,
+        request: _Request,
+        place: int,
+        expected: int,
+        at_a_time: int,
+        *,
+        has_times: bool = False,
+    ) -> None:
         self.writer = source.writer
         self.place = place
         """The id of the last event that was taken or passed over."""
@@ -367,18 +398,23 @@ class WriterMatches:
         self._window = expected
         self._at_a_time = at_a_time
         self._fetched: list[EventIds] = []
-        self._waiting = np.sort(source.waiting(request.question))[::-1]
-        self._ids: EventIds = np.empty(0, np.int64)
+        self._waiting, self._waiting_times = source.waiting(request.question)
+        self._ids: EventIds = _NONE
         """Ids that were found behind those of the chunk."""
+        self.times: EventIds | None = None
+        """When the events of the ids that were found first happened, ms since the epoch, as far as nothing was taken;
+        None where the index does not tell, or nobody asked."""
         # True until a window of ids comes back that is not full.
         self._may_follow = True
-        answer = self._find_ids(is_first=True)
+        answer = self._find_ids(is_first=True, with_times=has_times)
         self.total = (answer.total or 0) + len(self._waiting)
         """All events of the writer that match, also those before the place and those that are lost."""
         self.explained = answer.explained
-        self._chunk: EventIds = np.empty(0, np.int64)
+        self._chunk: EventIds = _NONE
         """Ids whose events were fetched; those before number `_passed` were taken or passed over."""
         self._passed = 0
+        self._is_next_readable = False
+        """Whether the next of the ids that were found is known to be one of an event that can be read."""
         self._ready: deque[tuple[int, Event]] = deque()
         """The events that could be read, each with its number in the chunk."""
 
@@ -405,6 +441,30 @@ class WriterMatches:
             self.place = event.event_id
         return event
 
+    def read(self, first: int, end: int) -> list[Event] | None:
+        """Return the events of some of the ids that were found first, by place; `go_behind` passes them.
+
+        None where one of them, of those before them or the one behind them cannot be read.
+        """
+        ids = self._ids[first:end]
+        # That behind them, too: without it, those that follow might come before what other writers have.
+        others = np.concatenate([self._ids[:first], self._ids[end : end + 1]]) if first else self._ids[end : end + 1]
+        if len(others) and not self._source.readable(others).all():
+            return None
+        events = self._source.get_many(ids.tolist(), keep=self._request.keeps_events) if len(ids) else []
+        # More than that are events of an id that was given out twice.
+        if len(events) != len(ids):
+            return None
+        return events if self._request.oldest_first else events[::-1]
+
+    def go_behind(self, first: int, end: int) -> None:
+        """Go behind the first of the ids that were found, of which `read` gave those from `first` on."""
+        if end:
+            self._fetched.append(self._ids[first:end])
+            self.place = int(self._ids[end - 1])
+        self._ids, self.times = self._ids[end:], None
+        self._is_next_readable = len(self._ids) > 0
+
     def take_many(self, count: int) -> Iterator[Event]:
         """Yield the next `count` events that can be read, and go behind each."""
         while count > 0 and self.head() is not None:
@@ -424,6 +484,8 @@ class WriterMatches:
 
     def has_more(self) -> bool:
         """Whether an event follows that can be read; what cannot is passed over, and nothing is decoded."""
+        if self._is_next_readable:
+            return True
         # What was fetched and could not be read lies before the first event that is ready.
         self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
         count = 1
@@ -449,7 +511,7 @@ class WriterMatches:
         event_ids = ids.tolist()
         # An id that was given out twice, which verify names, has one number and both events.
         numbers = {event_id: number for number, event_id in reversed(list(enumerate(event_ids)))}
-        events = self._source.get_many(event_ids)
+        events = self._source.get_many(event_ids, keep=self._request.keeps_events)
         ordered = events if self._request.oldest_first else events[::-1]
         self._chunk, self._passed = ids, 0
         self._ready.extend((numbers[event.event_id], event) for event in ordered)
@@ -479,7 +541,7 @@ class WriterMatches:
         ids, self._ids = self._ids[:count], self._ids[count:]
         return ids
 
-    def _find_ids(self, *, is_first: bool = False) -> SearchHits:
+    def _find_ids(self, *, is_first: bool = False, with_times: bool = False) -> SearchHits:
         """Look the next window of ids behind the place up, in the index and in the tail."""
         request, source = self._request, self._source
         above, below = (self.place, None) if request.oldest_first else (None, self.place)
@@ -498,16 +560,29 @@ class WriterMatches:
             count=is_first,
             pool=request.pool,
             is_parallel=request.is_parallel,
+            with_times=with_times,
         )
         answer.explained.scanned_blocks = scanned.scanned_blocks
         answer.explained.scanned_blocks_pruned = scanned.scanned_blocks_pruned
         self.notices.update(dict.fromkeys(answer.notices))
-        ids = np.unique(np.concatenate([answer.event_ids, window.of(self._waiting)]))
-        ids = (ids if request.oldest_first else ids[::-1])[: self._window]
+        ids, self.times = answer.event_ids, answer.times
+        if len(self._waiting) or not _is_strict(ids):
+            ids, places = np.unique(np.concatenate([ids, window.of(self._waiting)]), return_index=True)
+            ordered = slice(None, self._window) if request.oldest_first else slice(None, -self._window - 1, -1)
+            ids, places = ids[ordered], places[ordered]
+            if answer.times is not None:
+                times = window.of_others(self._waiting, self._waiting_times)
+                self.times = np.concatenate([answer.times, times])[places]
         # A window that is not full was the last one: nothing matches behind it.
         self._may_follow = len(ids) == self._window
         self._ids = ids
         return answer
+
+
+def _is_strict(ids: EventIds) -> bool:
+    """Whether each id is there once, in the order of a search."""
+    steps = np.diff(ids)
+    return bool((steps < 0).all() or (steps > 0).all())
 
 
 class _Cursor(msgspec.Struct, frozen=True):
@@ -544,8 +619,39 @@ def _page(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent]:
         # Nothing to merge, and a lineage takes a thousand.
         matches[0].skip(page.offset)
         return [StoredEvent(matches[0].writer, event) for event in matches[0].take_many(page.limit)]
+    known = _by_times(matches, page) if page.limit and matches else None
+    if known is not None:
+        return known
     merged = _merged(matches, oldest_first=page.oldest_first)
     return list(islice(merged, page.offset, page.offset + page.limit)) if page.limit else []
+
+
+def _by_times(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent] | None:
+    """Return the events of a page of several writers, of which no others are read.
+
+    None where an index does not tell the times, or something on the way cannot be read: whether an event can be read
+    decides what comes next, so that each is read before the next one is chosen.
+    """
+    keys = []
+    for one in matches:
+        if one.times is None:
+            return None
+        # An event waits for those of its writer before it; when their turn comes, its own has come at the latest.
+        keys.append(np.maximum.accumulate(one.times) if page.oldest_first else -np.minimum.accumulate(one.times))
+    # Of one time the first writer's come first.
+    order = np.argsort(np.concatenate(keys), kind="stable")[: page.offset + page.limit]
+    writers = np.repeat(np.arange(len(matches)), [len(part) for part in keys])[order]
+    passed = np.bincount(writers[: page.offset], minlength=len(matches)).tolist()
+    ends = np.bincount(writers, minlength=len(matches)).tolist()
+    events = []
+    for one, first, end in zip(matches, passed, ends, strict=True):
+        read = one.read(first, end)
+        if read is None:
+            return None
+        events.append(iter(read))
+    for one, first, end in zip(matches, passed, ends, strict=True):
+        one.go_behind(first, end)
+    return [StoredEvent(matches[number].writer, next(events[number])) for number in writers[page.offset :].tolist()]
 
 
 def _popped(ready: deque[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:

@@ -23,6 +23,8 @@ from custody.model import EVENT_SCHEMA
 PART_BYTES = 16 << 20
 """Of a part in the journals: more of it takes more memory, less of it more calls."""
 EventIds = npt.NDArray[np.int64]
+# To make it takes as long as to read a few events.
+_NOTHING = EVENT_SCHEMA.empty_table()
 
 
 class TailPart:
@@ -109,7 +111,7 @@ def parts_of(journals: Sequence[JournalFile]) -> Iterator[TailPart]:
 class Tail:
     """The events that wait: those that are decoded, and parts of more of them."""
 
-    decoded: pa.Table = field(default_factory=EVENT_SCHEMA.empty_table)
+    decoded: pa.Table = field(default_factory=lambda: _NOTHING)
     parts: tuple[TailPart, ...] = ()
     chosen: tuple[Callable[[pa.Table], pa.Table], ...] = ()
     """What takes events out of the parts, or values out of events; of what is decoded they are taken out already."""
@@ -122,6 +124,8 @@ class Tail:
     @property
     def last_event_id(self) -> int | None:
         """The greatest id; None without any event."""
+        if self.is_empty:
+            return None
         if self.chosen:
             lasts = [pc.max(table.column("event_id")).as_py() for table in self.tables()]
         else:

@@ -24,7 +24,7 @@ from custody.recovery.foreign_journals import list_foreign_journals
 from custody.retention import measure_disk, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.vfs import FileSystem
-from custody.workspace import Workspace, read_at_one_moment
+from custody.workspace import Workspace, look, read_at_one_moment
 
 if TYPE_CHECKING:
     from custody.flowfile_repository import QueueStatus
@@ -254,7 +254,7 @@ def _missing_disks(workspaces: Sequence[Workspace]) -> Iterator[str]:
 def _notices(workspaces: Sequence[Workspace]) -> Notices:
     notices = Notices(strict=False)
     for workspace in workspaces:
-        report_absent(workspace, workspace.catalog.load(), notices)
+        report_absent(workspace, look(workspace), notices)
     return notices
 
 

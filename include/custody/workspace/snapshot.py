@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeVar
 
@@ -38,6 +38,8 @@ class Moment:
     """The catalog, read after the journals were listed."""
     waiting: list[Group]
     """Those of the groups that are not live in that state."""
+    foreign: list[Group] = field(default_factory=list)
+    """The groups of other incarnations of the writer's name: they hold other events."""
 
 
 class SnapshotAttempt:
@@ -71,12 +73,12 @@ def look(workspace: Workspace) -> Moment:
     ahead = None if question is None else question.moment(workspace)
     if ahead is not None:
         return ahead
-    groups = workspace.groups()  # before the catalog, so that no event falls in between
+    groups, foreign = workspace.own_and_foreign_groups()  # before the catalog, so that no event falls in between
     state = workspace.newest_state()
     if question is not None:
         question.see(workspace, state)
     committed = workspace.live_groups(state)
-    return Moment(groups, state, [group for group in groups if group.first_event_id not in committed])
+    return Moment(groups, state, [group for group in groups if group.first_event_id not in committed], foreign)
 
 
 def attempts(workspace: Workspace) -> Iterator[SnapshotAttempt]:

@@ -82,6 +82,11 @@ def _shard_path(root: Path, container: str, writer: str, name: str) -> Path:
     return ContainerPaths(root / container, writer).index / name
 
 
+@lru_cache(maxsize=1 << 12)
+def _database_folder(store: Path, writer: str, database: str) -> Path:
+    return DatabasePaths(store, writer, database).home
+
+
 @dataclass(frozen=True, slots=True)
 class LogFiles:
     """Paths of a log, its table of contents and its shard, derived from the log's metadata."""
@@ -193,11 +198,15 @@ class Workspace:
 
         Journals of another incarnation are not among them: they hold other events under the same ids.
         """
-        return self._own_and_foreign(among)[0]
+        return self.own_and_foreign_groups(among)[0]
 
     def foreign_groups(self) -> list[Group]:
         """Return the groups of other incarnations whose journals are on the containers, by first event id."""
-        return self._own_and_foreign(None)[1]
+        return self.own_and_foreign_groups()[1]
+
+    def own_and_foreign_groups(self, among: Collection[int] | None = None) -> tuple[list[Group], list[Group]]:
+        """Return what `groups` and `foreign_groups` do, of one listing; one first event id may be in both."""
+        return self._split_by_claims(self.groups_of_all_incarnations(among))
 
     def groups_of_all_incarnations(self, among: Collection[int] | None = None) -> list[Group]:
         """Return all groups on disk or handed over, whosever they are; `among` limits them to some first event ids."""
@@ -484,10 +493,6 @@ class Workspace:
             container=str(self.settings.repository.containers[number]),
         )
 
-    def _own_and_foreign(self, among: Collection[int] | None) -> tuple[list[Group], list[Group]]:
-        """Return the writer's own groups and those of other incarnations; one first event id may be in both."""
-        return self._split_by_claims(self.groups_of_all_incarnations(among))
-
     def _split_by_claims(self, everything: list[Group]) -> tuple[list[Group], list[Group]]:
         # A repository of an earlier version has no claims: everything is the writer's own.
         claims = self.incarnations.readable_claims() if everything else []
@@ -534,7 +539,8 @@ class Workspace:
 def writer_names(settings: Settings, fs: FileSystem) -> list[str]:
     """Return the names of the writers that have anything in a repository."""
     database = settings.repository.database
-    stored = [name for name in fs.list(settings.store) if fs.exists(settings.store / name / database)]
+    store = settings.store
+    stored = [name for name in fs.list(store) if fs.exists(_database_folder(store, name, database))]
     if settings.is_store_remote:
         stored += _stored_writers(settings, fs)
     # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.

@@ -30,9 +30,9 @@ def test_a_group_that_becomes_live_after_the_listing_waits_no_more(
 
     def list_and_roll_over() -> object:
         run_steps(repository.settings)
-        return listed
+        return listed, []
 
-    monkeypatch.setattr(workspace, "groups", list_and_roll_over)
+    monkeypatch.setattr(workspace, "own_and_foreign_groups", list_and_roll_over)
     moment = look(workspace)
     assert (moment.groups, moment.waiting) == (listed, [])
     assert [file.rows for file in moment.state.files.values()] == [1]
@@ -63,7 +63,7 @@ def test_journals_that_change_too_fast_are_a_conflict_and_other_errors_go_throug
 def test_an_undisturbed_look_has_one_revision_before_and_after(
     repository: Repository, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right, looks = workspace.groups, [0]
+    right, looks = workspace.own_and_foreign_groups, [0]
 
     def groups() -> object:
         looks[0] += 1
@@ -71,7 +71,7 @@ def test_an_undisturbed_look_has_one_revision_before_and_after(
             run_steps(repository.settings)
         return right()
 
-    monkeypatch.setattr(workspace, "groups", groups)
+    monkeypatch.setattr(workspace, "own_and_foreign_groups", groups)
     moment = look_undisturbed(workspace)
     assert (moment.state.revision, moment.waiting, looks) == (0, [], [2])
 
