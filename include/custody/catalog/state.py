@@ -284,7 +284,8 @@ class Draft:
     def _add_file(self, action: Action) -> None:
         file = action.add_file
         # Also where a repair lists a file whose own transaction is lost: the checkpoint has to say it.
-        self._reader |= features_of([action])
+        if split_stripe(file.path)[0]:
+            self._reader.add(STRIPES_FEATURE)
         self._add("add file", self._files, self._base.files, file.path, file)
 
     def _remove_file(self, action: Action) -> None:

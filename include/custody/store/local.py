@@ -175,32 +175,29 @@ class LocalStore:
     def _names(self, folder: Path) -> list_of[str]:
         return [name for name in self._fs.list(folder) if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
 
-    def _below(self, prefix: str, after: str, folder: Path | None = None) -> Iterator[str]:
+    def _below(self, prefix: str, after: str) -> Iterator[str]:
         """Yield the keys of the files below a prefix in the order of keys.
 
         A folder sorts by its name and the `/` behind it, as its keys do: `a.b` comes before `a/b`.
         """
+        folder = Path(f"{self._root_text}/{prefix}")
         try:
-            names = [f"{prefix}{name}" for name in self._names(folder or Path(f"{self._root_text}/{prefix}"))]
+            names = self._names(folder)
+            # By convention only files have a dot in their names, which saves a look at what they are.
+            folders = frozenset[str]() if all("." in name for name in names) else self._fs.folders(folder)
         except StorageError as error:
             if error.errno in _ABSENT:
                 return
             raise
         entries = []
-        # To make a path takes as long as to look whether it is a folder: it is made once.
-        folders: dict[str, Path] = {}
         for name in names:
-            if f"{name}/" < after and not after.startswith(f"{name}/"):
+            key = f"{prefix}{name}"
+            if f"{key}/" < after and not after.startswith(f"{key}/"):
                 continue  # as a folder and as a file it lies before
-            # By convention only files have a dot in their names, which saves a look at each of them.
-            if "." not in name.rpartition("/")[2] and self._fs.is_directory(path := Path(f"{self._root_text}/{name}")):
-                folders[f"{name}/"] = path
-                entries.append(f"{name}/")
-            else:
-                entries.append(name)
+            entries.append(f"{key}/" if name in folders and "." not in name else key)
         for entry in sorted(entries):
             if entry.endswith("/"):
-                yield from self._below(entry, after, folders.pop(entry))
+                yield from self._below(entry, after)
             elif entry > after:
                 yield entry
 

@@ -145,6 +145,10 @@ class Primitives(Protocol):
         """Return the sorted names in a folder; an absent folder is empty."""
         ...
 
+    def folders(self, folder: Path) -> set[str]:
+        """Return those names in a folder that are folders themselves, not links to one; an absent folder is empty."""
+        ...
+
     def rename(self, source: Path, target: Path) -> None:
         """Move atomically within a file system, replacing a file; durable after sync_directory of both folders."""
         ...

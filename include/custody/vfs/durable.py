@@ -42,6 +42,10 @@ class DurableOperations(ABC):
     def list(self, folder: Path) -> list_of[str]:
         """Return the names in a folder."""
 
+    def folders(self, folder: Path) -> set[str]:
+        """Return those names in a folder that are folders themselves."""
+        return {name for name in self.list(folder) if self.is_directory(folder / name)}
+
     @abstractmethod
     def rename(self, source: Path, target: Path) -> None:
         """Move a file or a folder."""

@@ -248,6 +248,16 @@ class PosixFileSystem(DurableOperations):
             except FileNotFoundError:
                 return []
 
+    def folders(self, folder: Path) -> set[str]:
+        """Return those names in a folder that are folders themselves, not links to one; an absent folder is empty."""
+        with reported("list", folder):
+            try:
+                # The folder says of each name what it is: nothing else is looked at.
+                with os.scandir(folder) as entries:
+                    return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+            except FileNotFoundError:
+                return set()
+
     def add_directory(self, folder: Path) -> None:
         """Make one folder; one that is there already is fine."""
         with reported("make the folder", folder):

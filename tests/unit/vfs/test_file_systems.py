@@ -95,6 +95,14 @@ def test_names_are_listed_in_order(disk: FileSystem, tmp_path: Path) -> None:
     assert disk.list(tmp_path) == ["a", "b", "c"]
 
 
+def test_folders_are_told_from_files(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"")
+    for name in ("a", "b.c"):
+        disk.make_directory(tmp_path / name)
+    assert disk.folders(tmp_path) == {"a", "b.c"}
+    assert disk.folders(tmp_path / "a") == disk.folders(tmp_path / "absent") == set()
+
+
 def test_make_directory_makes_parents_and_can_be_repeated(disk: FileSystem, tmp_path: Path) -> None:
     for _ in range(2):
         disk.make_directory(tmp_path / "a" / "b" / "c")

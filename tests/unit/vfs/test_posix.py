@@ -5,12 +5,13 @@ What it has in common with the other file systems is in test_file_systems.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from custody.errors import LockedError
+from custody.errors import LockedError, StorageError
 from custody.vfs import PosixFileSystem
 from tests.support import python
 
@@ -62,3 +63,30 @@ def test_a_lock_ends_with_a_killed_process(fs: PosixFileSystem, tmp_path: Path) 
         other.wait(10)
         with fs.lock(path):
             assert path.exists()
+
+
+def test_a_link_to_a_folder_is_no_folder(fs: PosixFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    assert fs.folders(tmp_path) == {"folder"}
+
+
+def test_a_file_is_read_whole_whatever_the_system_says_of_its_size(
+    fs: PosixFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fs.read(Path("/proc/self/cmdline")) == Path("/proc/self/cmdline").read_bytes() != b""
+    path = tmp_path / "file"
+    content = os.urandom(100_000)
+    path.write_bytes(content)
+    assert fs.read(path) == content
+    path.write_bytes(b"")
+    assert fs.read(path) == b""
+    with pytest.raises(StorageError, match="cannot read") as refused:
+        fs.read(tmp_path)
+    assert refused.value.errno == errno.EISDIR
+    # It grows between the look at its size and the reading, and the system gives less than was asked for.
+    path.write_bytes(content)
+    size, read = os.fstat, os.read
+    monkeypatch.setattr(os, "fstat", lambda file: os.stat_result([*size(file)[:6], 60_000, *size(file)[7:]]))
+    monkeypatch.setattr(os, "read", lambda file, length: read(file, min(length, 1000)))
+    assert fs.read(path) == content
