@@ -36,10 +36,15 @@ class Probes:
         """Return the probes of some hashes."""
         return cls(hashes >> np.uint64(32), np.uint32(1) << _bit_numbers(hashes).astype(np.uint32))
 
+    def blocks_of(self, blocks: int) -> Hashes:
+        """Return the number of the block of each value in a filter of so many, shape (values,)."""
+        numbers: Hashes = (self.upper * np.uint64(blocks)) >> np.uint64(32)
+        return numbers
+
 
 def may_have(blocks: Words, probes: Probes) -> npt.NDArray[np.bool_]:
     """Return which values a filter may have, shape (values,); `blocks` has the shape (blocks, 8)."""
-    numbers = (probes.upper * np.uint64(len(blocks))) >> np.uint64(32)
+    numbers = probes.blocks_of(len(blocks))
     has_all: npt.NDArray[np.bool_] = np.logical_and.reduce((blocks[numbers] & probes.bits) == probes.bits, axis=1)
     return has_all
 

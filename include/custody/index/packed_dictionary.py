@@ -133,6 +133,10 @@ class PackedDictionary:
 
     def find(self, field: str, term: bytes) -> ShortList | PackedPostings | None:
         """Return a term's documents, None when no document has it."""
+        # The tables of a field are many pages, the answer of the filter is in one: a search for what few shards have
+        # opens the fields of these.
+        if field not in self._fields and not self._may_have(field, term):
+            return None
         own = self._field(field)
         number = None if own is None else own.terms.find(term)
         return None if own is None or number is None else own.lists.list_of(number)
@@ -225,6 +229,12 @@ class PackedDictionary:
             for documents, numbers in own.lists.by_term(0, own.count):
                 codes[documents] = numbers
         return codes
+
+    def _may_have(self, field: str, term: bytes) -> bool:
+        about = self._about.get(field)
+        if about is None or self._filter is None:
+            return about is not None
+        return self._filter.has(about.number.to_bytes(FIELD_BYTES, "big") + term)
 
     def _field(self, name: str) -> _Field | None:
         own = self._fields.get(name)

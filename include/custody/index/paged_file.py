@@ -7,7 +7,7 @@ the pages that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
 from custody.index.arrays import Bytes, Ints
-from custody.vfs import FileSystem, WritableFile
+from custody.vfs import FileSystem, WritableFile, prefetch_pages
 
 if TYPE_CHECKING:
     from custody.store.ranged_file import RangedFile
@@ -140,11 +140,9 @@ class CheckedFile:
         if not 0 <= start <= end <= self.size:
             raise self.error(start, f"{end - start} bytes within {self.size}", "a place outside of the file")
         pages = range(start >> _PAGE_BITS, ((end - 1) >> _PAGE_BITS) + 1 if end > start else 0)
-        if self._ranged is not None:
-            self._bring(page for page in pages if not self._is_checked[page])
-        for page in pages:
-            if not self._is_checked[page]:
-                self._check(page)
+        missing = [page for page in pages if not self._is_checked[page]]
+        if missing:
+            self._check_all(missing)
         return self._view[start:end]
 
     def array(self, start: int, end: int) -> Bytes:
@@ -172,10 +170,7 @@ class CheckedFile:
         # A flag for each page of the file: there are few, and many places to be sorted otherwise.
         is_missing = np.zeros(len(self._checksums), np.bool_)
         is_missing[pages[is_unchecked]] = True
-        missing = np.flatnonzero(is_missing).tolist()
-        self._bring(missing)
-        for page in missing:
-            self._check(page)
+        self._check_all(np.flatnonzero(is_missing).tolist())
 
     def require_all(self) -> None:
         """Check all bytes, once."""
@@ -187,9 +182,18 @@ class CheckedFile:
         """Return an error that names this file and a place in it."""
         return CorruptionError(f"{self.path} @{place}: expected {expected}, got {got}.")
 
-    def _bring(self, pages: Iterable[int]) -> None:
-        """Fetch pages of a ranged file that are not whole here, with those beside them."""
+    def _check_all(self, pages: list[int]) -> None:
+        """Check some pages, which go up."""
+        self._bring(pages)
+        for page in pages:
+            self._check(page)
+
+    def _bring(self, pages: list[int]) -> None:
+        """Ask the disk for some pages; of a ranged file, fetch those that are not whole here, and those beside them."""
         if self._ranged is None:
+            # The system's own read-ahead takes megabytes around each page, of which a search of many shards needs none.
+            for first, end in _runs(pages):
+                prefetch_pages(self._view, first << _PAGE_BITS, (end - first) << _PAGE_BITS)
             return
         file, begin = self._ranged.file, self._ranged.start
         wanted = {page // _FETCHED_PAGES for page in pages if not self._fits(page)}
@@ -223,3 +227,12 @@ def numbers_at(data: Bytes, places: Ints, dtype: str) -> npt.NDArray[np.int64]:
 def window(data: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return what would be read at each place of some bytes: element i begins at byte i."""
     return np.ndarray((len(data) - dtype.itemsize + 1,), dtype, buffer=data.data, strides=(1,))
+
+
+def _runs(pages: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first of some pages, which go up, and the one behind the last, for each run without a gap."""
+    first = pages[0]
+    for page, following in zip(pages, [*pages[1:], -1], strict=True):
+        if following != page + 1:
+            yield first, page + 1
+            first = following

@@ -6,7 +6,10 @@ little-endian. A key's hash is its CRC-32, which the dictionary has too, and in 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+from zlib_ng import zlib_ng
 
 from custody.format.split_block import BLOCK_BYTES, WORDS, Probes, Words, may_have, split_block_filter
 from custody.index.arrays import Ints
@@ -19,6 +22,7 @@ BITS_PER_TERM = 16
 of each shard, so that a rarer mistake is worth more than the bytes. Shards of earlier releases have 10 bits."""
 # Odd, with bits all over: the halves of a hash must not be alike.
 _MULTIPLIER = np.uint32(0x9E3779B1)
+_KEYS_KEPT = 256
 
 
 def filter_bytes(hashes: Hashes) -> bytes:
@@ -29,6 +33,12 @@ def filter_bytes(hashes: Hashes) -> bytes:
 def probes_of(hashes: Hashes) -> Probes:
     """Return how a filter is asked for keys with some CRC-32."""
     return Probes.of(_widened(hashes))
+
+
+@lru_cache(_KEYS_KEPT)
+def _probes_of_key(key: bytes) -> Probes:
+    """Return how each shard is asked for a key; one search asks all of them for the same ones."""
+    return probes_of(np.array([zlib_ng.crc32(key)], np.uint32))
 
 
 def _widened(hashes: Hashes) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
@@ -64,6 +74,19 @@ class TermFilter:
             self._file.span(*self._bounds)
             self._is_checked = True
         return self._blocks
+
+    def has(self, key: bytes) -> bool:
+        """Whether the shard may have a key; of the filter, only the page is looked at that says so.
+
+        Raises:
+            CorruptionError: other bytes than were written.
+        """
+        probes = _probes_of_key(key)
+        number = int(probes.blocks_of(len(self._blocks))[0])
+        place = self._bounds[0] + number * BLOCK_BYTES
+        self._file.span(place, place + BLOCK_BYTES)
+        # A filter of one block: the key's.
+        return bool(may_have(self._blocks[number : number + 1], probes)[0])
 
     def candidates(self, term_set: TermSet, prefix: bytes) -> Ints:
         """Return the numbers of the terms of a set that the shard may have; `prefix` is that of the field."""

@@ -15,14 +15,15 @@ from whoosh import query
 from custody.errors import CorruptionError
 from custody.format.split_block import Probes, may_have, split_block_filter
 from custody.index import build_shard, manifest
-from custody.index.manifest import Manifest
-from custody.index.paged_file import pages_of
+from custody.index.dictionary import FIELD_BYTES
+from custody.index.manifest import Manifest, PackedFile
+from custody.index.paged_file import CheckedFile, pages_of
 from custody.index.shard import OpenShard
 from custody.index.term_filter import BITS_PER_TERM, probes_of
-from custody.index.terms import encoded
+from custody.index.terms import TermSet, encoded
 from custody.model import to_batch
 from custody.vfs import PosixFileSystem
-from tests.support import sample
+from tests.support import event, sample
 
 FS = PosixFileSystem()
 
@@ -79,7 +80,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.mark.parametrize("count", [1, 2, 11, 16, 90, 400])
 def test_a_shard_without_a_filter_answers_the_same(shards: list[Path], count: int) -> None:
-    uuids = sorted({event.flowfile_uuid for event in sample(400)})[:count]
+    uuids = sorted({one.flowfile_uuid for one in sample(400)})[:count]
     for texts in (uuids, [uuid[::-1] for uuid in uuids], [*uuids[: count // 2 + 1], *(uuid[::-1] for uuid in uuids)]):
         question = query.Or([query.Term("flowfile_uuid", text) for text in texts])
         first, *others = (OpenShard(FS, path) for path in shards)
@@ -94,7 +95,7 @@ def test_terms_that_are_there_are_among_the_candidates(shards: list[Path], numbe
     events = sample(400)
     shard = OpenShard(FS, shards[number])
     for name in ("flowfile_uuid", "filename", "component_id", "event_type"):
-        texts = {encoded(str(getattr(event, name, None) or event.updated_attributes.get(name, ""))) for event in events}
+        texts = {encoded(str(getattr(one, name, None) or one.updated_attributes.get(name, ""))) for one in events}
         for text in texts:
             if shard.terms.find(name, text.lower()) is not None:
                 question = query.Or([query.Term(name, text.lower().decode()), query.Term(name, "not there")])
@@ -118,3 +119,66 @@ def test_a_filter_of_no_blocks_is_refused(shards: list[Path], tmp_path: Path) ->
     (forged / manifest.NAME).write_bytes(msgspec.structs.replace(described, description=about).encode())
     with pytest.raises(CorruptionError, match="blocks of 32 bytes"):
         OpenShard(FS, forged)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_one_term_is_asked_as_many_are(shards: list[Path], number: int) -> None:
+    shard = OpenShard(FS, shards[number])
+    assert shard.term_filter is not None
+    uuids = [encoded(uuid) for uuid in {one.flowfile_uuid for one in sample(400)}]
+    absent = [uuid[::-1] for uuid in uuids]
+    [prefix] = {
+        start.to_bytes(FIELD_BYTES, "big")
+        for start in range(64)
+        if len(shard.term_filter.candidates(TermSet(uuids), start.to_bytes(FIELD_BYTES, "big"))) == len(uuids)
+    }
+    chosen = shard.term_filter.candidates(TermSet([*uuids, *absent]), prefix).tolist()
+    asked = [place for place, term in enumerate([*uuids, *absent]) if shard.term_filter.has(prefix + term)]
+    assert asked == chosen
+    assert len(uuids) <= len(asked) < 1.1 * len(uuids)
+
+
+def test_a_term_that_a_packed_shard_lacks_is_looked_for_in_one_page_of_its_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"text {number}" for number in range(60_000)]
+    events = [event(number, source_queue_identifier=text) for number, text in enumerate(texts)]
+    path = build_shard(FS, tmp_path / "shard", pa.Table.from_batches([to_batch(events, 0)]), []).path
+    pages: list[int] = []
+    check = CheckedFile._check
+
+    def counted(self: CheckedFile, page: int) -> None:
+        pages.append(page)
+        check(self, page)
+
+    monkeypatch.setattr(CheckedFile, "_check", counted)
+    name = "source_queue_identifier"
+    shard = OpenShard(FS, path)
+    before = len(pages)
+    # One term in seven hundred is not ruled out: of these, at least one is.
+    for place in range(2):
+        assert shard.count(query.Term(name, f"none {place}")) == 0
+    assert 1 <= len(pages) - before <= 2
+    assert shard.count(query.Term(name, texts[7].lower())) == 1
+    assert len(pages) - before > 4
+
+
+def test_damage_to_a_filter_is_met_by_whoever_needs_that_page(tmp_path: Path) -> None:
+    texts = [f"text {number}" for number in range(60_000)]
+    events = [event(number, source_queue_identifier=text) for number, text in enumerate(texts)]
+    path = build_shard(FS, tmp_path / "shard", pa.Table.from_batches([to_batch(events, 0)]), []).path
+    packed = OpenShard(FS, path).description.packed
+    assert isinstance(packed, PackedFile)
+    file = path / "packed.data"
+    data = bytearray(file.read_bytes())
+    data[packed.filter_place + packed.filter_bytes // 2] ^= 1
+    file.unlink()
+    file.write_bytes(data)
+    met = 0
+    for number in range(40):
+        shard = OpenShard(FS, path)
+        try:
+            assert shard.count(query.Term("source_queue_identifier", texts[number])) == 1
+        except CorruptionError:
+            met += 1
+    assert 0 < met < 40
