@@ -126,7 +126,7 @@ def events(
 
 def _print_event(event: Event) -> None:
     rows: list[tuple[str, object]] = []
-    for name, value in msgspec.structs.asdict(event).items():
+    for name, value in {"event_id": event.event_id, **msgspec.structs.asdict(event)}.items():
         if value in (None, (), {}) or name in ("previous_attributes", "updated_attributes"):
             continue
         rows.append((name, time_text(value) if name in _TIMES else _plain(value)))

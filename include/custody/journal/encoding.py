@@ -41,7 +41,7 @@ KIND_BATCH = 3
 KIND_ROWS = 4
 # A balance of what writing and reading cost (docs/design/008); readers take either kind, so it may change.
 ROWS_MAX = 32  # at most so many events are written as rows
-COLUMN_ROWS_MAX = 4  # of events that come as columns; to make objects of them takes longer
+COLUMN_ROWS_MAX = 10  # of events that come as columns; to make objects of them takes longer
 RECORD_BYTES = 32 << 20  # larger appends become several records, so that a reader's memory is bounded
 JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
 """The columns of a batch: all but the event ids, which the head of the record gives."""

@@ -85,6 +85,8 @@ EVENT_SCHEMA = pa.schema(
 )
 
 _SCHEMA_WITHOUT_ID = EVENT_SCHEMA.remove(0)
+_PLACES = [Event.__struct_fields__.index(name) for name in EVENT_SCHEMA.names]
+"""Of the columns among the fields of an event."""
 _MAPS = {"previous_attributes", "updated_attributes"}
 
 
@@ -124,9 +126,8 @@ def exact_batch(events: Sequence[Event]) -> pa.RecordBatch | None:
 
 
 def _values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[Any]]]:
-    # Field by field: Event declares its fields in the order of the schema, a test holds the two together.
-    rows = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * len(EVENT_SCHEMA)
-    return list(zip(EVENT_SCHEMA, rows, strict=True))
+    rows = list(zip(*map(msgspec.structs.astuple, events), strict=True)) if events else [()] * len(EVENT_SCHEMA)
+    return [(field, rows[place]) for field, place in zip(EVENT_SCHEMA, _PLACES, strict=True)]
 
 
 def _exact_column(field: pa.Field, values: Sequence[Any]) -> pa.Array | None:

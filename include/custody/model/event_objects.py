@@ -12,6 +12,7 @@ from itertools import islice, repeat
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from custody.model.columns import EVENT_SCHEMA
@@ -30,7 +31,8 @@ def to_events(data: pa.Table | pa.RecordBatch) -> list[Event]:
     """
     held = dict(zip(data.schema.names, data.columns, strict=True))
     rows = data.num_rows
-    return _events(*(_values(field, held.get(field.name), rows) for field in _FIELDS)) if rows else []
+    # By place, without a frame of Python for each: named, 37 values take thrice as long.
+    return list(map(Event, *(_values(field, held.get(field.name), rows) for field in _FIELDS))) if rows else []
 
 
 def _values(field: msgspec.structs.FieldInfo, column: pa.Array | pa.ChunkedArray | None, rows: int) -> Iterable[Any]:
@@ -64,16 +66,17 @@ def _attributes(array: pa.MapArray) -> list[Any]:
     if names.null_count:
         raise _null("a name of an attribute")
     pairs = zip(_names(names), array.items.slice(first, sum(lengths)).to_pylist(), strict=True)
-    return [dict(islice(pairs, length)) for length in lengths]
+    return list(map(dict, map(islice, repeat(pairs), lengths)))
 
 
 def _names(names: pa.Array) -> list[Any]:
+    values: list[Any]
     if len(names) < _SHARED_KEYS_MIN:
-        values: list[Any] = names.to_pylist()
+        values = names.to_pylist()
         return values
     encoded = names.dictionary_encode()
-    texts = encoded.dictionary.to_pylist()
-    return [texts[number] for number in encoded.indices.to_pylist()]
+    values = np.array(encoded.dictionary.to_pylist(), np.object_)[encoded.indices.to_numpy()].tolist()
+    return values
 
 
 def _uuids(array: pa.ListArray) -> list[Any]:
@@ -111,90 +114,3 @@ def _maker(kind: pa.DataType) -> Callable[[Any], list[Any]] | None:
 
 _MAKERS = {field.name: make for field in EVENT_SCHEMA if (make := _maker(field.type)) is not None}
 _NEVER_NULL = frozenset(field.name for field in EVENT_SCHEMA if not field.nullable)
-
-
-def _events(*columns: Iterable[Any]) -> list[Event]:
-    """Return the events of all columns, which are in the order of an event's fields.
-
-    Every field is named: a call with names that are known beforehand takes half as long as one with a dictionary.
-    """
-    return [
-        Event(
-            event_id=event_id,
-            event_type=event_type,
-            event_time=event_time,
-            component_id=component_id,
-            component_type=component_type,
-            flowfile_uuid=flowfile_uuid,
-            file_size=file_size,
-            event_duration=event_duration,
-            flowfile_entry_date=flowfile_entry_date,
-            lineage_start_date=lineage_start_date,
-            previous_file_size=previous_file_size,
-            component_name=component_name,
-            process_group_id=process_group_id,
-            process_group_name=process_group_name,
-            transit_uri=transit_uri,
-            source_system_flowfile_identifier=source_system_flowfile_identifier,
-            alternate_identifier_uri=alternate_identifier_uri,
-            details=details,
-            relationship=relationship,
-            source_queue_identifier=source_queue_identifier,
-            parent_uuids=parent_uuids,
-            child_uuids=child_uuids,
-            previous_attributes=previous_attributes,
-            updated_attributes=updated_attributes,
-            content_claim=content_claim,
-            previous_content_claim=previous_content_claim,
-            entity_type=entity_type,
-            content_uri=content_uri,
-            previous_content_uri=previous_content_uri,
-            platform=platform,
-            application=application,
-            source_format=source_format,
-            source_node=source_node,
-            source_host=source_host,
-            source_ordinal=source_ordinal,
-            source_event_id=source_event_id,
-            extra=extra,
-        )
-        for (
-            event_id,
-            event_type,
-            event_time,
-            component_id,
-            component_type,
-            flowfile_uuid,
-            file_size,
-            event_duration,
-            flowfile_entry_date,
-            lineage_start_date,
-            previous_file_size,
-            component_name,
-            process_group_id,
-            process_group_name,
-            transit_uri,
-            source_system_flowfile_identifier,
-            alternate_identifier_uri,
-            details,
-            relationship,
-            source_queue_identifier,
-            parent_uuids,
-            child_uuids,
-            previous_attributes,
-            updated_attributes,
-            content_claim,
-            previous_content_claim,
-            entity_type,
-            content_uri,
-            previous_content_uri,
-            platform,
-            application,
-            source_format,
-            source_node,
-            source_host,
-            source_ordinal,
-            source_event_id,
-            extra,
-        ) in zip(*columns, strict=True)
-    ]

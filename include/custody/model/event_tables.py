@@ -27,10 +27,15 @@ from custody.model.validation import (
 
 _NEEDED = [field.name for field in msgspec.structs.fields(Event) if field.required]
 _SCHEMA = EVENT_SCHEMA.remove(0)
+_TYPES = {field.name: field.type for field in _SCHEMA}
 _NOTHING = "Nothing was stored."
 _RELATIVES = ("parent_uuids", "child_uuids")
 _CLAIMS = ("content_claim", "previous_content_claim")
 _CLAIM_NUMBERS = ("offset", "size")
+_NESTED = (*_RELATIVES, "previous_attributes", "updated_attributes")
+_ELEMENTS_MAX = 4096
+_ELEMENTS_A_ROW = 64
+"""Of more elements for each row, most are those of other rows, and are left alone."""
 _SIZES = ("file_size", "previous_file_size", "source_ordinal")
 _TIMES = ("event_time", "flowfile_entry_date", "lineage_start_date")
 _NOT_NULL = [field.name for field in _SCHEMA if not field.nullable]
@@ -67,15 +72,57 @@ def valid_events(events: pa.Table | pa.RecordBatch) -> list[Event]:
     Raises:
         InvalidInputError: as `require_valid_columns`.
     """
-    whole = _converted(events)
+    batch = _as_they_are(events)
+    few = None if batch is None else _good_events(batch)
+    if few is None:
+        # The columns tell which value is wrong.
+        few = to_events(require_valid_columns(events))
+    return few
+
+
+def _as_they_are(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch | None:
+    """Return events as one batch of columns of the schema, some of which may be left out; None where it takes more."""
+    if not _FITTING.has(events.schema):
+        return None
+    if isinstance(events, pa.RecordBatch):
+        return _validated(events)
+    batches = events.to_batches()
+    return _validated(batches[0]) if len(batches) == 1 else None
+
+
+class _FittingSchema:
+    """Knows which schemas are those of events, and keeps the last one: a producer sends the same each time."""
+
+    def __init__(self) -> None:
+        self._last = _SCHEMA
+
+    def has(self, schema: pa.Schema) -> bool:
+        """Whether all columns are of an event, as they are in a journal, and none is missing that an event needs."""
+        if schema.equals(self._last):
+            return True
+        names = set(schema.names)
+        # A column that is left out gets no values made up: events have what is absent by themselves.
+        is_fitting = (
+            len(names) == len(schema)
+            and names.issuperset(_NEEDED)
+            and all(_TYPES.get(field.name) == field.type for field in schema)
+        )
+        if is_fitting:
+            self._last = schema
+        return is_fitting
+
+
+_FITTING = _FittingSchema()
+
+
+def _good_events(batch: pa.RecordBatch) -> list[Event] | None:
+    """Return the events of a batch; None if one of them has an error."""
     try:
-        few = to_events(whole)
-        problems = (problem for event in few for problem in check_event(event))
-        if not any(problem.severity is Severity.ERROR for problem in problems):
-            return few
+        few = to_events(batch)
     except msgspec.ValidationError:
-        pass  # a null where there must be none: the columns tell which
-    return to_events(require_valid_columns(whole))
+        return None  # a null where there must be none
+    problems = (problem for event in few for problem in check_event(event))
+    return None if any(problem.severity is Severity.ERROR for problem in problems) else few
 
 
 def without_bad_rows(events: pa.Table) -> tuple[pa.RecordBatch, dict[int, str]]:
@@ -128,7 +175,7 @@ def _converted(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
         return _validated(events)
     table = pa.Table.from_batches([events]) if isinstance(events, pa.RecordBatch) else events
     names = table.schema.names
-    unknown = [name for name in names if name not in _SCHEMA.names]
+    unknown = [name for name in names if name not in _TYPES]
     if unknown or len(set(names)) < len(names):
         raise InvalidInputError(
             f"columns: expected each at most once out of {', '.join(_SCHEMA.names)}, "
@@ -138,9 +185,9 @@ def _converted(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     if missing:
         raise InvalidInputError(f"columns: expected {', '.join(_NEEDED)}, {', '.join(missing)} missing. {_NOTHING}")
     for name in names:
-        if not _fits(table.column(name).type, _SCHEMA.field(name).type):
-            kind = table.column(name).type
-            raise InvalidInputError(f"column {name}: expected {_SCHEMA.field(name).type}, got {kind}. {_NOTHING}")
+        kind = table.schema.field(name).type
+        if not _fits(kind, _TYPES[name]):
+            raise InvalidInputError(f"column {name}: expected {_TYPES[name]}, got {kind}. {_NOTHING}")
     try:
         return _validated(_in_schema(table))
     except (pa.ArrowException, ValueError) as error:
@@ -151,10 +198,47 @@ def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
     # Foreign columns may hold texts that are no UTF-8 and offsets that lead astray; later steps read the buffers as
     # they are.
     try:
-        batch.validate(full=True)
+        if not _is_small_part(batch):
+            batch.validate(full=True)
+            return batch
+        batch.validate()
+        for column in batch.columns:
+            _validate_part(column)
     except (pa.ArrowException, ValueError) as error:
         raise _no_values(error) from error
     return batch
+
+
+def _is_small_part(batch: pa.RecordBatch) -> bool:
+    """Whether a batch is a few rows of many: Arrow looks at all elements of a list, also at those of other rows."""
+    places = (batch.schema.get_field_index(name) for name in _NESTED)
+    held = sum(len(batch.column(place).values) for place in places if place >= 0)
+    return bool(held > _ELEMENTS_MAX + _ELEMENTS_A_ROW * batch.num_rows)
+
+
+def _validate_part(array: pa.Array) -> None:
+    """Look at all that a slice of a column shows, whose buffers are known to be long enough; raises as `validate`."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        array.validate()
+        for number in range(kind.num_fields):
+            _validate_part(array.field(number))
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        offsets = array.offsets.to_numpy()
+        steps = np.diff(offsets)
+        if len(array) and (offsets[0] < 0 or offsets[-1] > len(array.values) or (steps < 0).any()):
+            raise ValueError(f"offsets of a {kind} that are not in order, or beyond its values")
+        first, count = (int(offsets[0]), int(steps.sum())) if len(array) else (0, 0)
+        if pa.types.is_list(kind):
+            _validate_part(array.values.slice(first, count))
+            return
+        names = array.keys.slice(first, count)
+        if names.null_count:
+            raise ValueError("a map with a key that is null")
+        _validate_part(names)
+        _validate_part(array.items.slice(first, count))
+    else:
+        array.validate(full=True)
 
 
 def _no_values(error: Exception) -> InvalidInputError:

@@ -108,7 +108,7 @@ def test_a_reader_that_has_seen_enough_ends_a_long_output_quietly(live: Reposito
         assert process.stderr is not None
         # One page, as little as Linux allows: the command is still printing when its reader leaves, as `head -1` does.
         fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
-        assert process.stdout.readline().startswith(b'{"event_id":0,')
+        assert process.stdout.readline().startswith(b'{"event_type":')
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (ExitCode.OUTPUT_UNREAD, b"")

@@ -157,3 +157,57 @@ def test_of_a_slice_only_the_rows_that_it_shows_are_asked() -> None:
         else:
             with pytest.raises(InvalidInputError, match="row"):
                 require_valid_columns(part)
+
+
+def test_few_columns_become_the_events_that_many_become() -> None:
+    events = sample(40)
+    whole = columns(events)
+    said = [name for name in whole.schema.names if whole.column(name).null_count < whole.num_rows]
+    assert len(said) < whole.num_columns
+    for few in (
+        whole,
+        pa.Table.from_batches([whole]),
+        whole.select(said),
+        pa.Table.from_batches([whole]).select(said),
+    ):
+        assert valid_events(few) == events
+        assert valid_events(few.slice(7, 3)) == events[7:10]
+    both = pa.Table.from_batches([whole.slice(0, 9), whole.slice(9)])
+    assert valid_events(both) == events
+
+
+@pytest.mark.parametrize("name", ["details", "parent_uuids", "updated_attributes"])
+def test_few_rows_of_many_are_looked_at_alone_and_whole(name: str) -> None:
+    many = columns([event(0, parent_uuids=("p", "q"), updated_attributes={"k": "v", "l": "w"}) for _ in range(4000)])
+    bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+    texts = pa.concat_arrays([pa.array(["good"] * 3000), bad, pa.array(["good"] * 999)])
+    offsets = pa.array(range(4001), pa.int32())
+    wrong = {
+        "details": texts,
+        "parent_uuids": pa.ListArray.from_arrays(offsets, texts, type=EVENT_SCHEMA.field("parent_uuids").type),
+        "updated_attributes": pa.MapArray.from_arrays(offsets, pa.array(["k"] * 4000), texts),
+    }
+    mixed = many.set_column(many.schema.get_field_index(name), many.schema.field(name), wrong[name])
+    for check in (require_valid_columns, valid_events):
+        with pytest.raises(InvalidInputError, match=r"UTF-?8"):
+            check(mixed)
+        with pytest.raises(InvalidInputError, match=r"UTF-?8"):
+            check(mixed.slice(2999, 3))
+        assert len(check(mixed.slice(10, 3))) == 3
+        assert len(check(many.slice(3999, 1))) == 1
+
+
+@pytest.mark.parametrize("places", [[0, 9000, 2], [0, 2, 1], [-1, 2, 3]])
+def test_offsets_that_lead_astray_are_refused_in_few_rows_of_many(places: list[int]) -> None:
+    many = columns([event(0, child_uuids=("p", "q", "r")) for _ in range(3000)])
+    child = many.column("child_uuids")
+    offsets = child.offsets.to_numpy().copy()
+    offsets[100:103] = places
+    astray = pa.Array.from_buffers(
+        child.type, len(child), [None, pa.py_buffer(offsets.tobytes())], children=[child.values]
+    )
+    mixed = many.set_column(many.schema.get_field_index("child_uuids"), many.schema.field("child_uuids"), astray)
+    for check in (require_valid_columns, valid_events):
+        with pytest.raises(InvalidInputError, match="columns: expected values"):
+            check(mixed.slice(100, 2))
+        assert len(check(mixed.slice(500, 2))) == 2
