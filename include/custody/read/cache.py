@@ -432,7 +432,8 @@ def require_expired(workspace: Workspace, file: AddFile) -> None:
         StripeMissingError: the log is not gone: its stripe is not there.
     """
     workspace.catalog.objects.files.require(file.path)
-    if file.path in workspace.state().files:
+    # Not the state that a question saw: the log was in that one.
+    if file.path in workspace.newest_state().files:
         path = workspace.log_place(file.path)
         raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")
 

@@ -31,7 +31,7 @@ from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names
-from custody.workspace.question import as_one_question, current_question
+from custody.workspace.question import as_one_question, as_short_question, current_question
 
 if TYPE_CHECKING:
     from whoosh import query
@@ -198,12 +198,13 @@ class Repository:
         In a question to an object store, catalogs that are known are looked at side by side, and with `with_containers`
         the containers as well.
         """
-        question = current_question() if self.settings.is_store_remote else None
+        question = current_question(self.settings)
 
         def names() -> list[str]:
             return writer_names(self.settings, self._fs)
 
-        if question is None:
+        # On a disk nothing waits: to look side by side would take longer.
+        if question is None or not self.settings.is_store_remote:
             return [self.workspace(name) for name in names()]
         known = list(self._workspaces.values())
         listed = [self.workspace(name) for name in question.look_ahead(known, names, containers=with_containers)]
@@ -345,7 +346,7 @@ class Repository:
         with self.writer(wait_seconds=wait_seconds) as writer:
             return Acknowledged(writer.name, writer.append_with_content(chosen, content))
 
-    @as_one_question
+    @as_short_question
     def get(self, event_id: int, writer: str | None = None, *, as_of: AsOf | None = None) -> Event:
         """Return one event, acknowledged or live; an id that several writers gave out needs the writer's name.
 
@@ -384,7 +385,7 @@ class Repository:
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_THE_WRITER}")
         return matching[0]
 
-    @as_one_question
+    @as_short_question
     def get_many(
         self,
         event_ids: Sequence[int],

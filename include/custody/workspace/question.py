@@ -1,9 +1,11 @@
 """One look at each catalog a question: what a read asks an object store of the state of things, it asks once.
 
-A look at a catalog on a disk is cheap, and every part of a read looks for itself. In an object store a look is two
-requests, one after the other. Within `one_question` the first look of each writer counts for the whole block: it is
-made after the block began, so that the answer shows all that was committed before. The looks of all writers that are
-known, and the listing of writers, go out side by side.
+In an object store a look at a catalog is two requests, one after the other. Within `one_question` the first look of
+each writer counts for the whole block: it is made after the block began, so that the answer shows all that was
+committed before. The looks of all writers that are known, and the listing of writers, go out side by side.
+
+A look at a catalog on a disk is cheap, and the parts of a long read look for themselves. To read one event it costs as
+much as the event: a short question (`as_short_question`) looks once there, too.
 
 The snapshot rule holds (`custody.workspace.snapshot`): a look lists the journals first, and who finds a journal gone
 looks again.
@@ -23,6 +25,7 @@ from custody.store import carried
 
 if TYPE_CHECKING:
     from custody.catalog import CatalogState
+    from custody.config import Settings
     from custody.journal import MissingContainer
     from custody.workspace.snapshot import Moment
     from custody.workspace.workspace import Workspace
@@ -34,14 +37,19 @@ R = TypeVar("R")
 
 
 class Question:
-    """What was seen of the writers of an object store since a question began."""
+    """What was seen of the writers since a question began; of those on disks only in a short one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_short: bool = False) -> None:
+        self._is_short = is_short
         self._lock = Lock()
         self._states: dict[int, CatalogState] = {}
         self._moments: dict[int, Moment] = {}
         self._missing: dict[int, list[MissingContainer]] = {}
         self._names: list[str] | None = None
+
+    def is_about(self, settings: Settings) -> bool:
+        """Whether what was seen of the writers of a repository counts for the whole question."""
+        return self._is_short or settings.is_store_remote
 
     def state(self, workspace: Workspace) -> CatalogState:
         """Return the state of a writer's catalog as it was seen in this question; the first call looks."""
@@ -99,18 +107,22 @@ class Question:
 _QUESTION: contextvars.ContextVar[Question | None] = contextvars.ContextVar("_QUESTION", default=None)
 
 
-def current_question() -> Question | None:
-    """Return the question that is being answered; None outside of any."""
-    return _QUESTION.get()
+def current_question(settings: Settings) -> Question | None:
+    """Return the question that is being answered, if it is about a repository of these settings."""
+    question = _QUESTION.get()
+    return question if question is not None and question.is_about(settings) else None
 
 
 @contextmanager
-def one_question() -> Iterator[None]:
-    """Within the block each catalog of an object store is looked at once; a block within another one belongs to it."""
+def one_question(*, is_short: bool = False) -> Iterator[None]:
+    """Within the block each catalog of an object store is looked at once, in a short one each catalog.
+
+    A block within another one belongs to it.
+    """
     if _QUESTION.get() is not None:
         yield
         return
-    token = _QUESTION.set(Question())
+    token = _QUESTION.set(Question(is_short=is_short))
     try:
         yield
     finally:
@@ -123,6 +135,17 @@ def as_one_question(read: Callable[P, R]) -> Callable[P, R]:
     @wraps(read)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
         with one_question():
+            return read(*args, **kwargs)
+
+    return within
+
+
+def as_short_question(read: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that answers within a short `one_question`: it is over before much can be committed."""
+
+    @wraps(read)
+    def within(*args: P.args, **kwargs: P.kwargs) -> R:
+        with one_question(is_short=True):
             return read(*args, **kwargs)
 
     return within

@@ -69,7 +69,7 @@ def look(workspace: Workspace) -> Moment:
     Raises:
         CorruptionError: the catalog is damaged.
     """
-    question = current_question() if workspace.settings.is_store_remote else None
+    question = current_question(workspace.settings)
     ahead = None if question is None else question.moment(workspace)
     if ahead is not None:
         return ahead

@@ -302,7 +302,7 @@ class Workspace:
         """
         if not self.disk_lasts:
             return []
-        question = current_question() if self.settings.is_store_remote else None
+        question = current_question(self.settings)
         ahead = None if question is None else question.missing(self)
         if ahead is not None:
             return ahead
@@ -410,12 +410,12 @@ class Workspace:
         return [self.paths.staging / name for name in names if name.startswith(REMOVING_PREFIX)]
 
     def state(self) -> CatalogState:
-        """Return the newest state of the catalog; of an object store, the one that the question at hand saw.
+        """Return the newest state of the catalog, or the one that the question at hand saw.
 
         Raises:
             CorruptionError: the catalog is damaged.
         """
-        question = current_question() if self.settings.is_store_remote else None
+        question = current_question(self.settings)
         return self.newest_state() if question is None else question.state(self)
 
     def newest_state(self) -> CatalogState:

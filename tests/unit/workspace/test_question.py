@@ -10,11 +10,14 @@ from uuid import uuid4
 
 import pytest
 
+from custody.catalog import Action, Catalog, RemoveFile
 from custody.config import Settings
-from custody.errors import ConflictError, NotFoundError, StorageError
-from custody.read.cache import read_tail_in_parts
+from custody.errors import ConfigurationError, ConflictError, CorruptionError, NotFoundError, StorageError
+from custody.eventlog import refuse
+from custody.read.cache import open_log, read_tail_in_parts
 from custody.read.tail import Tail
 from custody.repository import Repository
+from custody.repository.soft_delete import EventSelection
 from custody.store import counted
 from custody.store.remote import open_remote
 from custody.workspace import Workspace, question
@@ -149,3 +152,54 @@ def test_a_log_that_is_gone_from_the_store_is_named_within_a_minute(
     fresh = of(elsewhere.settings.root, producer.settings.repository.store)
     shutil.rmtree(elsewhere.settings.store)
     assert any(Path(log).name in notice for notice in fresh.search("", limit=0).notices)
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Repository:
+    repository = of(tmp_path / "repository", "store")
+    append(repository, EVENTS[:20])
+    run_steps(repository.settings)
+    return repository
+
+
+def test_a_short_question_looks_at_a_catalog_on_a_disk_once(on_disk: Repository) -> None:
+    assert on_disk.get(7) == numbered(EVENTS)[7]
+    with patch.object(Catalog, "load", autospec=True, side_effect=Catalog.load) as loaded:
+        assert on_disk.get(7) == numbered(EVENTS)[7]
+        assert loaded.call_count == 1
+        on_disk.get_many([3, 5], "main")
+        assert loaded.call_count == 2
+
+
+def test_each_short_question_shows_what_was_committed_before_it_began(on_disk: Repository) -> None:
+    reader = of(on_disk.settings.root, "store")
+    with pytest.raises(NotFoundError):
+        reader.get(25)
+    append(on_disk, EVENTS[20:30])
+    assert reader.get(25) == numbered(EVENTS)[25], "from its journal"
+    run_steps(on_disk.settings)
+    assert reader.get(25) == numbered(EVENTS)[25], "from its log"
+    on_disk.forget(EventSelection(event_ids=(25,)), "asked for")
+    with pytest.raises(NotFoundError):
+        reader.get(25)
+    other = of(on_disk.settings.root, "store", "second")
+    append(other, EVENTS[:5])
+    run_steps(other.settings)
+    with pytest.raises(ConfigurationError, match="each of the writers"):
+        reader.get(2)
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_a_log_that_expires_while_a_question_is_answered_is_no_damage(on_disk: Repository, is_short: bool) -> None:
+    workspace = on_disk.workspace()
+    with question.one_question(is_short=is_short):
+        [file] = workspace.state().files.values()
+        workspace.catalog.commit([Action(remove_file=RemoveFile(path=file.path))])
+        workspace.log_place(file.path).unlink()
+        assert open_log(workspace, file, refuse) is None
+    append(on_disk, EVENTS[20:])
+    run_steps(on_disk.settings)
+    [file] = workspace.state().files.values()
+    workspace.log_place(file.path).unlink()
+    with pytest.raises(CorruptionError, match="expected a live event log"):
+        open_log(workspace, file, refuse)
