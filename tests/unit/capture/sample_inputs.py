@@ -258,10 +258,10 @@ _ANY_TEXTS = {"type": "array", "items": ["null", "string"]}
 _ANY_VALUE = ["null", "long", "double", "string", {"type": "map", "values": ["null", "long", "string"]}, _ANY_TEXTS]
 
 
-def any_avro(documents: Sequence[Json], **options: int) -> bytes:
+def any_avro(documents: Sequence[Json], sync_interval: int = 16_000) -> bytes:
     """Documents as an Avro file whose schema takes whatever stands in a field; all have the same keys."""
     names = dict.fromkeys(name for one in documents for name in one)
     schema = {"type": "record", "name": "any", "fields": [{"name": name, "type": _ANY_VALUE} for name in names]}
     out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(schema), documents, codec="deflate", **options)
+    fastavro.writer(out, fastavro.parse_schema(schema), documents, codec="deflate", sync_interval=sync_interval)
     return out.getvalue()
