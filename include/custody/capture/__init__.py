@@ -21,7 +21,7 @@ from custody.capture.formats import Format, detect
 from custody.capture.identity import contradictions, harmless_differences, is_same
 from custody.capture.nifi_columns import ColumnBatch
 from custody.capture.nifi_json import event_to_json
-from custody.capture.openlineage import as_formerly_numbered, dataset_uuid
+from custody.capture.openlineage import dataset_uuid, former_ordinal
 from custody.capture.validate import Accepted, Context, InputPlace, Outcome, Rejected
 
 __all__ = [
@@ -33,13 +33,13 @@ __all__ = [
     "InputPlace",
     "Outcome",
     "Rejected",
-    "as_formerly_numbered",
     "batched_outcomes",
     "contradictions",
     "dataset_uuid",
     "detect",
     "detect_file",
     "event_to_json",
+    "former_ordinal",
     "harmless_differences",
     "is_same",
     "read_batches",

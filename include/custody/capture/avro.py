@@ -17,7 +17,8 @@ import lzma
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -45,16 +46,28 @@ ReadRecord = Callable[[io.BytesIO], dict[str, object]]
 """Returns the next record of a block's content; raises what _DAMAGE names for what is none."""
 
 
-class AvroRecord(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AvroRecord:
     """One record of a block."""
 
     value: dict[str, object]
+    index: int
+    """Number of the record in the file, from 0."""
     offset: int
     """Of its block in the file."""
-    raw: bytes
-    """A container file of its own that holds this record alone, uncompressed."""
-    size: int
-    """Bytes of the record itself."""
+    content: bytes
+    """The bytes of the record itself."""
+    file_of: Callable[[bytes], bytes]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record itself."""
+        return len(self.content)
+
+    @property
+    def raw(self) -> bytes:
+        """A container file of its own that holds this record alone, uncompressed; few are ever asked for it."""
+        return self.file_of(self.content)
 
 
 class AvroContainer:
@@ -63,6 +76,8 @@ class AvroContainer:
     def __init__(self, text: InputText) -> None:
         self.offset = 0
         """Where the next block begins, or the one that is damaged."""
+        self.index = 0
+        """Number of the next record."""
         self._text = text
         self._ahead = b""
         self._start = 0
@@ -126,11 +141,13 @@ class AvroContainer:
             start = end
             value = self._read_record(stream)
             end = stream.tell()
-            size = end - start
-            raw = b"".join((self._single_header, write_long(1), write_long(size), content[start:end], self._sync))
-            yield AvroRecord(value, self.offset, raw, size)
+            index, self.index = self.index, self.index + 1
+            yield AvroRecord(value, index, self.offset, content[start:end], self._file_of)
         if end != len(content):
             raise InvalidInputError(f"expected a block of {count} events, got {len(content) - end} bytes more")
+
+    def _file_of(self, record: bytes) -> bytes:
+        return b"".join((self._single_header, write_long(1), write_long(len(record)), record, self._sync))
 
     def _peek(self, size: int) -> bytes:
         """Return the next bytes, fewer only where the text ends, and leave them to be read."""

@@ -15,7 +15,7 @@ from custody.capture import custody_json, ngsi_notification, nifi_json, nifi_res
 from custody.capture.encodings import CHUNK_BYTES, InputText
 from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import JsonElement, JsonSplitter
-from custody.capture.nifi_avro import read_avro
+from custody.capture.nifi_avro import read_avro, read_avro_columns
 from custody.capture.nifi_columns import ColumnBatch, ElementList, array_elements, read_columns
 from custody.capture.validate import (
     Accepted,
@@ -76,9 +76,18 @@ def read_batches(
     format: Format | None = None,
     context: Context = Context(),  # noqa: B008 - frozen
 ) -> Iterator[Sequence[Outcome] | ColumnBatch]:
-    """Yield the outcomes of `read_stream` in batches of at most so many; the events of NiFi's arrays as columns."""
+    """Yield the outcomes of `read_stream` in batches of at most so many; NiFi's arrays and Avro as columns."""
     text = InputText(stream, bytes_max=limits.file_bytes_max)
     format = format or detect(text.peek(DETECT_BYTES))
+    if format is Format.NIFI_AVRO:
+        yield from read_avro_columns(
+            text,
+            size=batch_events,
+            bytes_max=BATCH_BYTES_MAX,
+            event_bytes_max=limits.event_bytes_max,
+            node=context.node,
+        )
+        return
     elements = _short_array(text) if format is Format.NIFI else None
     if elements is None:
         yield from batched_outcomes(_read_text(text, limits, format, context), batch_events)

@@ -1,8 +1,9 @@
-"""NiFi's Site-to-Site reports as columns: the events of many elements at once, without an object for each.
+"""NiFi's payloads as columns: the events of many elements at once, without an object for each.
 
 What is usual is decoded into structs, turned into columns and checked there. Every other element (an unknown key, a
-value of a wrong type, a broken rule, a warning) goes the careful way of `validate_element`, and its event takes its
-place between the others. So outcomes are the same either way, whichever elements are usual.
+value of a wrong type, a broken rule, a warning) goes the careful way of its format, and its event takes its place
+between the others. So outcomes are the same either way, whichever elements are usual. Elements of a JSON array are read
+here; other encodings of the payload bring theirs (`columns_of`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from custody.capture.json_splitter import JsonElement, too_large
 from custody.capture.nifi_json import PAYLOAD_FIELDS, SOURCE_FORMAT, Payload, decode_payload, read_element, source_node
-from custody.capture.validate import NOT_JSON, Accepted, Context, InputPlace, Rejected, validate_element
+from custody.capture.validate import NOT_JSON, Accepted, Context, InputPlace, Outcome, Rejected, validate_element
 from custody.model import EVENT_SCHEMA, column_of, to_batch, warned_rows, without_bad_rows
 
 _SCHEMA = EVENT_SCHEMA.remove(0)
@@ -83,49 +84,23 @@ class ColumnBatch:
     rejected: Sequence[Rejected]
     warned: Mapping[int, Accepted]
     """The events with warnings, by their rows."""
-    elements: ElementList
     numbers: npt.NDArray[np.int64]
-    """In `elements`, of the element of each row."""
-    context: Context
+    """Of the element of each row, among those that were read."""
+    carefully: Callable[[int], Outcome]
+    """Returns the outcome of one element by itself, by its number."""
 
     def accepted(self, row: int) -> Accepted:
         """Return one event, with its bytes and its place."""
-        outcome = _carefully(self.elements[int(self.numbers[row])], self.context)
+        outcome = self.carefully(int(self.numbers[row]))
         assert isinstance(outcome, Accepted)  # noqa: S101 - what is a row was accepted
         return outcome
 
 
 def read_columns(elements: ElementList, context: Context, event_bytes_max: int) -> ColumnBatch:
     """Return the outcomes of some elements; one of more than `event_bytes_max` bytes is rejected."""
-    usual, events = _usual(elements.raws, context.node, event_bytes_max)
-    is_odd = np.ones(len(elements), np.bool_)
-    is_odd[usual] = False
-    odd = np.flatnonzero(is_odd).tolist()
-    if not odd:
-        return ColumnBatch(events, (), {}, elements, usual, context)
-    accepted: dict[int, Accepted] = {}
-    rejected: list[Rejected] = []
-    for number in odd:
-        outcome = _of_any_size(elements[number], context, event_bytes_max)
-        if isinstance(outcome, Accepted):
-            accepted[number] = outcome
-        else:
-            rejected.append(outcome)
-    others = to_batch([item.event for item in accepted.values()], 0).drop_columns(["event_id"])
-    numbers = np.append(usual, np.array(list(accepted), np.int64))
-    order = np.argsort(numbers)
-    events = pa.concat_batches([events, others]).take(pa.array(order))
-    numbers = numbers[order]
-    warned = {row: accepted[number] for row, number in enumerate(numbers.tolist()) if number in accepted}
-    warned = {row: item for row, item in warned.items() if item.warnings}
-    return ColumnBatch(events, rejected, warned, elements, numbers, context)
-
-
-def _usual(raws: Raws, node: str | None, event_bytes_max: int) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
-    """Return the numbers of the elements that are usual, and their events."""
     payloads: list[Payload] = []
     numbers: list[int] = []
-    for number, raw in enumerate(raws):
+    for number, raw in enumerate(elements.raws):
         if len(raw) > event_bytes_max:
             continue
         try:
@@ -133,8 +108,64 @@ def _usual(raws: Raws, node: str | None, event_bytes_max: int) -> tuple[npt.NDAr
         except NOT_JSON:
             continue
         numbers.append(number)
+    return columns_of(
+        payloads,
+        numbers,
+        len(elements),
+        lambda number: _of_any_size(elements[number], context, event_bytes_max),
+        context.node,
+        SOURCE_FORMAT,
+    )
+
+
+def columns_of(
+    payloads: Sequence[Payload],
+    numbers: Sequence[int],
+    elements: int,
+    carefully: Callable[[int], Outcome],
+    node: str | None,
+    source_format: str,
+) -> ColumnBatch:
+    """Return the outcomes of some elements, most of which are payloads as nearly all are.
+
+    Args:
+        payloads: of the elements that are.
+        numbers: of the element of each payload, which go up.
+        elements: how many there are.
+        carefully: returns the outcome of any of them by itself.
+        node: names the source of events that do not name it themselves.
+        source_format: what the events say of where they come from.
+    """
+    usual, events = _usual(payloads, numbers, node, source_format)
+    is_odd = np.ones(elements, np.bool_)
+    is_odd[usual] = False
+    odd = np.flatnonzero(is_odd).tolist()
+    if not odd:
+        return ColumnBatch(events, (), {}, usual, carefully)
+    accepted: dict[int, Accepted] = {}
+    rejected: list[Rejected] = []
+    for number in odd:
+        outcome = carefully(number)
+        if isinstance(outcome, Accepted):
+            accepted[number] = outcome
+        else:
+            rejected.append(outcome)
+    others = to_batch([item.event for item in accepted.values()], 0).drop_columns(["event_id"])
+    merged = np.append(usual, np.array(list(accepted), np.int64))
+    order = np.argsort(merged)
+    events = pa.concat_batches([events, others]).take(pa.array(order))
+    merged = merged[order]
+    warned = {row: accepted[number] for row, number in enumerate(merged.tolist()) if number in accepted}
+    warned = {row: item for row, item in warned.items() if item.warnings}
+    return ColumnBatch(events, rejected, warned, merged, carefully)
+
+
+def _usual(
+    payloads: Sequence[Payload], numbers: Sequence[int], node: str | None, source_format: str
+) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
+    """Return the numbers of the elements that are usual, and their events."""
     try:
-        table, has_own_timestamp = _table(payloads, node)
+        table, has_own_timestamp = _table(payloads, node, source_format)
         batch, bad = without_bad_rows(table)
     except (UnicodeError, OverflowError, pa.ArrowException):
         # A text or a number that no column takes: the careful way finds out which one it is.
@@ -145,7 +176,7 @@ def _usual(raws: Raws, node: str | None, event_bytes_max: int) -> tuple[npt.NDAr
     return usual, batch if is_usual.all() else batch.filter(pa.array(is_usual))
 
 
-def _table(payloads: Sequence[Payload], node: str | None) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+def _table(payloads: Sequence[Payload], node: str | None, source_format: str) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """Return events in columns, and which of them have a timestamp that says something else than their time."""
     rows = zip(*map(msgspec.structs.astuple, payloads), strict=True) if payloads else [()] * len(PAYLOAD_FIELDS)
     values = dict(zip(PAYLOAD_FIELDS, rows, strict=True))
@@ -155,7 +186,7 @@ def _table(payloads: Sequence[Payload], node: str | None) -> tuple[pa.Table, npt
     has_own_timestamp = pc.fill_null(pc.not_equal(texts, timestamps), fill_value=False)
     sources = zip(values["content_uri"], values["previous_content_uri"], values["source_host"], strict=True)
     columns["source_node"] = pa.array([source_node(*of_event, node) for of_event in sources], pa.string())
-    columns["source_format"] = pa.array([SOURCE_FORMAT] * len(payloads), pa.string())
+    columns["source_format"] = pa.array([source_format] * len(payloads), pa.string())
     return pa.table(columns), has_own_timestamp.to_numpy(zero_copy_only=False)
 
 
@@ -170,14 +201,9 @@ def _column(name: str, values: Sequence[Any]) -> pa.Array:
     return column.fill_null(_UNSET_DURATION) if name == "event_duration" else column
 
 
-def _of_any_size(element: JsonElement, context: Context, event_bytes_max: int) -> Accepted | Rejected:
+def _of_any_size(element: JsonElement, context: Context, event_bytes_max: int) -> Outcome:
     if len(element.raw) > event_bytes_max:
         return too_large(element.place, len(element.raw), event_bytes_max, element.raw)
-    return _carefully(element, context)
-
-
-def _carefully(element: JsonElement, context: Context) -> Accepted | Rejected:
-    """Return the one outcome of an element."""
     # The payload has no relationship: a ROUTE without one is no mistake of the event's.
     [outcome] = validate_element(element.raw, element.place, read_element, context, relationship_exported=False)
     return outcome

@@ -9,6 +9,7 @@ keeps for each source overlap the question.
 from __future__ import annotations
 
 import errno
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,11 @@ def key_of(event: Event) -> Key | None:
     if event.source_node is None or event.source_ordinal is None:
         return None
     return event.source_node, event.source_ordinal
+
+
+def keys_of(events: Iterable[Event]) -> list[Key]:
+    """Return the keys of those events that have one, in their order."""
+    return [key for event in events if (key := key_of(event)) is not None]
 
 
 class WriterKeys:
@@ -200,11 +206,10 @@ class StoredKeys:
                         self._own.view = self._read_view(workspace, None)
             return [] if self._own.view is None else [self._own.view]
 
-    def add(self, events: Sequence[Event], event_ids: range) -> None:
-        """Note events that were just appended."""
+    def add(self, keys: Sequence[Key | None], event_ids: range) -> None:
+        """Note events that were just appended; None is one without a key."""
         by_node: dict[str, tuple[list[int], list[int]]] = {}
-        for event, event_id in zip(events, event_ids, strict=True):
-            key = key_of(event)
+        for key, event_id in zip(keys, event_ids, strict=True):
             if key is not None:
                 ordinals, ids = by_node.setdefault(key[0], ([], []))
                 ordinals.append(key[1])
@@ -212,9 +217,9 @@ class StoredKeys:
         for node, (ordinals, ids) in by_node.items():
             self._own.add(node, ordinals, ids)
 
-    def find(self, events: Iterable[Event]) -> dict[Key, StoredAt]:
+    def find(self, keys: Iterable[Key]) -> dict[Key, StoredAt]:
         """Return where the events with these keys are stored."""
-        by_node = _ordinals_by_node(events)
+        by_node = _ordinals_by_node(keys)
         places: dict[Key, StoredAt] = {}
         if not by_node:
             return places
@@ -253,16 +258,16 @@ class StoredKeys:
             known |= (codes == code) & np.isin(ordinals, np.concatenate(former))
         return known
 
-    def erased(self, events: Iterable[Event]) -> set[Key]:
+    def erased(self, keys: Iterable[Key]) -> set[Key]:
         """Return which keys belong to events that were forgotten and erased: only tombstones know them."""
-        by_node = _ordinals_by_node(events)
-        keys: set[Key] = set()
+        by_node = _ordinals_by_node(keys)
+        gone: set[Key] = set()
         for view in self._views():
             # Newer than the view, so that what its logs do not hold any more is found here.
             stones = view.workspace.catalog.load().tombstones.values()
             for node, ordinals in by_node.items():
-                keys.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
-        return keys
+                gone.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
+        return gone
 
     def add_columns(self, keys: pa.RecordBatch, event_ids: range) -> None:
         """Note events that were just appended as columns."""
@@ -341,17 +346,17 @@ class PreviewedKeys(StoredKeys):
     def __init__(self, workspaces: Callable[[], Sequence[Workspace]]) -> None:
         super().__init__(workspaces, NO_WRITER)
 
-    def find(self, events: Iterable[Event]) -> dict[Key, StoredAt]:
+    def find(self, keys: Iterable[Key]) -> dict[Key, StoredAt]:
         """Return where the events with these keys are stored, without those that were added."""
-        return {key: place for key, place in super().find(events).items() if place.writer != NO_WRITER}
+        return {key: place for key, place in super().find(keys).items() if place.writer != NO_WRITER}
 
-    def erased(self, events: Iterable[Event]) -> set[Key]:
+    def erased(self, keys: Iterable[Key]) -> set[Key]:
         """Return which keys belong to events that cannot be read: erased ones, and those that were added."""
-        events = list(events)
-        keys = super().erased(events)
-        for node, ordinals in _ordinals_by_node(events).items():
-            keys.update((node, ordinal) for ordinal in self._own.find(node, ordinals))
-        return keys
+        keys = list(keys)
+        gone = super().erased(keys)
+        for node, ordinals in _ordinals_by_node(keys).items():
+            gone.update((node, ordinal) for ordinal in self._own.find(node, ordinals))
+        return gone
 
     def _trust(self, workspace: Workspace) -> None:
         """A preview changes no file's durability."""
@@ -465,10 +470,10 @@ def _columns_of(keys: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int32],
     return sources.dictionary.to_pylist(), sources.indices.to_numpy(zero_copy_only=False), ordinals
 
 
-def _ordinals_by_node(events: Iterable[Event]) -> dict[str, list[int]]:
-    by_node: dict[str, list[int]] = {}
-    for key in filter(None, map(key_of, events)):
-        by_node.setdefault(key[0], []).append(key[1])
+def _ordinals_by_node(keys: Iterable[Key]) -> dict[str, list[int]]:
+    by_node: dict[str, list[int]] = defaultdict(list)
+    for node, ordinal in keys:
+        by_node[node].append(ordinal)
     return by_node
 
 

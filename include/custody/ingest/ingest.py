@@ -31,10 +31,10 @@ from custody.capture import (
     InputPlace,
     Outcome,
     Rejected,
-    as_formerly_numbered,
     batched_outcomes,
     contradictions,
     detect_file,
+    former_ordinal,
     harmless_differences,
     read_batches,
     read_piece,
@@ -481,7 +481,7 @@ class Ingest:
         events = [item.event for _, item in fresh]
         # Nothing to append is no reason to wait where too much waits to be rolled over.
         ids = store(events) if events else range(0)
-        self._stored_keys.add(events, ids)
+        self._stored_keys.add([key_of(event) for event in events], ids)
         for (tally, _), event_id in zip(fresh, ids, strict=True):
             tally.stored += 1
             tally.first = event_id if tally.first is None else tally.first
@@ -512,21 +512,19 @@ class Ingest:
 
     def _without_stored(self, accepted: Sequence[tuple[FileTally, Accepted]]) -> list[tuple[FileTally, Accepted]]:
         """Return the events that are not stored yet; count repetitions, reject contradictions."""
-        events = [item.event for _, item in accepted]
-        # What an older custody stored of them has another number.
-        formerly = list(map(as_formerly_numbered, events))
-        searched = [*events, *filter(None, formerly)]
+        keys = [key_of(item.event) for _, item in accepted]
+        former_keys = [_former_key(item.event) for _, item in accepted]
+        searched = [key for key in (*keys, *former_keys) if key is not None]
         places = self._stored_keys.find(searched)
         stored = self._stored_events(places)
         hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(searched)
         fresh = []
-        for (tally, item), former_event in zip(accepted, formerly, strict=True):
+        for (tally, item), key, former_key in zip(accepted, keys, former_keys, strict=True):
             tally.read += 1
-            key = key_of(item.event)
             if key in hidden:  # it was forgotten on purpose, so it must not come back
                 tally.repeated += 1
                 continue
-            if self._is_stored_by_former_number(item.event, former_event, stored, hidden):
+            if self._is_stored_by_former_number(item.event, former_key, stored, hidden):
                 tally.repeated += 1
                 continue
             writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
@@ -555,12 +553,11 @@ class Ingest:
     @staticmethod
     def _is_stored_by_former_number(
         event: Event,
-        formerly: Event | None,
+        key: Key | None,
         stored: Mapping[Key, tuple[str, Event | None]],
         hidden: Collection[Key],
     ) -> bool:
-        """Whether an older custody stored this event with the number `formerly`, or it was forgotten since."""
-        key = None if formerly is None else key_of(formerly)
+        """Whether an older custody stored this event by the number in `key`, or it was forgotten since."""
         if key is None:
             return False
         _, former = stored.get(key, ("", None))
@@ -706,6 +703,12 @@ class IngestPreview(Ingest):
 
     def _keep(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
         return ""
+
+
+def _former_key(event: Event) -> Key | None:
+    """Return the key by which an older custody stored the same event; None where it was the same."""
+    ordinal = former_ordinal(event)
+    return None if ordinal is None or event.source_node is None else (event.source_node, ordinal)
 
 
 def _format_of(entry: QuarantineEntry) -> Format:

@@ -23,7 +23,7 @@ from custody.flowfile_repository import (
     Provenance,
     QueueSession,
 )
-from custody.ingest.dedup import StoredKeys, key_of
+from custody.ingest.dedup import StoredKeys, key_of, keys_of
 from custody.ingest.slots import SlotWriter
 from custody.journal import SyncPolicy
 from custody.model import ContentClaim, Event
@@ -74,7 +74,8 @@ class JournalProvenance:
         # Read anew each time: it is asked after a crash, or a failure, and what is there may have grown since.
         keys = StoredKeys(self._workspaces, "")
         keys.refresh()
-        stored = keys.find(events).keys() | keys.erased(events)
+        searched = keys_of(events)
+        stored = keys.find(searched).keys() | keys.erased(searched)
         return [event for event in events if key_of(event) not in stored]
 
 

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import fastavro
+
 from custody.capture import CaptureLimits, Context, Format, Outcome, read_stream
 from custody.capture.avro import write_long
 from custody.sample import SampleOptions, sample_events
@@ -250,3 +252,16 @@ def one_of_each(seed: int = 0) -> dict[Format, bytes]:
         Format.NGSI: lines([notification(entity(number)) for number in numbers]),
         Format.CUSTODY: lines(own_event(number) for number in range(3)),
     }
+
+
+_ANY_TEXTS = {"type": "array", "items": ["null", "string"]}
+_ANY_VALUE = ["null", "long", "double", "string", {"type": "map", "values": ["null", "long", "string"]}, _ANY_TEXTS]
+
+
+def any_avro(documents: Sequence[Json], sync_interval: int = 16_000) -> bytes:
+    """Documents as an Avro file whose schema takes whatever stands in a field; all have the same keys."""
+    names = dict.fromkeys(name for one in documents for name in one)
+    schema = {"type": "record", "name": "any", "fields": [{"name": name, "type": _ANY_VALUE} for name in names]}
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema(schema), documents, codec="deflate", sync_interval=sync_interval)
+    return out.getvalue()

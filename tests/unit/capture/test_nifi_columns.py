@@ -14,7 +14,7 @@ from custody.capture import Accepted, CaptureLimits, ColumnBatch, Context, Forma
 from custody.capture import event_reader as reader
 from custody.model import Event, to_events
 from tests.unit.capture.json_documents import document
-from tests.unit.capture.sample_inputs import payloads, read
+from tests.unit.capture.sample_inputs import any_avro, payloads, read
 
 EVENT_BYTES_MAX = 20_000
 LIMITS = CaptureLimits(EVENT_BYTES_MAX, 1 << 30)
@@ -68,21 +68,25 @@ ODD: dict[str, Change] = {
 }
 
 
-def both(data: bytes, node: str | None = None, batch_events: int = 7) -> tuple[list[Outcome], list[ColumnBatch]]:
+def both(
+    data: bytes, node: str | None = None, batch_events: int = 7, format: Format = Format.NIFI
+) -> tuple[list[Outcome], list[ColumnBatch]]:
     """What is read one after the other, and what in columns."""
     batches = list(
-        read_batches(io.BytesIO(data), LIMITS, batch_events=batch_events, format=Format.NIFI, context=Context(node))
+        read_batches(io.BytesIO(data), LIMITS, batch_events=batch_events, format=format, context=Context(node))
     )
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     others = [outcome for batch in batches if not isinstance(batch, ColumnBatch) for outcome in batch]
     assert not (columns and others), "a text is read one way"
-    return read(data, Format.NIFI, limits=LIMITS, node=node) if columns else others, columns
+    return read(data, format, limits=LIMITS, node=node) if columns else others, columns
 
 
-def compare(data: bytes, node: str | None = None, batch_events: int = 7) -> list[ColumnBatch]:
-    outcomes, batches = both(data, node, batch_events)
+def compare(
+    data: bytes, node: str | None = None, batch_events: int = 7, format: Format = Format.NIFI
+) -> list[ColumnBatch]:
+    outcomes, batches = both(data, node, batch_events, format)
     if not batches:
-        assert outcomes == read(data, Format.NIFI, limits=LIMITS, node=node)
+        assert outcomes == read(data, format, limits=LIMITS, node=node)
         return []
     accepted = [item for item in outcomes if isinstance(item, Accepted)]
     events: list[Event] = [event for batch in batches for event in to_events(batch.events)]
@@ -163,3 +167,64 @@ def test_any_mixture_with_any_byte_changed_is_read_as_ever(data: st.DataObject) 
     for _ in range(data.draw(st.integers(0, 2))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
     compare(bytes(text))
+
+
+# Avro has no halves of characters, no numbers of 65 bits and no lists within lists.
+AVRO_ODD = [name for name in ODD if not name.startswith(("half a character", "a number of 65", "an unknown", "a list"))]
+
+
+@pytest.mark.parametrize("name", AVRO_ODD)
+@pytest.mark.parametrize("node", [None, "a-node"])
+def test_an_odd_record_of_avro_between_usual_ones_has_its_place(name: str, node: str | None) -> None:
+    odd = {**document("CONTENT_MODIFIED"), **ODD[name]}
+    documents = [document("CREATE"), odd, document("DROP"), odd]
+    for one in documents:
+        if "timestamp" not in ODD[name]:
+            one.pop("timestamp", None)
+    [batch] = compare(any_avro(documents), node, format=Format.NIFI_AVRO)
+    assert batch.events.num_rows + len(batch.rejected) == 4
+    assert len(compare(any_avro([odd] * 15), node, format=Format.NIFI_AVRO)) == 3
+
+
+def test_samples_of_avro_are_read_in_columns_and_none_goes_the_careful_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [{key: value for key, value in one.items() if key != "timestamp"} for one in payloads(300)]
+    data = any_avro(documents)
+    assert sum(batch.events.num_rows for batch in compare(data, None, 100, Format.NIFI_AVRO)) == 300
+    monkeypatch.setattr("custody.capture.nifi_avro.validate_event", None)
+    batches = list(read_batches(io.BytesIO(data), LIMITS, batch_events=100, format=Format.NIFI_AVRO))
+    assert [batch.events.num_rows for batch in batches if isinstance(batch, ColumnBatch)] == [100, 100, 100]
+
+
+def test_records_of_avro_with_custodys_own_fields_stand_between_those_of_nifi() -> None:
+    nifi = {key: value for key, value in document("SEND").items() if key != "timestamp"}
+    own = {
+        "event_type": "CREATE",
+        "event_time": 1_790_000_000_000,
+        "component_id": "c",
+        "component_type": "t",
+        "flowfile_uuid": "5f0c8a10-0000-4000-8000-00000000002a",
+        "file_size": 7,
+        "source_node": "n",
+        "source_ordinal": 4,
+    }
+    absent = dict.fromkeys([*nifi, *own])
+    documents = [{**absent, **one} for one in (nifi, own, nifi)]
+    assert compare(any_avro(documents), format=Format.NIFI_AVRO)
+
+
+@pytest.mark.parametrize("batch_events", [1, 4, 100])
+def test_an_avro_file_that_breaks_off_gives_what_it_holds_and_its_rest(batch_events: int) -> None:
+    documents = [{**document("FETCH"), "eventOrdinal": number} for number in range(12)]
+    data = any_avro(documents, sync_interval=1)
+    for end in [*range(0, len(data), 97), len(data) - 1]:
+        compare(data[:end], None, batch_events, Format.NIFI_AVRO)
+
+
+@given(data=st.data())
+def test_any_mixture_of_avro_with_any_byte_changed_is_read_as_ever(data: st.DataObject) -> None:
+    changes = data.draw(st.lists(st.one_of(st.none(), st.sampled_from(AVRO_ODD)), min_size=1, max_size=12))
+    documents = [{**document("FETCH"), "timestamp": None, **(ODD[change] if change else {})} for change in changes]
+    text = bytearray(any_avro(documents))
+    for _ in range(data.draw(st.integers(0, 2))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+    compare(bytes(text), format=Format.NIFI_AVRO)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from custody.capture import Accepted, Format, InputPlace
 from custody.errors import StorageError
 from custody.ingest import dedup
-from custody.ingest.dedup import SortedRuns, StoredKeys, keys_of_writer
+from custody.ingest.dedup import SortedRuns, StoredKeys, keys_of, keys_of_writer
 from custody.ingest.ingest import Ingest
 from custody.journal import JournalFile
 from custody.repository import Repository
@@ -156,6 +156,6 @@ def test_keys_of_a_journal_are_read_in_little_memory(tmp_path: Path) -> None:
             keys.refresh()
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
-    assert len(keys.find(list(repository.events(0, 5000)))) == 5000
+    assert len(keys.find(keys_of(repository.events(0, 5000)))) == 5000
     assert path.stat().st_size > 1 << 20
     assert peaks[1] < peaks[0] / 4, peaks

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from custody.capture import event_reader
+from custody.capture import batched_outcomes, event_reader
+from custody.capture.encodings import InputText
+from custody.capture.nifi_avro import read_avro
 from custody.errors import InvalidInputError, NotFoundError
 from custody.model import Event
 from custody.repository import EventSelection, FileReport, Repository
 from tests.support import run_steps, unnumbered, write_samples
 from tests.unit.capture.json_documents import KINDS, document
-from tests.unit.capture.test_nifi_columns import ODD
+from tests.unit.capture.sample_inputs import any_avro
+from tests.unit.capture.test_nifi_columns import AVRO_ODD, ODD
 
 
 def write(path: Path, *documents: dict[str, object]) -> Path:
@@ -281,34 +285,46 @@ def test_events_come_out_as_capture_read_them(repository: Repository, tmp_path: 
     assert len({(item.source_node, item.source_ordinal) for item in before}) == 120
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path, format: str) -> list[Path]:
     """Files with all that an ingest tells apart: usual events, warnings, odd and bad ones, copies, contradictions."""
     folder.mkdir()
+    written = write if format == "json" else _written_avro
     usual = [{**document(kind), "eventOrdinal": 5000 + number} for number, kind in enumerate([*KINDS, *KINDS])]
     odd = [
         {**document("CONTENT_MODIFIED"), "eventOrdinal": 9000 + number, **change}
         for number, (name, change) in enumerate(ODD.items())
-        if not name.startswith("half a character")
+        if (format == "json" and not name.startswith("half a character")) or name in AVRO_ODD
     ]
     return [
-        write(folder / "a.json", *usual[:10]),
-        write(folder / "b.json", *usual[5:20], usual[19], {**usual[18], "entitySize": 99}),
-        write(folder / "c.json", *[piece for pair in zip(usual[20:], odd, strict=False) for piece in pair]),
-        write(folder / "d.json", {**usual[0], "entitySize": 98}, {**usual[1], "eventId": "again"}, usual[35]),
-        write(folder / "e.json", *odd[10:], *usual),
+        written(folder / "a.json", *usual[:10]),
+        written(folder / "b.json", *usual[5:20], usual[19], {**usual[18], "entitySize": 99}),
+        written(folder / "c.json", *[piece for pair in zip(usual[20:], odd, strict=False) for piece in pair]),
+        written(folder / "d.json", {**usual[0], "entitySize": 98}, {**usual[1], "eventId": "again"}, usual[35]),
+        written(folder / "e.json", *odd[10:], *usual),
     ]
 
 
-@pytest.mark.in_parts(2)
+def _written_avro(path: Path, *documents: dict[str, Any]) -> Path:
+    path.write_bytes(any_avro(documents))
+    return path
+
+
+def _one_by_one(text: InputText, *, size: int, bytes_max: int, event_bytes_max: int, node: str | None) -> object:
+    return batched_outcomes(read_avro(text, event_bytes_max=event_bytes_max, node=node), size)
+
+
+@pytest.mark.in_parts(4)
+@pytest.mark.parametrize("format", ["json", "avro"])
 @pytest.mark.parametrize("state", ["journals", "live", "forgotten"])
 @pytest.mark.parametrize("batch_events", [4, 1000])
 def test_in_columns_everything_becomes_what_it_becomes_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, batch_events: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, batch_events: int, format: str
 ) -> None:
-    files, results = _files(tmp_path / "files"), []
+    files, results = _files(tmp_path / "files", format), []
     for way in ("columns", "one by one"):
         if way == "one by one":
             monkeypatch.setattr(event_reader, "_short_array", lambda _: None)
+            monkeypatch.setattr(event_reader, "read_avro_columns", _one_by_one)
         opened = tuned(Repository.create(tmp_path / way), f"[capture]\nbatch_events = {batch_events}\n")
         reports = ingest(opened, *files[:3])
         if state != "journals":
