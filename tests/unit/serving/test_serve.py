@@ -82,7 +82,7 @@ def test_workers_share_an_address_an_event_that_reaches_two_is_stored_once_and_a
         assert at.process.wait(60) == 0
     assert run_ids(root) == [*range(40), *range(100, 140)]
     assert Repository.open(root).status().slots_taken == 0
-    # Whoever ended in order sealed its journals; the killed one's wait for recovery, unless its successor took its slot.
+    # Who ended in order sealed its journals; the killed one's wait for recovery, unless its successor took its slot.
     open_journals = list(root.glob("containers/*/*/journals/*.journal"))
     assert len({path.parent for path in open_journals}) <= 1
     run_steps(Repository.open(root).settings)
