@@ -1,11 +1,18 @@
-"""What Airflow's API server answers while its plugin exports: health, a DAG, and the page of that DAG in a browser."""
+"""What Airflow's API server answers while its plugin exports: health, a DAG, and the page of that DAG in a browser.
+
+Beside it, in the same turns: the same requests while two processes of the lowest priority compute that have nothing to
+do with Airflow. That much any work costs on these cores.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -16,14 +23,19 @@ from benchmarks.airflow.cost import percentile
 from benchmarks.api.__main__ import build_repository
 from benchmarks.api.reader import reading
 from benchmarks.environment import ROOT
+from custody.serving.export_process import NICENESS
 from custody_local.airflow import LocalAirflow
 from tests.airflow import browser
 
 DAG_ID = "provenance_rollover"
 MOUNT = "/custody"
-FORMS = (None, "ndjson", "arrow")
-"""By turns: without exports, and beside two of each form."""
+NOTHING = "nothing"
+OTHER_WORK = "two processes of the lowest priority"
+FORMS = ("ndjson", "arrow")
+STATES = (NOTHING, OTHER_WORK, *(f"two exports, {form}" for form in FORMS))
+"""By turns: alone, beside work that is not custody's, and beside two exports of each form."""
 _READERS = 2
+_COMPUTES = "while True: sum(range(10000))"
 _PAUSE_SECONDS = 0.02
 _WARM_SECONDS = 3.0
 """Until readers have begun: their start is not what is measured."""
@@ -96,34 +108,43 @@ def _by_turns(
     seconds: float,
     turns: int,
 ) -> list[Answers]:
-    times: dict[tuple[str, str | None], list[float]] = {}
+    times: dict[tuple[str, str], list[float]] = {}
     for ask in (*requests.values(), *([page] if page else [])):
         ask()
     for _ in range(turns):
-        for form in FORMS:
+        for state in STATES:
             with ExitStack() as stack:
-                if form is not None:
+                if state == OTHER_WORK:
+                    stack.enter_context(_other_work())
+                elif state != NOTHING:
+                    form = FORMS[STATES.index(state) - 2]
                     stack.enter_context(reading(f"{url}{MOUNT}", form, _READERS, authorization))
                     time.sleep(_WARM_SECONDS)
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
                     for name, ask in requests.items():
-                        times.setdefault((name, form), []).append(_milliseconds(ask))
+                        times.setdefault((name, state), []).append(_milliseconds(ask))
                         time.sleep(_PAUSE_SECONDS)
                 if page is not None:
-                    shown = times.setdefault(("the page of a DAG in Chromium", form), [])
+                    shown = times.setdefault(("the page of a DAG in Chromium", state), [])
                     shown.extend(_milliseconds(page) for _ in range(_PAGES))
     return [
-        Answers(
-            name,
-            "nothing" if form is None else f"two exports, {form}",
-            median(values),
-            percentile(values, 0.99),
-            max(values),
-            len(values),
-        )
-        for (name, form), values in sorted(times.items(), key=lambda one: (one[0][0], FORMS.index(one[0][1])))
+        Answers(name, state, median(values), percentile(values, 0.99), max(values), len(values))
+        for (name, state), values in sorted(times.items(), key=lambda one: (one[0][0], STATES.index(one[0][1])))
     ]
+
+
+@contextmanager
+def _other_work() -> Iterator[None]:
+    """Run as many processes as there are readers, at the priority of an export's, in the session of this one."""
+    command = [sys.executable, "-c", f"import os; os.nice({NICENESS})\n{_COMPUTES}"]
+    processes = [subprocess.Popen(command, env=os.environ) for _ in range(_READERS)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def _milliseconds(ask: Callable[[], object]) -> float:
