@@ -18,7 +18,7 @@ from custody.repository import EventSelection, Repository
 from custody.spark.java import find_java
 from tests.behaviour.places import s3_url
 from tests.behaviour.s3 import BUCKET, s3_environment
-from tests.iceberg_reading import EVENTS, expected, rows_in_sql, with_history
+from tests.iceberg_reading import EVENTS, expected, newest, rows_in_sql, with_history
 from tests.own_environment import python_of
 from tests.services.jars import jars
 from tests.support import append, run_steps
@@ -109,17 +109,20 @@ def test_duckdb_reads_the_rows_of_every_revision(repository: Repository) -> None
 
 
 @pytest.mark.slow
-def test_spark_reads_the_rows_of_every_revision(repository: Repository) -> None:
+def test_spark_reads_the_rows_of_every_revision(repository: Repository, tmp_path: Path) -> None:
     done = iceberg.publish(repository.workspace())
+    metadata = tmp_path / "metadata.json"
+    metadata.write_text(json.dumps(newest(repository.workspace())))
     python = python_of("spark-iceberg", HERE / "spark-iceberg-requirements.txt")
     listed = ",".join(map(str, jars(HERE / "iceberg-aws.jars")))
     environ = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
     environ["PYSPARK_PYTHON"] = environ["PYSPARK_DRIVER_PYTHON"] = str(python)
     for name in ("SPARK_HOME", "PYTHONPATH"):
         environ.pop(name, None)
-    command = [str(python), str(HERE / "spark_bucket_iceberg.py"), listed, done.metadata]
+    command = [str(python), str(HERE / "spark_bucket_iceberg.py"), listed, done.metadata, str(metadata)]
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    problems = [line for line in ended.stderr.splitlines() if "Error" in line or "Exception" in line]
+    assert ended.returncode == 0, "\n".join(problems)
     answer = json.loads(ended.stdout.splitlines()[-1])
     assert {int(key): ids for key, ids in answer["snapshots"].items()} == expected(repository.workspace())
     assert answer["rows"] == rows_in_sql(repository)
