@@ -10,12 +10,38 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus, read_manifest_list
 
+from custody import iceberg
 from custody.eventlog import EventLog, refuse
 from custody.iceberg.store_io import StoreIO
 from custody.iceberg.table_folder import TableFolder
 from custody.read.time_travel import snapshot_at
 from custody.read.tombstone_filter import visible_events
+from custody.repository import EventSelection, Repository
 from custody.workspace import Workspace
+from tests.support import append, run_steps, sample
+
+EVENTS = sample(600)
+COLUMNS = "writer, event_id, event_type, epoch_ms(event_time), flowfile_uuid, file_size, parent_uuids"
+
+
+def with_history(found: Repository) -> Repository:
+    """Give a new repository ten revisions and more: commits, forgotten events, compacted logs."""
+    for number in range(8):
+        append(found, EVENTS[number * 50 : number * 50 + 50])
+        run_steps(found.settings)
+        if number == 3:
+            iceberg.publish(found.workspace())
+            found.forget(EventSelection(event_ids=(7, 120)), "asked for")
+        if number == 5:
+            found.compact()
+    found.forget(EventSelection(event_ids=(333,)), "asked for")
+    return found
+
+
+def rows_in_sql(repository: Repository) -> list[list[Any]]:
+    """Some columns of all events that are live, as `custody sql` gives them."""
+    with repository.sql(f"select {COLUMNS} from events order by event_id") as result:  # noqa: S608 - the tests' own
+        return [list(row.values()) for batch in result.batches() for row in batch.to_pylist()]
 
 
 def newest(workspace: Workspace) -> dict[str, Any]:
@@ -73,6 +99,6 @@ def live_ids(workspace: Workspace, revision: int) -> list[int]:
     assert view is not None
     ids: list[int] = []
     for file in view.state.files.values():
-        table = EventLog(workspace.fs, workspace.paths.home / file.path).read()
+        table = EventLog(workspace.fs, workspace.log_path(file.path)).read()
         ids += np.asarray(visible_events(workspace, view.state, table).column("event_id")).tolist()
     return sorted(ids)

@@ -1,28 +1,34 @@
 """One reader over many writers: the same events under one writer and under several, and opening hundreds of writers.
 
-`python -m benchmarks.federation --writers 8 --events 100000 --opened 200`
+`python -m benchmarks.federation --writers 8 --events 100000 --opened 200 --latency-ms 20`
 
 The first part compares answers over all writers with those of one writer that has as many events: searches with exact
 totals, lineages, SQL; the answers must be equal. Each question is asked of both by turns: the same one again and
 again, as a page that is looked at, and another one each time. CPU time is that of this process and of those that it
-waited for. The second part opens a repository of many small writers, cold (by a
-reader that was just made) and again (where only what changed is read).
+waited for. The second part opens a repository of many small writers, cold (by a reader that was just made) and again
+(where only what changed is read). With `--latency-ms` it does the same in a bucket: moto's S3 server in a process of
+its own, and while it is read a proxy that adds so much to each request. There a reader has an empty disk at first, then
+what it fetched (`disk`), and last it is the same reader again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,10 +39,14 @@ from custody.model import to_batch
 from custody.read.search import SearchResult
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_events
+from custody.store import Traffic, counted
+from tests.behaviour.s3 import BUCKET, s3_environment, s3_server
+from tests.behaviour.store_proxy import store_proxy
 
 _BASE = 5000
 _WARM = 2
 _OPENINGS = 5
+_OPENINGS_OF_A_BUCKET = 3
 
 
 @dataclass
@@ -129,24 +139,73 @@ def _cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def measure_opening(root: Path, writers: int) -> tuple[float, float]:
-    """Return the seconds of a first search over many small writers by a reader just made, and of the next one."""
+class Opening(NamedTuple):
+    """The first search over many small writers: medians of seconds, and what the last one asked of the store."""
+
+    wall: float
+    cpu: float
+    store: Traffic
+
+    def __str__(self) -> str:
+        asked = f", {self.store.count} requests, {self.store.bytes_read / 1000:,.0f} kB" if self.store.count else ""
+        return f"{self.wall * 1e3:.0f} ms ({self.cpu * 1e3:.0f} ms CPU{asked})"
+
+
+def measure_opening(root: Path, writers: int, built: Callable[[], None] = lambda: None) -> dict[str, Opening]:
+    """Return what a search of everything takes of a reader with an empty disk, with what it fetched, and of the same.
+
+    `built` is called when all writers are there. Of a store that is a folder there is no second state.
+    """
     folder = root / "many"
-    Repository.create(folder)
+    settings = Repository.create(folder).settings
     base = _base()
     for number in range(writers):
-        _store(folder, f"w{number}", base, number * 10, 10)
-    cold: list[float] = []
-    again: list[float] = []
-    for _ in range(_OPENINGS):
+        _append(folder, f"w{number}", base, number * 10, 10)
+    # One pass: each looks at all writers.
+    _roll_over(folder, workers=8)
+    built()
+    states = ("cold", "disk", "again") if settings.is_store_remote else ("cold", "again")
+    taken: dict[str, list[Opening]] = {state: [] for state in states}
+    for _ in range(_OPENINGS_OF_A_BUCKET if settings.is_store_remote else _OPENINGS):
+        if settings.is_store_remote:
+            # What a machine has that wrote none of it.
+            for path in (settings.store, *settings.containers):
+                shutil.rmtree(path, ignore_errors=True)
         reader = Repository.open(folder)
-        for seconds in (cold, again):
-            started = time.perf_counter()
-            total = reader.search("", limit=1).total
-            seconds.append(time.perf_counter() - started)
+        for state in states:
+            reader = reader if state == "again" else Repository.open(folder)
+            times = Times()
+            with counted() as counter, times.taken():
+                total = reader.search("", limit=1).total
             if total != writers * 10:
                 raise AssertionError(f"expected {writers * 10} events, got {total}")
-    return statistics.median(cold), statistics.median(again)
+            taken[state].append(Opening(times.wall[0], times.cpu[0], counter.traffic))
+    return {
+        state: Opening(
+            statistics.median(each.wall for each in openings),
+            statistics.median(each.cpu for each in openings),
+            openings[-1].store,
+        )
+        for state, openings in taken.items()
+    }
+
+
+@contextmanager
+def _bucket(latency_ms: float) -> Iterator[Callable[[], None]]:
+    """Let repositories that are made meanwhile lie in a bucket; what is given makes it slow from then on."""
+    with s3_server() as url, store_proxy(url) as proxy:
+        variables = {**s3_environment(url), "CUSTODY__REPOSITORY__STORE": f"s3://{BUCKET}/{uuid4().hex}"}
+        os.environ.update(variables)
+
+        def slow_down() -> None:
+            os.environ["AWS_ENDPOINT_URL"] = proxy.url
+            proxy.latency_seconds = latency_ms / 1000
+
+        try:
+            yield slow_down
+        finally:
+            for name in variables:
+                os.environ.pop(name, None)
 
 
 def _sql(reader: Repository, text: str) -> list[object]:
@@ -160,7 +219,13 @@ def _base() -> pa.RecordBatch:
 
 
 def _store(root: Path, writer: str, base: pa.RecordBatch, first: int, count: int) -> None:
-    """Store events from a place on of an endless sequence: the sample over and over, each time with other FlowFiles."""
+    """Store events, as `_append` does, and make them live."""
+    _append(root, writer, base, first, count)
+    _roll_over(root)
+
+
+def _append(root: Path, writer: str, base: pa.RecordBatch, first: int, count: int) -> None:
+    """Append events from a place on of an endless sequence: the sample over and over, each turn with other uuids."""
     settings = load_settings(root)
     section = settings.repository.model_copy(update={"writer": writer})
     repository = Repository(settings.model_copy(update={"repository": section}))
@@ -171,7 +236,10 @@ def _store(root: Path, writer: str, base: pa.RecordBatch, first: int, count: int
             part = base.slice(start, min(base.num_rows - start, count - done))
             opened.append_columns(_of_turn(part, turn))
             done += part.num_rows
-    failed = [report for report in repository.roll_over() if report.failed]
+
+
+def _roll_over(root: Path, workers: int = 1) -> None:
+    failed = [report for report in Repository.open(root).roll_over(workers=workers) if report.failed]
     if failed:
         raise AssertionError(str(failed))
 
@@ -190,12 +258,20 @@ def _of_turn(part: pa.RecordBatch, turn: int) -> pa.RecordBatch:
     )
 
 
+def _tell(what: str, openings: Mapping[str, Opening]) -> None:
+    sys.stdout.write(f"{what}: " + ", ".join(f"{state} {opening}" for state, opening in openings.items()) + "\n")
+    sys.stdout.flush()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.federation", description=__doc__)
     parser.add_argument("--writers", type=int, default=8, help="writers of the first part")
     parser.add_argument("--events", type=int, default=100_000, help="events of each; 0 leaves the first part out")
     parser.add_argument("--opened", type=int, default=200, help="writers of the second part; 0 leaves it out")
+    parser.add_argument(
+        "--latency-ms", type=float, help="the second part in a bucket as well, each request so much later"
+    )
     parser.add_argument("--rounds", type=int, default=11, help="how often each question counts")
     parser.add_argument("--folder", type=Path, help="where the repositories of the first part stay, to be asked again")
     options = parser.parse_args(arguments)
@@ -214,8 +290,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
                 sys.stdout.flush()
         if options.opened:
-            cold, again = measure_opening(Path(folder), options.opened)
-            sys.stdout.write(f"{options.opened} writers: cold {cold * 1e3:.0f} ms, again {again * 1e3:.0f} ms\n")
+            _tell(f"{options.opened} writers", measure_opening(Path(folder), options.opened))
+            if options.latency_ms is not None:
+                with _bucket(options.latency_ms) as slow_down:
+                    found = measure_opening(Path(folder) / "bucket", options.opened, slow_down)
+                _tell(f"{options.opened} writers in a bucket, {options.latency_ms:g} ms", found)
     return 0
 
 

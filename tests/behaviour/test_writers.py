@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
 from custody.cli.main import cli
+from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import ClosedError, ConfigurationError, ConflictError, LockedError, NotFoundError
+from custody.errors import ClosedError, ConfigurationError, ConflictError, LockedError, NotFoundError, StorageError
 from custody.maintenance.absorption import open_archive
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.model import Event
 from custody.repository import EventSelection, Repository
 from custody.repository.containers import claim_writer_name
 from custody.repository.local_pass import run_locally
 from custody.repository.writers import absorb_retired, list_writers, retire_writer
+from custody.spark.own_disk import relocated
+from custody.vfs import PosixFileSystem
+from custody.workspace import UnitReport, Workspace
+from tests.behaviour.places import s3_url
+from tests.behaviour.s3 import BUCKET, s3_environment
 from tests.support import event
+
+__all__ = ["s3_url"]
 
 ARCHIVE = "archive"
 
@@ -42,13 +53,41 @@ def absorb(settings: Settings) -> None:
 
 
 def numbers(repository: Repository, **options: object) -> list[int]:
-    page = repository.search("", limit=1000, **options)  # type: ignore[arg-type]
+    return numbers_of("", repository, **options)
+
+
+def numbers_of(text: str, repository: Repository, **options: object) -> list[int]:
+    page = repository.search(text, limit=1000, **options)  # type: ignore[arg-type]
     assert page.total == len(page.events)
     return sorted(item.event.source_ordinal or 0 for item in page.events)
 
 
+@pytest.fixture(params=["folder", "memory", pytest.param("s3", marks=pytest.mark.slow)])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the store is: in the repository's folder, or an object store."""
+    if request.param == "folder":
+        return "folder"
+    location = f"memory://{uuid4().hex}"
+    if request.param == "s3":
+        location = f"s3://{BUCKET}/{uuid4().hex}"
+        for name, value in s3_environment(request.getfixturevalue("s3_url")).items():
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CUSTODY__REPOSITORY__STORE", location)
+    return location
+
+
+def on_another_machine(root: Path) -> Path:
+    """The folder of a machine that shares nothing with the producers but an object store; a folder all machines see."""
+    settings = load_settings(root)
+    if not settings.is_store_remote:
+        return root
+    other = root.with_name(f"{root.name}-{uuid4().hex}")
+    Repository.create(other)
+    return other
+
+
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, place: str) -> Path:
     Repository.create(tmp_path / "r")
     store(tmp_path / "r", "main", 0, 1, 2)
     store(tmp_path / "r", "old", 10, 11, 12)
@@ -67,8 +106,8 @@ def test_every_answer_has_each_event_once_before_and_after(root: Path) -> None:
     retire_writer(repository.settings, "old", "done")
     assert numbers(named(root, "main")) == all_numbers
     absorb(repository.settings)
-    # Also a reader that was open all the time.
-    for reader in (repository, named(root, "main")):
+    # Also a reader that was open all the time, and one on a machine that has nothing of it.
+    for reader in (repository, named(root, "main"), named(on_another_machine(root), "main")):
         assert numbers(reader) == all_numbers
         after = {item.event.source_ordinal: plain(item.event) for item in reader.search("", limit=99).events}
         assert after == before
@@ -81,6 +120,71 @@ def test_every_answer_has_each_event_once_before_and_after(root: Path) -> None:
         assert reader.lineage([uuid]).events == 1
     # One writer fewer is asked for an id that only one has.
     assert named(root, "main").get(3).source_ordinal == 13
+
+
+@pytest.mark.parametrize("place", ["memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
+def test_logs_are_absorbed_by_machines_that_have_the_store_alone(root: Path, place: str, tmp_path: Path) -> None:
+    """Each log by a machine of its own, as executors do; another one commits, and fetches no log for it."""
+    named(root, "main").forget(EventSelection(event_ids=(2,)), "asked for", writer="old")
+    store(root, "older", 20, 21)
+    for writer in ("old", "older"):
+        retire_writer(load_settings(root), writer, "done")
+    settings = load_settings(on_another_machine(root))
+    staged = settings.model_copy(
+        update={
+            "repository": settings.repository.model_copy(update={"staging": "store"}),
+            "journal": settings.journal.model_copy(update={"handoff": "store"}),
+        }
+    )
+    step = MAINTENANCE_STEPS["absorb"]
+    before = numbers(named(root, "main"))
+    open_archive(staged, ARCHIVE, PosixFileSystem(), SystemClock())
+    units = step.units(staged)
+    archive = Workspace(staged, ARCHIVE)
+    assert [step.stays(archive, unit) for unit in units] == [False, False, True, False, True]
+    assert [bool(step.work_bytes(archive, unit)) for unit in units] == [True, True, False, True, False]
+    reports = []
+    for number, unit in enumerate(units):
+        own = relocated(staged, tmp_path / f"executor-{number}")
+        report = step.run(Workspace(own, ARCHIVE, disk_lasts=False), unit)
+        # As it comes from an executor.
+        reports.append(msgspec.json.decode(msgspec.json.encode(report), type=step.report_type))
+        assert numbers(named(root, "main")) == before, "nothing is listed before the last log is written"
+        shutil.rmtree(own.root, ignore_errors=True)
+    done = step.finish(staged, units, reports)
+    assert [report.error for report in done] == [None] * len(units)
+    assert {type(report) for report in done} == {UnitReport}
+    assert not list(staged.store.rglob("*.parquet"))
+    for machine in (root, on_another_machine(root)):
+        reader = named(machine, "main")
+        assert numbers(reader) == before == [0, 1, 2, 10, 11, 13, 20, 21]
+        assert numbers_of("event_type:CREATE", reader) == before
+        assert reader.get(4, ARCHIVE).source_ordinal == 20
+    shards = archive.newest_state().shards
+    assert set(archive.shard_objects.names()) == set(shards) != set()
+    assert {shard.container for shard in shards.values()} == {str(staged.repository.containers[0])}
+    # Absorbed again, nothing is to be done; what an attempt comes late with is passed over.
+    assert step.run(archive, units[0]).note == "absorbed already"
+    assert step.units(staged) == []
+
+
+@pytest.mark.parametrize("place", ["memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
+def test_what_an_attempt_with_other_settings_left_in_the_store_makes_way(
+    root: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retire_writer(load_settings(root), "old", "done")
+    with monkeypatch.context() as patch:
+        patch.setattr("custody.maintenance.absorption.commit_absorption", _refused)
+        assert absorb_retired(load_settings(root), ARCHIVE).failed
+    for folder in (root / "work" / ARCHIVE, *root.glob(f"*/{ARCHIVE}")):
+        shutil.rmtree(folder, ignore_errors=True)
+    monkeypatch.setenv("CUSTODY__EVENTLOG__COMPRESSION", "gzip")
+    absorb(load_settings(root))
+    assert numbers(named(root, "main")) == [0, 1, 2, 10, 11, 12, 13]
+
+
+def _refused(*_: object) -> None:
+    raise StorageError("the store refuses")
 
 
 def test_ids_go_on_in_the_archive_and_an_absorbed_writer_says_where(root: Path) -> None:

@@ -136,7 +136,7 @@ def absorbed_without_a_seal() -> AbstractContextManager[object]:
         )
         return into.commit([*actions, Action(absorb=entry)], next_event_id=options["next_event_id"])
 
-    plan = absorption.plan_absorptions
+    plan, plan_one = absorption.plan_absorptions, absorption.absorption_of
     state_of = Workspace.state
 
     def as_if_sealed(workspace: Workspace) -> CatalogState:
@@ -148,9 +148,14 @@ def absorbed_without_a_seal() -> AbstractContextManager[object]:
         with patch.object(Workspace, "state", as_if_sealed):
             return plan(archive, workspaces)
 
+    def plan_one_unsealed(archive: Workspace, writer: str, base: int) -> Any:
+        with patch.object(Workspace, "state", as_if_sealed):
+            return plan_one(archive, writer, base)
+
     stack = ExitStack()
     stack.enter_context(patch.object(retirement, "seal", lambda catalog, _: catalog.load()))
     stack.enter_context(patch.object(absorption, "plan_absorptions", plan_unsealed))
+    stack.enter_context(patch.object(absorption, "absorption_of", plan_one_unsealed))
     stack.enter_context(patch.object(absorption, "absorb", absorb_unsealed))
     return stack
 

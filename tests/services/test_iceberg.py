@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from custody import iceberg
-from custody.repository import EventSelection, Repository
+from custody.repository import Repository
 from custody.spark.java import find_java
-from tests.iceberg_reading import expected
+from tests.iceberg_reading import expected, rows_in_sql, with_history
 from tests.own_environment import python_of
 from tests.services.jars import jars
-from tests.support import append, run_steps, sample
 
 HERE = Path(__file__).parent
-EVENTS = sample(600)
 
 pytestmark = pytest.mark.slow
 
@@ -27,16 +25,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """Ten revisions and more: commits, forgotten events, compacted logs."""
-    found = Repository.create(tmp_path_factory.mktemp("it's ${a} table%20") / "repository")
-    for number in range(8):
-        append(found, EVENTS[number * 50 : number * 50 + 50])
-        run_steps(found.settings)
-        if number == 3:
-            iceberg.publish(found.workspace())
-            found.forget(EventSelection(event_ids=(7, 120)), "asked for")
-        if number == 5:
-            found.compact()
-    found.forget(EventSelection(event_ids=(333,)), "asked for")
+    found = with_history(Repository.create(tmp_path_factory.mktemp("it's ${a} table%20") / "repository"))
     assert len(expected(found.workspace())) >= 10
     return found
 
@@ -45,19 +34,13 @@ def location(repository: Repository) -> str:
     return iceberg.publish(repository.workspace()).location
 
 
-def columns(repository: Repository) -> list[list[Any]]:
-    names = "writer, event_id, event_type, epoch_ms(event_time), flowfile_uuid, file_size, parent_uuids"
-    with repository.sql(f"select {names} from events order by event_id") as result:
-        return [list(row.values()) for batch in result.batches() for row in batch.to_pylist()]
-
-
 def test_duckdb_reads_the_rows_of_every_revision(repository: Repository) -> None:
     python = python_of("duckdb-iceberg", HERE / "duckdb-iceberg-requirements.txt")
     command = [str(python), str(HERE / "duckdb_iceberg.py"), location(repository)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     answer = json.loads(done.stdout)
     assert {int(key): ids for key, ids in answer["snapshots"].items()} == expected(repository.workspace())
-    assert answer["rows"] == columns(repository)
+    assert answer["rows"] == rows_in_sql(repository)
     assert answer["one"] == 1
 
 
@@ -85,7 +68,7 @@ def test_spark_reads_the_rows_of_every_revision_by_path_and_by_name(
 ) -> None:
     right = expected(repository.workspace())
     assert {int(key): ids for key, ids in in_spark["snapshots"].items()} == right
-    assert in_spark["rows"] == columns(repository)
+    assert in_spark["rows"] == rows_in_sql(repository)
     assert in_spark["at the third"] == len(right[2])
     assert in_spark["some"] == len([number for number in right[max(right)] if 40 <= number <= 60])
 

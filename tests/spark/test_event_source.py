@@ -126,7 +126,7 @@ def test_options_give_the_rows_of_the_condition_and_read_only_logs_that_may_hold
 ) -> None:
     found, parts = rows_by_tasks(repository, **{name: str(value) for name, value in options.items()})
     assert found == in_sql(repository, where)
-    read = [part for part in parts if part.path is not None]
+    read = [part for part in parts if part.log is not None]
     assert logs is None or len(read) <= logs
     assert len(read) <= COMMITS
 

@@ -15,9 +15,12 @@ from uuid import uuid4
 
 import pytest
 
+from custody.clock import SystemClock
+from custody.maintenance.absorption import open_archive
 from custody.maintenance.scrub import read_scrub
 from custody.recovery import STEPS
 from custody.repository import Repository
+from custody.repository.writers import retire_writer
 from custody.spark.environment import submit_environment
 from custody.spark.packaging import make_package
 from custody.spark.submit import step_command
@@ -174,6 +177,30 @@ def test_a_worker_killed_in_the_middle_of_a_rebuild_a_compaction_and_a_scrub(
     assert sum(file.rows for file in after.files.values()) == sum(file.rows for file in before.files.values())
     assert not read_scrub(settings, PosixFileSystem()).findings
     assert answers(root) == local_answers
+    assert not cluster.left_below_workers()
+
+
+def test_a_worker_killed_while_a_retired_writer_is_absorbed(
+    root: Path, cluster: Cluster, library: Path, proxy: StoreProxy
+) -> None:
+    produce(root, is_lost=False)
+    reports(submit(root, "all", cluster, library))
+    settings = Repository.open(root).settings
+    before = [stored.event for stored in Repository.open(root).search("", limit=1000).events]
+    logs = len(Workspace(settings, "main").catalog.load().files)
+    retire_writer(settings, "main", "given back")
+    open_archive(settings, "archive", PosixFileSystem(), SystemClock())
+    killer = Killer(cluster, {"absorb": ".parquet"})
+    proxy.watch = killer
+    report = reports(submit(root, "absorb", cluster, library))["absorb"]
+    proxy.watch = lambda method, path: None
+    assert killer.killed == ["absorb"]
+    assert (report["failed"], report["units"]) == (0, logs + 1)
+    assert str(report["place"]).startswith("Spark")
+    # The first writer that is absorbed keeps its ids.
+    found = Repository.open(root).search("", limit=1000)
+    assert [stored.event for stored in found.events] == before
+    assert {stored.writer for stored in found.events} == {"archive"}
     assert not cluster.left_below_workers()
 
 

@@ -4,8 +4,9 @@ The archive is a writer without journals: its name is claimed for nobody, so no 
 are given out here alone. Event N of a retired writer becomes event `base` + N of the archive, and `base` is in the
 transaction (`Absorb.first_event_id`): a reference to an event can be followed for ever.
 
-Each log is written anew by a unit of its own, in parallel. Names and bytes of the new files follow from what is read:
-an attempt that is repeated finds what is there. Nobody lists these files until the last one is written. Then the one
+Each log is written anew by a unit of its own, in parallel, on any machine that has the store. Names and bytes of the
+new files follow from what is read: an attempt that is repeated finds what is there. A unit gives back the entries of
+its files, so that who commits reads no log. Nobody lists these files until the last one is written. Then the one
 transaction lists them all, with `Absorb`: from there on readers pass over the retired writer. Its own files stay.
 
 What is forgotten is left out, and the keys of it go along, so that no ingest brings it back. Holds and known losses
@@ -27,9 +28,11 @@ from custody.catalog import (
     AddFile,
     AddHold,
     AddLoss,
+    AddShard,
     AddTombstone,
     CatalogState,
     Condition,
+    SourceKeys,
     absorb,
     columns_needed,
     is_remnant,
@@ -39,9 +42,9 @@ from custody.catalog import (
 )
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import ConfigurationError, ConflictError
+from custody.errors import ConfigurationError, ConflictError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, write_log
-from custody.format.names import attempt_suffix
+from custody.format.names import attempt_suffix, shard_container
 from custody.index import build_shard
 from custody.journal import ARCHIVE, purpose_of
 from custody.maintenance.rewriting import (
@@ -55,7 +58,7 @@ from custody.maintenance.rewriting import (
     tombstones_for,
 )
 from custody.model import require_keeping
-from custody.rollover import add_file, add_shard
+from custody.rollover import add_file, add_shard, check_stored_log, clear_log, leave_to_the_store
 from custody.vfs import FileSystem
 from custody.workspace import LogFiles, Workspace, look
 
@@ -138,27 +141,61 @@ def plan_absorptions(archive: Workspace, workspaces: Sequence[Workspace]) -> lis
     return planned
 
 
-def absorb_log(archive: Workspace, absorption: Absorption, path: str) -> LogMetadata | None:
-    """Write a live log of a retired writer, and its shard, as files of the archive; None when nothing of it stays.
+def absorption_of(archive: Workspace, writer: str, base: int) -> Absorption | None:
+    """Return what `plan_absorptions` planned of one writer, with its first id; None where it is taken up by now.
 
-    Durability: on return the files survive power loss; nothing lists them yet. Done again, it writes the same files.
+    No other catalog is read than that of the writer and the archive.
+
+    Raises:
+        ConflictError: others gave out ids since: then the files would have other names.
+    """
+    retired, state = Workspace(archive.settings, writer, archive.fs, archive.clock), archive.state()
+    found = retired.state()
+    if found.seal is None or f"{writer}/{retired.database}" in state.absorbed:
+        return None
+    if state.next_event_id > base:
+        raise ConflictError(f"archive {archive.writer!r}: its ids went on since. Run the step again.")
+    return Absorption(retired, found, base)
+
+
+def absorb_log(archive: Workspace, absorption: Absorption, path: str) -> list[Action]:
+    """Write a live log of a retired writer, and its shard, as files of the archive.
+
+    Returns:
+        What the transaction says of them: the log and its shard, unless nothing of it stays, and the keys of what is
+        forgotten, if there are any.
+
+    Durability: on return the files survive power loss, those of an object store in the store; nothing lists them yet.
+    Done again, it writes the same files.
 
     Raises:
         CorruptionError, NotFoundError: the log is damaged or gone.
         ConflictError: an event of it is forgotten and held.
+        StorageError: the store or a disk refuses.
     """
     file = absorption.state.files[path]
     require_keeping(file.schema_version, file.path)
     holds = hold_conditions(absorption.retired)
-    metadata, _ = _described(archive, absorption, file, holds)
+    metadata, survey = _described(archive, absorption, file, holds)
+    actions = [Action(add_tombstone=AddTombstone(erased=survey.keys))] if survey.keys else []
     if metadata is None:
-        return None
+        return actions
     files = _new_files(archive, metadata)
 
     def events() -> Iterator[pa.Table]:
         return (_moved(table, absorption.base) for table in _remaining(absorption, file, holds))
 
-    write_log(archive.fs, files.log, events, metadata, archive.log_options)
+    def written() -> AddFile:
+        write_log(archive.fs, files.log, events, metadata, archive.log_options)
+        return add_file(archive, files, metadata, survey.sources)
+
+    try:
+        entry = written()
+    except ConflictError:
+        # The store has the log of an attempt with other settings, which no revision lists. Two logs that were written
+        # by the same settings are equal.
+        clear_log(archive, files, is_listed=False)
+        entry = written()
     log, index = EventLog(archive.fs, files.log), archive.settings.index
     # A shard that has its name is whole: an earlier attempt built it from the same log.
     if not archive.fs.list(files.shard):
@@ -172,11 +209,18 @@ def absorb_log(archive: Workspace, absorption: Absorption, path: str) -> LogMeta
             layout=index.layout,
             attribute_characters=archive.settings.query.attribute_characters_max,
         )
-    return metadata
+    shard = add_shard(archive, files, metadata)
+    leave_to_the_store(archive, files.shard)
+    return [Action(add_file=entry), Action(add_shard=shard), *actions]
 
 
-def commit_absorption(archive: Workspace, absorption: Absorption) -> AbsorbedWriter:
-    """List the files that `absorb_log` wrote for all logs of a retired writer, in one transaction.
+def commit_absorption(
+    archive: Workspace, absorption: Absorption, absorbed: Mapping[str, Sequence[Action]]
+) -> AbsorbedWriter:
+    """List the files of a retired writer's logs in one transaction.
+
+    Args:
+        absorbed: by the path of each live log of the writer what `absorb_log` gave.
 
     Durability: on return the transaction survives power loss.
 
@@ -191,18 +235,20 @@ def commit_absorption(archive: Workspace, absorption: Absorption) -> AbsorbedWri
             f"writer {retired.writer!r}: expected nothing that waits, got {len(waiting)} groups of journals. Give "
             "them a writer of their own first: custody recover --adopt"
         )
-    holds = hold_conditions(retired)
-    actions, surveys, rows = [], [], 0
-    for path in sorted(state.files):
-        metadata, survey = _described(archive, absorption, state.files[path], holds)
-        surveys.append(survey)
-        if metadata is None:
-            continue
-        files = _new_files(archive, metadata)
-        sources = [*survey.sources]
-        actions.append(Action(add_file=add_file(archive, files, metadata, sources)))
-        actions.append(Action(add_shard=add_shard(archive, files, metadata)))
-        rows += metadata.rows
+    if absorbed.keys() != state.files.keys():
+        raise ConflictError(
+            f"writer {retired.writer!r}: expected all of its logs, got others. Absorb the writer again."
+        )
+    everything = [action for path in sorted(absorbed) for action in absorbed[path]]
+    actions = [action for action in everything if not action.HasField("add_tombstone")]
+    keys = [keys for action in everything for keys in action.add_tombstone.erased]
+    rows = logs = 0
+    for action in actions:
+        if action.HasField("add_file"):
+            check_stored_log(archive, action.add_file, action.add_file.path, "absorb")
+            rows, logs = rows + action.add_file.rows, logs + 1
+        else:
+            _require_shard(archive, action.add_shard)
 
     def require_free_ids(newest: CatalogState) -> None:
         if newest.next_event_id > base:
@@ -211,8 +257,7 @@ def commit_absorption(archive: Workspace, absorption: Absorption) -> AbsorbedWri
                 f"{newest.next_event_id - 1}. Absorb the writer again."
             )
 
-    logs = len(actions) // 2
-    actions += _going_along(archive, absorption, surveys)
+    actions += _going_along(archive, absorption, keys)
     after = absorb(
         archive.catalog,
         retired.catalog,
@@ -229,6 +274,22 @@ def commit_absorption(archive: Workspace, absorption: Absorption) -> AbsorbedWri
         logs=logs,
         revision=after.revision,
     )
+
+
+def _require_shard(archive: Workspace, shard: AddShard) -> None:
+    """Check that a shard is there, and give it the container in which this machine would have it.
+
+    Who built it may be on a machine with other containers.
+
+    Raises:
+        NotFoundError: it is not.
+    """
+    containers = archive.settings.repository.containers
+    shard.container = str(containers[shard_container(shard.first_event_id, len(containers))])
+    if archive.settings.is_store_remote:
+        archive.shard_objects.require(shard.name)
+    elif not archive.fs.list(archive.shard_path(shard)):
+        raise NotFoundError(f"index shard {archive.shard_path(shard)} is missing. Run the step absorb again.")
 
 
 def _described(
@@ -290,11 +351,11 @@ def _require_not_held(absorption: Absorption, file: AddFile, holds: Mapping[str,
             )
 
 
-def _going_along(archive: Workspace, absorption: Absorption, surveys: Sequence[RewriteSurvey]) -> Iterator[Action]:
+def _going_along(archive: Workspace, absorption: Absorption, keys: Sequence[SourceKeys]) -> Iterator[Action]:
     """Yield what counts for the events wherever they lie: erased keys, holds, known losses."""
     state, base = absorption.state, absorption.base
-    erased = [keys for stone in state.tombstones.values() if is_remnant(stone) for keys in stone.erased]
-    erased += [keys for survey in surveys for keys in survey.keys]
+    erased = [each for stone in state.tombstones.values() if is_remnant(stone) for each in stone.erased]
+    erased += keys
     if erased:
         yield Action(add_tombstone=merged_remnant([AddTombstone(erased=erased)], archive.clock.now_ms()))
     present = archive.state().holds

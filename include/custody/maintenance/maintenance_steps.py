@@ -7,8 +7,9 @@
 | rebuild | shard | logs | the shard, with the settings of today |
 | scrub | check unit | all that is due | nothing; the driver saves the position and the findings |
 
-Where drivers and executors share an object store alone, executors do the units of `compact` and `rebuild`, and the
-check units of logs, shards, staged units and contents in the store; the driver checks what lies on its disks.
+Where drivers and executors share an object store alone, executors do the units of `compact` and `rebuild`, the logs of
+`absorb`, and the check units of logs, shards, staged units and contents in the store; the driver checks what lies on
+its disks, and makes the transactions of `absorb`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from custody.catalog import Action
 from custody.clock import SystemClock
 from custody.config import Settings
-from custody.errors import ConflictError, CustodyError, NotFoundError
+from custody.errors import CustodyError, NotFoundError
 from custody.format.names import COMPACT_LEASE, split_stripe
 from custody.maintenance import absorption, compaction
 from custody.maintenance.findings import Finding, damages
@@ -52,12 +54,22 @@ class MaintenanceReport(UnitReport, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class AbsorbReport(UnitReport, frozen=True, kw_only=True):
+    """The outcome of a unit of `absorb`, with what the transaction says of the new files: actions, encoded."""
+
+    actions: tuple[bytes, ...] = ()
+
+
 class Absorb(Step):
     """The archive, where there is one, takes up the writers that were retired."""
 
     name = "absorb"
+    # As for a rebuild: the log goes from file to file, and its shard is made of all of it.
+    memory_a_byte = 5.0
     unit_type = MaintenanceUnit
+    report_type = AbsorbReport
     lease = COMPACT_LEASE
+    needs_store_only = True
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the live logs of each retired writer, and behind them the writer itself."""
@@ -70,31 +82,54 @@ class Absorb(Step):
         units = self.units(workspace.settings, workspace.fs)
         yield from (unit for unit in units if unit.writer == workspace.writer)
 
+    def stays(self, workspace: Workspace, unit: Unit) -> bool:
+        """Whether a unit is that of a whole writer, whose transaction the driver makes."""
+        return len(_names(unit)) == 1
+
+    def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
+        """Return the size of the log; the unit of a whole writer works on the catalog."""
+        writer, *paths = _names(unit)
+        files = Workspace(workspace.settings, writer, workspace.fs, workspace.clock).state().files if paths else {}
+        return sum(files[path].size_bytes for path in paths if path in files)
+
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write one log anew; the unit of a whole writer is done at the end."""
         writer, *paths = _names(unit)
         if not paths:
             return UnitReport(unit=str(unit))
-        planned = _absorption_of(workspace, writer)
+        planned = absorption.absorption_of(workspace, writer, unit.first_event_id or 0)
         if planned is None or paths[0] not in planned.state.files:
             return UnitReport(unit=str(unit), note="absorbed already")
         file = planned.state.files[paths[0]]
-        # Others may have given out ids since the units were listed: then the files would have other names.
-        if planned.base != unit.first_event_id:
-            raise ConflictError(f"archive {workspace.writer!r}: its ids went on since. Run the step again.")
-        metadata = absorption.absorb_log(workspace, planned, paths[0])
-        rows = 0 if metadata is None else metadata.rows
-        return UnitReport(unit=str(unit), events=rows, bytes_in=file.size_bytes, note=f"{rows} of {file.rows} events")
+        actions = absorption.absorb_log(workspace, planned, paths[0])
+        rows = sum(action.add_file.rows for action in actions)
+        return AbsorbReport(
+            unit=str(unit),
+            events=rows,
+            bytes_in=file.size_bytes,
+            bytes=sum(action.add_file.size_bytes + action.add_shard.size_bytes for action in actions),
+            note=f"{rows} of {file.rows} events",
+            actions=tuple(action.SerializeToString() for action in actions),
+        )
 
     def finish(
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
     ) -> list[UnitReport]:
         """Commit each writer whose logs are all written; an error is in the report of the writer's unit."""
         failed = {_names(unit)[0] for unit, report in zip(units, reports, strict=True) if report.error is not None}
+        absorbed: dict[str, dict[str, list[Action]]] = {}
+        for unit, report in zip(units, reports, strict=True):
+            writer, *paths = _names(unit)
+            if paths and isinstance(report, AbsorbReport):
+                decoded = [Action.FromString(action) for action in report.actions]
+                absorbed.setdefault(writer, {})[paths[0]] = decoded
         done = []
         for unit, report in zip(units, reports, strict=True):
             writer, *paths = _names(unit)
-            done.append(report if paths or writer in failed else _committed(settings, unit, report, fs))
+            # Entries of files are for the transaction; a report stays a line.
+            plain = msgspec.convert(msgspec.to_builtins(report), UnitReport)
+            is_due = not paths and writer not in failed
+            done.append(_committed(settings, unit, plain, absorbed.get(writer, {}), fs) if is_due else plain)
         return done
 
 
@@ -106,19 +141,19 @@ def _units_of_the_archive(archive: Workspace, workspaces: Sequence[Workspace]) -
     return units
 
 
-def _absorption_of(archive: Workspace, writer: str) -> absorption.Absorption | None:
-    workspaces = Workspace.all(archive.settings, archive.fs, archive.clock)
-    planned = absorption.plan_absorptions(archive, workspaces)
-    return next((item for item in planned if item.retired.writer == writer), None)
-
-
-def _committed(settings: Settings, unit: Unit, report: UnitReport, fs: FileSystem | None) -> UnitReport:
+def _committed(
+    settings: Settings,
+    unit: Unit,
+    report: UnitReport,
+    absorbed: Mapping[str, Sequence[Action]],
+    fs: FileSystem | None,
+) -> UnitReport:
     archive, writer = Workspace(settings, unit.writer, fs), _names(unit)[0]
     try:
-        planned = _absorption_of(archive, writer)
+        planned = absorption.absorption_of(archive, writer, unit.first_event_id or 0)
         if planned is None:
             return msgspec.structs.replace(report, note="absorbed already")
-        taken = absorption.commit_absorption(archive, planned)
+        taken = absorption.commit_absorption(archive, planned, absorbed)
     except CustodyError as error:
         return msgspec.structs.replace(report, error=f"{type(error).__name__}: {error}", error_kind=error.kind)
     note = f"{taken.events} events in {taken.logs} logs, from id {taken.first_event_id} on, revision {taken.revision}"

@@ -1,8 +1,10 @@
 """Scans in parts: the events of all writers as parts that other processes read, for engines with workers of their own.
 
-A plan is made where the repository is: logs and blocks that the catalog's statistics rule out get no part, acknowledged
-events that are in no log yet travel within their parts, and so do the ids of forgotten events. A part is read anywhere
-that sees the logs, without a look at the catalog.
+A plan is made where the repository is, from the catalog and the journals alone: logs and blocks that the catalog's
+statistics rule out get no part, acknowledged events that are in no log yet travel within their parts, and so does what
+says which events of a log were forgotten. A part is read anywhere that sees the logs, on a disk or in an object store,
+without a look at the catalog. Of a log in an object store only the table of contents and the blocks that may hold
+events that are asked for are fetched.
 """
 
 from __future__ import annotations
@@ -10,23 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.catalog import AddFile, CatalogState
+from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, is_remnant, may_match
+from custody.catalog.data_files import DataFiles
+from custody.catalog.file_reference import FileReference
 from custody.catalog.pruning import PrunedReads, Restriction
-from custody.errors import ConflictError, NotFoundError
-from custody.eventlog import EventLog, refuse
-from custody.model import EVENT_SCHEMA, AttributeMask
+from custody.config import Settings
+from custody.errors import ConflictError, CorruptionError, NotFoundError
+from custody.eventlog import EventLog, TableOfContents, refuse
+from custody.model import EVENT_SCHEMA, INT64_MAX
+from custody.model.visibility import Visibility
 from custody.read.cache import caches_of
 from custody.read.reader import snapshot
 from custody.read.sql import SQL_SCHEMA
 from custody.read.time_travel import AsOf, snapshot_at
-from custody.read.tombstone_filter import hidden_ids
+from custody.read.tombstone_filter import given_out
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -94,20 +99,18 @@ ALL = EventFilter()
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Some events of one writer: of a log, or, without a path, those that it carries itself."""
+    """Some events of one writer: of a log, or, without one, those that it carries itself."""
 
     writer: str
-    path: str | None = None
-    sha256: bytes = b""
-    toc_sha256: bytes = b""
+    log: FileReference | None = None
     blocks: tuple[int, ...] | None = None
-    """The blocks that may hold events that are asked for; None for all."""
+    """The blocks that may hold events that are asked for, as far as the catalog tells; None for all."""
     ids: tuple[IdRange, ...] | None = None
     """Only events within these belong to the part; None for all."""
-    hidden: bytes = b""
-    """The ids of events that must not be given out, as int64."""
-    masks: tuple[str, ...] = ()
-    """Patterns of names of attributes whose values must not be given out."""
+    tombstones: tuple[bytes, ...] = ()
+    """Those that may mean events of the log, encoded."""
+    visibility: Visibility | None = None
+    """What the asker may see; None for everything."""
     events: bytes = b""
     """The events that are in no log yet: Arrow's stream format."""
 
@@ -123,8 +126,10 @@ class ScanPlan:
 def plan_scan(workspaces: Sequence[Workspace], asked: EventFilter = ALL, as_of: AsOf | None = None) -> ScanPlan:
     """Plan to read the events of writers that meet a filter, now or as they were at an earlier revision or time.
 
+    No log is opened for it.
+
     Raises:
-        CorruptionError: a catalog, a journal, or a log that holds forgotten events, is damaged.
+        CorruptionError: a catalog or a journal is damaged.
         NotFoundError, PrunedError: as `snapshot_at`.
     """
     plan = ScanPlan()
@@ -149,7 +154,7 @@ def parts_of_logs(
 
     With `groups`, only the events of these journal groups.
     """
-    alternatives, hidden = asked.alternatives(), hidden_ids(workspace, state, refuse)
+    alternatives, stones = asked.alternatives(), _Tombstones(state)
     for file in caches_of(workspace).live(workspace, state).files:
         ids = None if groups is None else _ranges_of(file, groups)
         if ids == ():
@@ -158,59 +163,133 @@ def parts_of_logs(
         blocks = reads.blocks_of(file, alternatives) if alternatives or asked.ids is None else []
         if blocks == []:
             continue
-        first, last = np.searchsorted(hidden, [file.first_event_id, file.last_event_id + 1])
         yield ScanPart(
             writer=workspace.writer,
-            path=str(workspace.log_path(file.path)),
-            sha256=file.sha256,
-            toc_sha256=file.toc_sha256,
+            log=FileReference.of(workspace.catalog.objects.files, file),
             blocks=None if blocks is None else tuple(blocks),
             ids=ids,
-            hidden=hidden[first:last].tobytes(),
-            masks=() if workspace.visibility is None else workspace.visibility.mask.patterns,
+            tombstones=tuple(stones.of(file)),
+            visibility=workspace.visibility,
         )
 
 
-def read_part(fs: FileSystem, part: ScanPart, asked: EventFilter, columns: Sequence[str]) -> Iterator[pa.Table]:
+class _Tombstones:
+    """The tombstones of a state, of which each log gets those that may mean an event of it."""
+
+    def __init__(self, state: CatalogState) -> None:
+        self._stones: list[tuple[AddTombstone, npt.NDArray[np.int64]]] = []
+        for _, stone in sorted(state.tombstones.items()):
+            if not is_remnant(stone):
+                without_ids = AddTombstone()
+                without_ids.CopyFrom(stone)
+                del without_ids.event_ids[:]
+                self._stones.append((without_ids, np.sort(np.array(stone.event_ids, np.int64))))
+
+    def of(self, file: AddFile) -> Iterator[bytes]:
+        """Yield those that may mean an event of a log, encoded, of their ids only those that it can hold."""
+        bounds = file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms
+        for without_ids, ids in self._stones:
+            first, last = np.searchsorted(ids, [file.first_event_id, file.last_event_id + 1])
+            if len(ids) and first == last:
+                continue  # without its ids it would mean others
+            stone = AddTombstone()
+            stone.CopyFrom(without_ids)
+            stone.event_ids.extend(ids[first:last].tolist())
+            if may_match(stone, *bounds):
+                yield stone.SerializeToString()
+
+
+def read_part(
+    settings: Settings, fs: FileSystem, part: ScanPart, asked: EventFilter, columns: Sequence[str]
+) -> Iterator[pa.Table]:
     """Yield the events of a part that meet a filter, with some columns of `SQL_SCHEMA`; every block is checked.
+
+    Args:
+        settings: of the repository, or with a work folder of this machine's own, into which a log of an object store is
+            fetched.
 
     Raises:
         CorruptionError: the log is damaged.
         ConflictError: the log is gone since the plan was made.
+        StorageError: the store or the disk refuses.
     """
-    for table in _tables(fs, part, asked, columns):
-        chosen = _without(asked.matching(table), part)
+    stones = [AddTombstone.FromString(stone) for stone in part.tombstones]
+    rules = part.visibility if part.visibility is not None and part.visibility.hides_events else None
+    needed = {*columns, *asked.columns, *columns_needed(stones), *(rules.columns if rules is not None else ())}
+    if part.ids is not None:
+        needed.add("event_id")
+    for table in _tables(settings, fs, part, asked, needed):
+        chosen = asked.matching(table)
+        if part.ids is not None:
+            chosen = chosen.filter(pa.array(_within(np.asarray(chosen.column("event_id")), part.ids)))
+        if (stones or rules is not None) and chosen.num_rows:
+            chosen = chosen.filter(given_out(stones, rules, chosen))
         if chosen.num_rows:
-            yield _with_columns(AttributeMask(part.masks).rows(chosen), part.writer, columns)
+            shown = chosen if part.visibility is None else part.visibility.mask.rows(chosen)
+            yield _with_columns(shown, part.writer, columns)
 
 
-def _tables(fs: FileSystem, part: ScanPart, asked: EventFilter, columns: Sequence[str]) -> Iterator[pa.Table]:
-    if part.path is None:
+def _tables(
+    settings: Settings, fs: FileSystem, part: ScanPart, asked: EventFilter, needed: set[str]
+) -> Iterator[pa.Table]:
+    """Yield what has to be looked at of a part, with the columns of events among those that are needed."""
+    reference = part.log
+    if reference is None:
         with pa.ipc.open_stream(part.events) as stream:
             yield stream.read_all()
         return
-    needed = {*columns, *asked.columns, *(["event_id"] if part.hidden or part.ids is not None else [])}
     # Without any column a table has no rows to count.
     names = [name for name in EVENT_SCHEMA.names if name in needed] or ["event_id"]
-    log = EventLog(fs, Path(part.path), sha256=part.sha256, toc_sha256=part.toc_sha256)
+    stored = reference.files(settings, fs)
+    log = _opened(fs, reference, stored)
     try:
-        blocks = range(len(log.toc.blocks)) if part.blocks is None else part.blocks
+        yield from log.tables(_blocks_to_read(log.toc, part, asked), names)
     except NotFoundError as error:
-        raise ConflictError(
-            f"{part.path}: gone since the scan was planned: the log expired or was compacted. Load the events again."
-        ) from error
-    yield from log.tables(blocks, names)
+        raise _gone(reference) from error
+    except CorruptionError as error:
+        if stored is None:
+            raise
+        if not stored.exists(reference.path):
+            raise _gone(reference) from error
+        # The path of a copy, which may be in a folder that is gone soon, tells nobody which log it is.
+        raise CorruptionError(str(error).replace(str(log.path), str(reference))) from error
 
 
-def _without(table: pa.Table, part: ScanPart) -> pa.Table:
-    """Return the events that belong to a part and may be given out."""
-    if not part.hidden and part.ids is None:
-        return table
-    ids: npt.NDArray[np.int64] = np.asarray(table.column("event_id"))
-    is_chosen = ~np.isin(ids, np.frombuffer(part.hidden, np.int64))
-    if part.ids is not None:
-        is_chosen &= _within(ids, part.ids)
-    return table.filter(pa.array(is_chosen))
+def _opened(fs: FileSystem, reference: FileReference, stored: DataFiles | None) -> EventLog:
+    ranged = None if stored is None else stored.ranged(reference.path, reference.size)
+    if stored is not None and ranged is None:
+        stored.path(reference.path)  # a copy of the whole is here: it is compared with the catalog once a process
+    digests = {"sha256": reference.sha256, "toc_sha256": reference.beside_sha256}
+    return EventLog(fs, reference.where(stored), **digests, ranged=ranged)
+
+
+def _gone(reference: FileReference) -> ConflictError:
+    return ConflictError(
+        f"{reference}: gone since the scan was planned: the log expired or was compacted. Load the events again."
+    )
+
+
+def _blocks_to_read(toc: TableOfContents, part: ScanPart, asked: EventFilter) -> list[int]:
+    """Return the blocks that may hold events that are asked for, by the catalog and by the table of contents.
+
+    Not every state of a catalog knows blocks: its checkpoints leave them out.
+    """
+    blocks = toc.blocks
+    firsts = blocks["first_event_id"].astype(np.int64)
+    # The table has only the first id of a block: its last one lies before the next block's first.
+    lasts = np.append(firsts[1:] - 1, INT64_MAX)
+    may_hold = np.ones(len(blocks), np.bool_)
+    for ranges in (asked.ids, part.ids):
+        if ranges is not None:
+            may_hold &= _overlapping(firsts, lasts, ranges)
+    if asked.from_ms is not None:
+        may_hold &= blocks["last_event_time"] >= asked.from_ms
+    if asked.to_ms is not None:
+        may_hold &= blocks["first_event_time"] < asked.to_ms
+    if part.blocks is not None:
+        may_hold &= np.isin(np.arange(len(blocks)), part.blocks)
+    numbers: list[int] = np.flatnonzero(may_hold).tolist()
+    return numbers
 
 
 def _with_columns(table: pa.Table, writer: str, columns: Sequence[str]) -> pa.Table:
@@ -251,11 +330,18 @@ def joined(ranges: Iterable[Sequence[int]]) -> tuple[IdRange, ...]:
     return tuple(result)
 
 
+def _overlapping(
+    firsts: npt.NDArray[np.int64], lasts: npt.NDArray[np.int64], ranges: Sequence[IdRange]
+) -> npt.NDArray[np.bool_]:
+    """Return which of some spans of ids have an id in common with sorted ranges without overlaps, shape (spans,)."""
+    if not ranges:
+        return np.zeros(len(firsts), np.bool_)
+    bounds = np.array(ranges, np.int64)
+    places = np.searchsorted(bounds[:, 0], lasts, side="right") - 1
+    overlapping: npt.NDArray[np.bool_] = (places >= 0) & (bounds[places, 1] >= firsts)
+    return overlapping
+
+
 def _within(ids: npt.NDArray[np.int64], ranges: Sequence[IdRange]) -> npt.NDArray[np.bool_]:
     """Return which ids lie in sorted ranges without overlaps, shape (ids,)."""
-    if not ranges:
-        return np.zeros(len(ids), np.bool_)
-    bounds = np.array(ranges, np.int64)
-    places = np.searchsorted(bounds[:, 0], ids, side="right") - 1
-    within: npt.NDArray[np.bool_] = (places >= 0) & (ids <= bounds[places, 1])
-    return within
+    return _overlapping(ids, ids, ranges)

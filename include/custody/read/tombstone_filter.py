@@ -127,12 +127,21 @@ def _hidden_in(
     return np.unique(np.concatenate(parts).astype(np.int64)), log is not None and not unread
 
 
+def given_out(
+    stones: Iterable[AddTombstone], rules: Visibility | None, table: pa.Table
+) -> pa.ChunkedArray | pa.BooleanArray:
+    """Return which rows of a table may be given out: booleans, shape (rows,), no nulls.
+
+    Needs the columns of the tombstones (`columns_needed`) and of the rules, which hide events from the asker.
+    """
+    rows = visible(stones, table)
+    return rows if rules is None else pc.and_(rows, rules.rows(table))
+
+
 def _given_out(
     workspace: Workspace, stones: Iterable[AddTombstone], table: pa.Table
 ) -> pa.ChunkedArray | pa.BooleanArray:
-    """Return which rows of a table may be given out: booleans, shape (rows,), no nulls."""
-    rows, rules = visible(stones, table), _rules(workspace)
-    return rows if rules is None else pc.and_(rows, rules.rows(table))
+    return given_out(stones, _rules(workspace), table)
 
 
 def _rules(workspace: Workspace) -> Visibility | None:

@@ -8,7 +8,16 @@ from custody.rollover.pending import pending
 if TYPE_CHECKING:
     from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
     from custody.rollover.pending import Pending
-    from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard, shard_input_bytes
+    from custody.rollover.publish import (
+        add_file,
+        add_shard,
+        check_stored_log,
+        clear_log,
+        is_stale,
+        leave_to_the_store,
+        rebuild_shard,
+        shard_input_bytes,
+    )
     from custody.rollover.rollover_steps import STEPS
     from custody.rollover.sweeping import stray_journals, sweep_unit, swept_groups
 
@@ -21,7 +30,10 @@ __all__ = [
     "WatchMark",
     "add_file",
     "add_shard",
+    "check_stored_log",
+    "clear_log",
     "is_stale",
+    "leave_to_the_store",
     "new_logs_since",
     "pending",
     "read_mark",
@@ -46,7 +58,10 @@ _MODULES = {
     "custody.rollover.publish": (
         "add_file",
         "add_shard",
+        "check_stored_log",
+        "clear_log",
         "is_stale",
+        "leave_to_the_store",
         "rebuild_shard",
         "shard_input_bytes",
     ),

@@ -96,7 +96,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
     # Before anything is removed or written: a log without the newer columns would lose them for good.
     require_keeping(metadata.schema_version, source)
     # Of what the store has, equal bytes are taken: two attempts at once must not take each other's log away.
-    _clear(workspace, files, is_listed=is_listed, with_published=workspace.stored_units is None)
+    clear_log(workspace, files, is_listed=is_listed, with_published=workspace.stored_units is None)
 
     def events() -> Iterator[pa.Table]:
         return read_staged(workspace.fs, source, staged.log)
@@ -110,7 +110,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
             _publish_log(workspace, staged, files)
         except ConflictError:
             # Of an attempt that ended, with other settings or another version. What goes in the store goes here, too.
-            _clear(workspace, files, is_listed=is_listed)
+            clear_log(workspace, files, is_listed=is_listed)
             log = write()
             _publish_log(workspace, staged, files)
     return UnitReport(
@@ -132,14 +132,18 @@ def _publish_log(workspace: Workspace, staged: StagedEvents, files: LogFiles) ->
     units.put_entry(manifest.first_group, staged.log, LOG_ENTRY, Action(add_file=entry))
 
 
-def _clear(
+def clear_log(
     workspace: Workspace,
     files: LogFiles,
     *,
     is_listed: bool,
     with_published: bool = True,
 ) -> None:
-    """Remove a log and its table of contents. One that a kept revision lists goes only if it is known to be lost."""
+    """Remove a log and its table of contents; objects of a store go to the trash.
+
+    Raises:
+        ConflictError: a kept revision lists it, and it is not known to be lost.
+    """
     # Written at a place where no disk is mounted, the log would lie below the place of the disk.
     stored = workspace.catalog.objects.files
     stored.require(files.relative_log)
@@ -195,7 +199,7 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
     if path.name in workspace.catalog.load().shards:
         # Of a staged log the commit does it.
         publish_shard(workspace, path)
-        _leave_to_the_store(workspace, path)
+        leave_to_the_store(workspace, path)
     elif workspace.stored_units is not None:
         _publish_shard_entry(workspace, first_event_id)
     return UnitReport(
@@ -221,10 +225,10 @@ def _publish_shard_entry(workspace: Workspace, first_event_id: int) -> None:
     files = staged.files(workspace)
     entry = add_shard(workspace, files, staged.metadata)
     units.put_entry(staged.manifest.first_group, staged.log, SHARD_ENTRY, Action(add_shard=entry))
-    _leave_to_the_store(workspace, files.shard)
+    leave_to_the_store(workspace, files.shard)
 
 
-def _leave_to_the_store(workspace: Workspace, path: Path) -> None:
+def leave_to_the_store(workspace: Workspace, path: Path) -> None:
     """Remove the folder of a shard that is in the store, where any machine may build the next one under its name."""
     if workspace.stored_units is not None:
         discard(workspace, path)
@@ -260,7 +264,7 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
         replace=True,
     )
     publish_shard(workspace, path)
-    _leave_to_the_store(workspace, path)
+    leave_to_the_store(workspace, path)
     return built
 
 
@@ -395,7 +399,7 @@ def _stored_actions(workspace: Workspace, units: StoredUnits, manifest: UnitMani
     return actions, size
 
 
-def check_stored_log(workspace: Workspace, entry: AddFile, path: str) -> None:
+def check_stored_log(workspace: Workspace, entry: AddFile, path: str, step: str = "compress") -> None:
     """Check that the store has the log of an entry: its size, its footer, and the whole of its table of contents.
 
     The table has a checksum of each block, and the footer the place of each. So the log is not read a second time.
@@ -409,15 +413,15 @@ def check_stored_log(workspace: Workspace, entry: AddFile, path: str) -> None:
         raise CorruptionError(f"{stored.locate(path)}: expected its entry, got that of {entry.path}.")
     info = stored.head(path)
     if info is None:
-        raise NotFoundError(f"{stored.locate(path)}: is missing. Run the step compress before the commit.")
+        raise NotFoundError(f"{stored.locate(path)}: is missing. Run the step {step} before the commit.")
     described = AddFile()
     described.CopyFrom(entry)
     describe(described, lambda start, length: stored.get_range(path, start, length))
     toc = hashlib.sha256(stored.get(entry.toc_path)).digest()
     if info.size_bytes != entry.size_bytes or toc != entry.toc_sha256 or described != entry:
         raise CorruptionError(
-            f"{stored.locate(path)}: expected the log that the step compress wrote, got another one. Run the step "
-            "compress again, then the commit."
+            f"{stored.locate(path)}: expected the log that the step {step} wrote, got another one. Run the step "
+            f"{step} again, then the commit."
         )
 
 

@@ -3,6 +3,9 @@
 A read gives the events of all writers at one moment, that of its load: those of live logs, each log a task, and those
 that were acknowledged and are in no log yet. A stream gives each event once, when it is live.
 
+Executors need the repository's store and no folder of the driver: of logs in an object store they fetch the blocks that
+may hold what is asked for, into a folder of their own.
+
 What is asked for is said by options, which rule out logs and blocks by the catalog's statistics and filter exactly.
 Conditions of a query are not pushed down: Spark 4.2 keeps what a source in Python took for one query of a DataFrame,
 and gives the next one, without a condition, the same few rows. Options belong to the DataFrame, so nothing can mix.
@@ -29,6 +32,7 @@ from custody.read.commit_feed import Position, limited_positions, new_parts, new
 from custody.read.event_scan import EventFilter, ScanPart, joined, plan_scan, read_part
 from custody.read.sql import SQL_SCHEMA
 from custody.read.time_travel import AsOf, parse_as_of
+from custody.spark.own_disk import reading_disk
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 
@@ -186,8 +190,9 @@ class EventReader(DataSourceReader):  # type: ignore[misc]
         Raises:
             CorruptionError: a log is damaged.
             ConflictError: a log is gone since the load.
+            StorageError: the store refuses.
         """
-        return _read(partition, self.asked, self.columns)
+        return _read(self.settings, partition, self.asked, self.columns)
 
 
 @dataclass
@@ -238,7 +243,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part; raises as `EventReader.read`."""
-        return _read(partition, self.asked, self.columns)
+        return _read(self.settings, partition, self.asked, self.columns)
 
     def _workspaces(self) -> list[Workspace]:
         return self.options.workspaces(self.settings)
@@ -250,12 +255,15 @@ def event_source_schema() -> pa.Schema:
     return pa.schema([each.with_type(_TIME) if is_time(each.type) else each for each in SQL_SCHEMA])
 
 
-def _read(partition: InputPartition, asked: EventFilter, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(
+    settings: Settings, partition: InputPartition, asked: EventFilter, columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, EventPart):
         # Where there is no part, Spark runs one task all the same, without one.
         return
-    for table in read_part(PosixFileSystem(), partition.part, asked, columns.names):
-        yield from table.cast(columns).to_batches()
+    with reading_disk(settings) as here:
+        for table in read_part(here, PosixFileSystem(), partition.part, asked, columns.names):
+            yield from table.cast(columns).to_batches()
 
 
 def _columns(schema: StructType) -> pa.Schema:

@@ -6,24 +6,17 @@ driver's machine is needed: the settings come with the task, credentials from th
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from custody.config import Settings
 from custody.errors import CustodyError, LastingDiskError
 from custody.repository.local_pass import ALL_STEPS, LocalUnits
+from custody.spark.own_disk import own_disk
 from custody.workspace import UnitReport, Workspace, run_unit
 from custody.workspace.question import one_question
 from custody.workspace.step import Step, Unit
-
-FOLDER_VARIABLE = "CUSTODY_EXECUTOR_FOLDER"
-"""Names the folder on an executor in which units work; without it they do in Spark's own folder of the executor."""
-_PREFIX = "custody-unit-"
 
 Collect = Callable[[Sequence[Unit]], Sequence[bytes]]
 """Gives units to executors and returns their reports as JSON, in the order of the units."""
@@ -98,26 +91,3 @@ def _refused(step: Step, settings: Settings, writers: set[str]) -> dict[str, Cus
         except CustodyError as error:
             refused[writer] = error
     return refused
-
-
-@contextmanager
-def own_disk(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iterator[Settings]:
-    """Give settings whose folders are new and on this machine, where staged units lie in the store; else the same.
-
-    The folder goes with the context. What a killed executor leaves goes with Spark's folder of the executor.
-    """
-    if not settings.is_staging_stored:
-        yield settings
-        return
-    # Resolved: an executor's folder may be given by a link.
-    parent = Path(environ.get(FOLDER_VARIABLE) or Path.cwd()).resolve()
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
-        yield relocated(settings, Path(folder))
-
-
-def relocated(settings: Settings, folder: Path) -> Settings:
-    """Return settings with all folders of this machine below another one; as many containers as there are."""
-    containers = tuple(Path("containers", str(number)) for number in range(len(settings.repository.containers)))
-    repository = settings.repository.model_copy(update={"containers": containers, "work_folder": Path("work")})
-    return settings.model_copy(update={"root": folder, "repository": repository})

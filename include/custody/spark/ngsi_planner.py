@@ -23,7 +23,7 @@ from custody.ngsi_sink.batch_plan import BatchPlan
 from custody.ngsi_sink.chunk import Chunk, plan_chunk
 from custody.ngsi_sink.notifications import LiveNotifications
 from custody.repository import Repository
-from custody.spark.executor import own_disk
+from custody.spark.own_disk import own_disk
 from custody.spark.tasks import session_cores
 from custody.vfs import PosixFileSystem
 

@@ -1,7 +1,8 @@
 """The tables of software as a data source of Spark: `spark.read.format("custody-software")`.
 
 Each file is a task. The option `keys` goes to the index of keys: files whose keys lie elsewhere get no task, and of the
-others a task reads the pages of the keys only. Everything else reads whole files, with the checksum of each page.
+others a task reads the pages of the keys only. Everything else reads whole files, with the checksum of each page. Files
+in an object store are fetched where a task reads them: of the pages of keys these alone, else all of the file.
 
 Conditions are not pushed down: Spark 4.2 keeps what a source in Python took for one query of a DataFrame, and gives the
 next one, without a condition, the same few rows.
@@ -9,6 +10,7 @@ next one, without a condition, the same few rows.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +21,20 @@ import pyarrow.dataset as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from custody.catalog.file_reference import FileReference
 from custody.clock import SystemClock
-from custody.config import load_settings
-from custody.errors import InvalidInputError
+from custody.config import Settings, load_settings
+from custody.errors import ConflictError, InvalidInputError, NotFoundError
+from custody.spark.own_disk import reading_disk
 from custody.swh.publishing import database_catalog, published_state
-from custody.swh.sql_tables import KEYS_MAX, disk_schema, files_of, keyed_table, ranges_of
+from custody.swh.sql_tables import (
+    KEYS_MAX,
+    disk_schema,
+    keyed_table,
+    ranges_of,
+    referenced_table,
+    rows_of_keys,
+)
 from custody.swh.tables import TABLES
 from custody.vfs import PosixFileSystem
 
@@ -68,7 +79,9 @@ class SoftwareSource(DataSource):  # type: ignore[misc]
         settings, fs = load_settings(Path(options["repository"])), PosixFileSystem()
         catalog = database_catalog(settings, fs, SystemClock())
         state = published_state(catalog, None if revision is None else int(revision))
-        return SoftwareReader(table, files_of(state, catalog.objects.files, table), _keys(options.get("keys")))
+        listed = catalog.objects.files
+        files = [FileReference.of(listed, file) for file in state.files.values() if file.table == table]
+        return SoftwareReader(settings, table, files, _keys(options.get("keys")))
 
     def _table(self) -> str:
         table = self.options.get("table")
@@ -81,27 +94,34 @@ class SoftwareSource(DataSource):  # type: ignore[misc]
 class TableFilePart(InputPartition):  # type: ignore[misc]
     """A file of the table, which one task reads."""
 
-    path: Path
-    sha256: bytes
+    file: FileReference
 
 
 class SoftwareReader(DataSourceReader):  # type: ignore[misc]
     """Reads files of one table, whole or by some keys."""
 
-    def __init__(self, table: str, files: dict[Path, bytes], keys: set[int] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, table: str, files: Sequence[FileReference], keys: set[int] | None = None
+    ) -> None:
+        self._settings = settings
         self._table = table
-        self._files = files
+        self._files = sorted(files, key=lambda file: Path(file.path))
         self._keys = keys
 
     def partitions(self) -> Sequence[TableFilePart]:
-        """Return the files that may have rows."""
-        files = [TableFilePart(path, sha256) for path, sha256 in sorted(self._files.items())]
+        """Return the files that may have rows; of an object store the heads of their indexes are fetched for keys.
+
+        Raises:
+            CorruptionError: the head of an index is damaged.
+            StorageError: the store refuses.
+        """
+        parts = [TableFilePart(file) for file in self._files]
         if self._keys is None:
-            return files
-        ranges = ranges_of(PosixFileSystem(), TABLES[self._table], self._files)
+            return parts
+        ranges = ranges_of(referenced_table(PosixFileSystem(), self._settings, TABLES[self._table], self._files))
         return [
-            file
-            for file, (first, last) in zip(files, ranges, strict=True)
+            part
+            for part, (first, last) in zip(parts, ranges, strict=True)
             if any(first <= key <= last for key in self._keys)
         ]
 
@@ -110,18 +130,39 @@ class SoftwareReader(DataSourceReader):  # type: ignore[misc]
 
         Raises:
             CorruptionError: the file is damaged.
+            ConflictError: it is gone since the load.
+            StorageError: the store or the disk refuses.
         """
         if not isinstance(partition, TableFilePart):
             # Where no file has a row, Spark runs one task all the same, without a file.
             return
-        spec = TABLES[self._table]
-        table = keyed_table(PosixFileSystem(), spec, {partition.path: partition.sha256})
-        kind = table.schema.field(spec.key).type
-        keys = None if self._keys is None else ds.field(spec.key).isin(pa.array(sorted(self._keys), kind))
         schema = spark_schema(self._table)
-        for batch in table.scanner(filter=keys).to_batches():
+        try:
+            with reading_disk(self._settings) as here:
+                for rows in self._rows(here, partition.file):
+                    yield from rows.cast(schema).to_batches()
+        except (NotFoundError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.ENOENT:
+                raise
+            raise ConflictError(
+                f"{partition.file}: gone since the read was planned: another build was published. Load the table again."
+            ) from error
+
+    def _rows(self, here: Settings, file: FileReference) -> Iterator[pa.Table]:
+        fs, spec = PosixFileSystem(), TABLES[self._table]
+        keys = None if self._keys is None else sorted(self._keys)
+        if keys is not None:
+            found = rows_of_keys(referenced_table(fs, here, spec, [file]), keys)
+            if found is not None:
+                yield found.select(spec.schema.names).cast(disk_schema(spec))
+                return
+        stored = file.files(here, fs)
+        path = file.where(None) if stored is None else stored.path(file.path)
+        table = keyed_table(fs, spec, {path: file.sha256})
+        condition = None if keys is None else ds.field(spec.key).isin(pa.array(keys, table.schema.field(spec.key).type))
+        for batch in table.scanner(filter=condition).to_batches():
             if batch.num_rows:
-                yield from pa.table(batch).cast(schema).to_batches()
+                yield pa.table(batch)
 
 
 def spark_schema(table: str) -> pa.Schema:

@@ -78,17 +78,19 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class _CatalogFile:
-    """A file of a table that the catalog lists, in an object store."""
+class CatalogFile:
+    """A file of a table that the catalog lists, in an object store; a `StoredFile`."""
 
     files: DataFiles
     path: str
     size: int
 
     def ranged(self) -> RangedFile | None:
+        """Return the file to be read by ranges, None where there is a copy of the whole."""
         return self.files.ranged(self.path, self.size, with_beside=False)
 
     def ranged_index(self) -> RangedFile | None:
+        """Return the index to be read by ranges; None where it was fetched whole."""
         index = self.files.beside(self.path)
         size = None
         if not self.files.is_copied(index):
@@ -103,9 +105,11 @@ class _CatalogFile:
         return None
 
     def forget_index(self) -> None:
+        """Remove what is here of the index."""
         self.files.forget(self.files.beside(self.path))
 
     def fetch(self) -> Path:
+        """Fetch file and index whole, unless the copies that are here are whole; return the copy's path."""
         return self.files.path(self.path)
 
 
@@ -146,7 +150,7 @@ class ProvenanceDatabase:
             where = listed.where(path)
             files.setdefault(file.table, {})[where] = file.sha256
             if listed.copies is not None:
-                stored[where] = _CatalogFile(listed, path, file.size_bytes)
+                stored[where] = CatalogFile(listed, path, file.size_bytes)
         return cls(fs, files, cache_bytes, stored)
 
     def check(self) -> None:

@@ -17,9 +17,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from custody.catalog import CatalogState
+from custody.catalog.file_reference import FileReference
+from custody.config import Settings
 from custody.eventlog import Damage
 from custody.sql.keyed import KEYS_MAX, KeyedDataset, Range
-from custody.swh.table_file import IndexedTable
+from custody.swh.database import CatalogFile
+from custody.swh.table_file import IndexedTable, StoredFile
 from custody.swh.tables import DATE, TABLES, TableSpec
 from custody.vfs import FileSystem, PosixFileSystem
 
@@ -36,6 +39,8 @@ __all__ = [
     "keyed_table",
     "open_table",
     "ranges_of",
+    "referenced_table",
+    "rows_of_keys",
 ]
 
 PREFIX = "software_"
@@ -82,7 +87,7 @@ def keyed_table(fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes]) ->
         # An error of its own: the file may have expired since it was looked up.
         path.stat()
     table = IndexedTable(fs, spec, paths)
-    ranges = _ranges(table)
+    ranges = ranges_of(table)
     schema = disk_schema(spec)
     key = ds.field(spec.key)
     fragments = [
@@ -95,24 +100,45 @@ def keyed_table(fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes]) ->
     ]
 
     def lookup(keys: list[int], columns: list[str]) -> pa.Table | None:
-        sought = np.array(keys, np.uint64)
-        return None if table.pages_of(sought) > _PAGES_MAX else table.rows(sought, columns)
+        return rows_of_keys(table, keys, columns)
 
     whole = ds.FileSystemDataset(fragments, schema, _FORMAT) if fragments else ds.dataset(schema.empty_table())
     return KeyedDataset(whole, spec.key, ranges, lookup)
 
 
-def ranges_of(fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes]) -> list[Range]:
+def referenced_table(
+    fs: FileSystem, settings: Settings, spec: TableSpec, references: Sequence[FileReference]
+) -> IndexedTable:
+    """Return a table of files by their references; those of an object store are read by ranges.
+
+    Args:
+        settings: whose work folder gets what is fetched.
+    """
+    paths: dict[Path, bytes | None] = {}
+    stored: dict[Path, StoredFile] = {}
+    for reference in references:
+        files = reference.files(settings, fs)
+        where = reference.where(files)
+        paths[where] = reference.sha256
+        if files is not None:
+            stored[where] = CatalogFile(files, reference.path, reference.size)
+    return IndexedTable(fs, spec, paths, stored=stored)
+
+
+def ranges_of(table: IndexedTable) -> list[Range]:
     """Return the first and the last key of each file, in the order of their paths.
 
     Raises:
         CorruptionError: the head of an index is damaged.
+        StorageError: the store refuses.
     """
-    return _ranges(IndexedTable(fs, spec, paths))
-
-
-def _ranges(table: IndexedTable) -> list[Range]:
     return [(file.index.first, file.index.last) for file in table.files]
+
+
+def rows_of_keys(table: IndexedTable, keys: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table | None:
+    """Return the rows of some keys, as `IndexedTable.rows` does; None where they are so many that a scan is cheaper."""
+    sought = np.array(keys, np.uint64)
+    return None if table.pages_of(sought) > _PAGES_MAX else table.rows(sought, columns)
 
 
 def damaged_files(fs: FileSystem, listed: DataFiles, state: CatalogState, tables: Sequence[str]) -> Iterator[Damage]:

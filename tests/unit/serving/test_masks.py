@@ -264,7 +264,9 @@ def test_who_sees_some_events_sees_these_masked(whole: Repository) -> None:
 def test_parts_of_a_scan_are_masked_where_they_are_read(whole: Repository) -> None:
     plan = plan_scan(whole.seen_by(CLERK).workspaces())
     columns = ["event_id", "updated_attributes", "extra"]
-    tables = [one for part in plan.parts for one in read_part(PosixFileSystem(), part, EventFilter(), columns)]
+    tables = [
+        one for part in plan.parts for one in read_part(whole.settings, PosixFileSystem(), part, EventFilter(), columns)
+    ]
     events = pa.concat_tables(tables).to_pylist()
     assert len(events) == 82
     assert SECRET not in str(events)
@@ -272,7 +274,7 @@ def test_parts_of_a_scan_are_masked_where_they_are_read(whole: Repository) -> No
         [
             table.to_pylist()
             for part in plan_scan(whole.workspaces()).parts
-            for table in read_part(PosixFileSystem(), part, EventFilter(), columns)
+            for table in read_part(whole.settings, PosixFileSystem(), part, EventFilter(), columns)
         ]
     )
 

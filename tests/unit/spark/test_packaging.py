@@ -13,7 +13,7 @@ import pytest
 
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.repository import Repository
-from custody.spark.executor import own_disk, relocated
+from custody.spark.own_disk import own_disk, relocated
 from custody.spark.packaging import UNPACKED, main, make_package, submit_options
 from custody.spark.session import executor_variables
 
