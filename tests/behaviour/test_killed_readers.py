@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from uuid import uuid4
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from custody.format.names import FETCHING_SUFFIX, RANGES

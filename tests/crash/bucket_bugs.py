@@ -104,7 +104,7 @@ def _uploaded_beside_its_name(right: Any, store: RemoteStore, key: str, data: Ob
     """Leaves what a dead process uploaded where nobody looks for it."""
     store._put_parts(f"{key}.upload", data)
     try:
-        remote.obstore.copy(store._client, f"{key}.upload", key, overwrite=False)
+        remote.obstore.copy(store._client, f"{key}.upload", key, overwrite=False)  # type: ignore[attr-defined]
     except AlreadyExistsError:
         return False
     finally:

@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -34,6 +35,7 @@ from custody.store.base import ObjectStore
 from custody.store.local import LocalStore
 from custody.store.remote import RemoteStore
 from custody.vfs import FileSystem
+from custody.vfs.base import Primitives
 from custody.vfs.memory import CrashMode, FolderNode, InjectedCrash, MemoryFileSystem, survivors
 from custody.vfs.wrapping import WrappingFileSystem
 from custody.workspace import workspace as workspaces
@@ -196,6 +198,10 @@ class MachineWithBucket(MemoryFileSystem):
         return super().files() | {BUCKET / key: data for key, data in (*objects, *uploads)}
 
 
+Chunk = list[dict[str, Any]]
+Names = list[str]
+
+
 class _Client:
     """What `RemoteStore` takes for a client of obstore; it belongs to one machine."""
 
@@ -226,14 +232,12 @@ class _Obstore:
     def head(self, client: _Client, key: str) -> dict[str, Any]:
         return _meta(key, self._data(client, key))
 
-    def list(
-        self, client: _Client, prefix: str | None = None, *, offset: str | None = None
-    ) -> Iterator[list[dict[str, Any]]]:
+    def list(self, client: _Client, prefix: str | None = None, *, offset: str | None = None) -> Iterator[Chunk]:
         with client.machine._mutex:
             objects = sorted(client.machine.bucket.objects.items())
         yield [_meta(key, data) for key, data in objects if key.startswith(prefix or "") and key > (offset or "")]
 
-    def list_with_delimiter(self, client: _Client, prefix: str | None = None) -> dict[str, list[str]]:
+    def list_with_delimiter(self, client: _Client, prefix: str | None = None) -> dict[str, Names]:
         begin = prefix or ""
         rests = [key.removeprefix(begin) for key in list(client.machine.bucket.objects) if key.startswith(begin)]
         return {"common_prefixes": sorted({begin + rest.partition("/")[0] for rest in rests if "/" in rest})}
@@ -249,7 +253,7 @@ class _Obstore:
         try:
             machine.effect("begin", key, lambda bucket: bucket.begin(number, key))
             for part in data:
-                machine.effect("part", key, lambda bucket, part=part: bucket.add_part(number, part))
+                machine.effect("part", key, partial(Bucket.add_part, number=number, part=part))
             machine.effect("complete", key, lambda bucket: bucket.complete(number))
         except BaseError:
             machine.bucket.uploads.pop(number, None)  # obstore aborts an upload that fails
@@ -331,9 +335,10 @@ def new_disk() -> MemoryFileSystem:
 
 def machine_of(fs: FileSystem) -> MachineWithBucket | None:
     """Return the machine with a bucket that a file system belongs to; None for a disk alone."""
-    while isinstance(fs, WrappingFileSystem):
-        fs = fs.inner
-    return fs if isinstance(fs, MachineWithBucket) else None
+    inner: Primitives = fs
+    while isinstance(inner, WrappingFileSystem):
+        inner = inner.inner
+    return inner if isinstance(inner, MachineWithBucket) else None
 
 
 def settings_on(fs: FileSystem, settings: Settings) -> Settings:
