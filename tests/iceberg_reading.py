@@ -80,11 +80,20 @@ def ids_of(workspace: Workspace, manifest_list: str) -> list[int]:
     assert set(hidden) <= set(logs)
     ids: list[int] = []
     for path, data_file in logs.items():
-        held = EventLog(workspace.fs, Path(path)).read(["event_id"]).column("event_id").to_pylist()
+        log = _path_of(workspace, path)
+        held = EventLog(workspace.fs, log).read(["event_id"]).column("event_id").to_pylist()
         assert len(held) == data_file.record_count
-        assert len(workspace.fs.read(Path(path))) == data_file.file_size_in_bytes
+        assert len(workspace.fs.read(log)) == data_file.file_size_in_bytes
         ids += [each for place, each in enumerate(held) if place not in hidden.get(path, ())]
     return sorted(ids)
+
+
+def _path_of(workspace: Workspace, location: str) -> Path:
+    """Return the file of this machine that holds a log, by where a manifest says that it lies."""
+    objects = workspace.catalog.objects
+    home = objects.store.locate(objects.home.rstrip("/"))
+    is_of_home = objects.store.is_remote and location.startswith(f"{home}/")
+    return workspace.log_path(location.removeprefix(f"{home}/")) if is_of_home else Path(location)
 
 
 def expected(workspace: Workspace) -> dict[int, list[int]]:

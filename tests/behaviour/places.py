@@ -15,7 +15,7 @@ from obstore.store import MemoryStore
 from custody.catalog import Action, AddFile, AddShard, Catalog, RemoveFile
 from custody.clock import ManualClock
 from custody.errors import StorageError
-from custody.store import LocalStore, ObjectData, ObjectInfo, ObjectStore
+from custody.store import LocalStore, ObjectData, ObjectInfo, ObjectStore, UnfinishedUpload
 from custody.store.remote import RemoteStore
 from custody.vfs import PosixFileSystem
 from tests.behaviour.s3 import s3_server, s3_store
@@ -117,6 +117,12 @@ class WrappedStore:
 
     def delete(self, key: str) -> None:
         self.inner.delete(key)
+
+    def unfinished(self, prefix: str) -> list_of[UnfinishedUpload]:
+        return self.inner.unfinished(prefix)
+
+    def abort(self, upload: UnfinishedUpload) -> None:
+        self.inner.abort(upload)
 
     def drop_folder(self, prefix: str) -> None:
         self.inner.drop_folder(prefix)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +28,7 @@ from custody.workspace import Workspace
 from tests.behaviour.places import s3_url
 from tests.behaviour.s3 import BUCKET, open_uploads, s3_environment, s3_store
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
-from tests.support import append, numbered, run_steps, sample
+from tests.support import INCLUDE, append, numbered, run_steps, sample
 
 __all__ = ["s3_url"]
 
@@ -165,6 +170,82 @@ def test_no_more_than_some_parts_are_in_memory(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(obstore, "put", watched)
     assert store_at(s3_url).put_if_absent(KEY, memoryview(DATA))
     assert sizes == [PART, PART, 3]
+
+
+_UPLOADER = """
+import sys
+from custody.store import remote
+from custody.store.remote import open_remote
+remote._PART_BYTES = 5 << 20
+remote._PARTS_AT_ONCE = 1
+open_remote(sys.argv[1], multipart_bytes=1).put("main/provenance/data/large", bytes(20 << 20))
+"""
+
+
+def die_while_uploading(proxy: StoreProxy, location: str) -> None:
+    """Begin an upload in a process of its own, and kill it when its second part is on its way."""
+    parts: list[str] = []
+    second = threading.Event()
+
+    def watch(method: str, path: str) -> None:
+        if method == "PUT" and "partNumber=" in path:
+            parts.append(path)
+            if len(parts) == 2:
+                second.set()
+                time.sleep(0.5)  # it is killed before the answer
+
+    proxy.watch = watch
+    environ = {**os.environ, "PYTHONPATH": str(INCLUDE), **s3_environment(proxy.url)}
+    with subprocess.Popen([sys.executable, "-c", _UPLOADER, location], env=environ) as process:
+        assert second.wait(60)
+        process.kill()
+    proxy.watch = lambda method, path: None
+
+
+def test_the_parts_of_uploads_that_died_are_found_and_freed_by_recovery(
+    tmp_path: Path, proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_environment(proxy.url).items():
+        monkeypatch.setenv(name, value)
+    before, prefix = set(open_uploads(proxy.url)), uuid4().hex
+    location = f"s3://{BUCKET}/{prefix}"
+    (tmp_path / "custody.toml").write_text(f'[repository]\nstore = "{location}"\n')
+    append(Repository.open(tmp_path), sample(10))
+    die_while_uploading(proxy, location)
+    # Of another repository, whose prefix begins with the same letters.
+    die_while_uploading(proxy, f"{location}-other")
+    left = {f"{prefix}/{KEY}", f"{prefix}-other/{KEY}"}
+    assert set(open_uploads(proxy.url)) - before == left
+    repository = Repository.open(tmp_path)
+    clock = ManualClock(repository.workspace().clock.now_ms() + 25 * HOUR_MS)
+    workspace = Workspace(repository.settings, "main", PosixFileSystem(), clock)
+    leftovers = [item for item in find_leftovers(workspace) if "uploadId" in item.path]
+    assert [item.path.partition("?")[0] for item in leftovers] == [f"{location}/{KEY}"]
+    assert not recover(workspace).errors
+    assert set(open_uploads(proxy.url)) - before == {f"{prefix}-other/{KEY}"}
+    assert len(list(repository.events(count=100))) == 10
+
+
+def test_keys_that_obstore_finds_elsewhere_leave_uploads_to_the_rule_of_the_bucket(proxy: StoreProxy) -> None:
+    """Without the secret in the environment nobody asks for uploads, and nothing fails."""
+    store, asked = store_at(proxy.url), []
+    proxy.watch = lambda method, path: asked.append(path)
+    assert store.unfinished("main/") == []
+    assert not asked
+
+
+@pytest.mark.parametrize("fault", ["500", "lost", "expired"])
+def test_a_bucket_that_does_not_tell_its_uploads_fails_no_recovery(
+    tmp_path: Path, proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    for name, value in s3_environment(proxy.url).items():
+        monkeypatch.setenv(name, value)
+    store = remote.open_remote(f"s3://{BUCKET}/{uuid4().hex}")
+    seen: list[str] = []
+    proxy.watch = lambda method, path: seen.append(path)
+    proxy.fault = lambda number, method: fault if "uploads=" in seen[-1] else None
+    assert store.unfinished("main/") == []
+    assert len(seen) == 1
 
 
 def test_a_pass_whose_objects_all_go_in_parts_and_what_a_dead_process_left(

@@ -19,7 +19,15 @@ from custody.repository.writers import absorb_retired, list_writers, retire_writ
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
-from tests.crash.memory_repository import EVERYTHING, NOW_MS, check_final_names, copied_segments, run_pass
+from tests.crash.machine_with_bucket import new_disk, settings_on
+from tests.crash.memory_repository import (
+    EVERYTHING,
+    NOW_MS,
+    check_final_names,
+    copied_segments,
+    require_done,
+    run_pass,
+)
 from tests.support import event
 
 STORE, ARCHIVE = "/store", "archive"
@@ -37,7 +45,7 @@ class Numbers(set[int]):
 
 
 def opened(fs: FileSystem, settings: Settings) -> Repository:
-    return Repository(settings, fs, ManualClock(NOW_MS))
+    return Repository(settings_on(fs, settings), fs, ManualClock(NOW_MS))
 
 
 def append(fs: FileSystem, settings: Settings, record: Numbers, *numbers: int) -> None:
@@ -47,11 +55,11 @@ def append(fs: FileSystem, settings: Settings, record: Numbers, *numbers: int) -
 
 
 def retire_and_absorb(fs: FileSystem) -> None:
-    clock = ManualClock(NOW_MS)
+    clock, settings = ManualClock(NOW_MS), settings_on(fs, OTHER)
     with copied_segments():
-        retire_writer(OTHER, "old", "dead", fs, clock, is_machine_dead=True)
-        report = absorb_retired(OTHER, ARCHIVE, take_over=True, fs=fs, clock=clock)
-    assert not report.failed, report
+        retire_writer(settings, "old", "dead", fs, clock, is_machine_dead=True)
+        report = absorb_retired(settings, ARCHIVE, take_over=True, fs=fs, clock=clock)
+    require_done(report, is_done=not report.failed)
 
 
 def counted(fs: FileSystem, settings: Settings) -> Counter[int]:
@@ -64,7 +72,7 @@ class Archiving(Scenario[Numbers]):
     """A dead machine's writer has live events, one of them forgotten, and events that wait on its disk."""
 
     def __init__(self) -> None:
-        self._disk = MemoryFileSystem()
+        self._disk = new_disk()
         self._numbers = Numbers()
         append(self._disk, DEAD, self._numbers, 0, FORGOTTEN)
         run_pass(self._disk, settings=DEAD)
@@ -102,9 +110,9 @@ class Archiving(Scenario[Numbers]):
     def use(self, fs: FileSystem, record: Numbers) -> None:
         """Done again, all is absorbed. The machine comes back: its name is refused, its journals are brought in."""
         retire_and_absorb(fs)
-        assert {item.writer: item.kind for item in list_writers(OTHER, fs)}["old"] == "absorbed"
+        assert {item.writer: item.kind for item in list_writers(settings_on(fs, OTHER), fs)}["old"] == "absorbed"
         with suppress(SealedError):
-            claim_writer_name(DEAD, "old", fs, ManualClock(NOW_MS))
+            claim_writer_name(settings_on(fs, DEAD), "old", fs, ManualClock(NOW_MS))
         with suppress(ConfigurationError):
             append(fs, DEAD, record, max(record) + 1)
         with suppress(SealedError):

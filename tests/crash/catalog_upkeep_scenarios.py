@@ -7,10 +7,10 @@ from pathlib import Path
 
 from custody.catalog import Action, AddFile, Catalog, RemoveFile, collect_garbage, prune, repair, verify
 from custody.clock import ManualClock
-from custody.store import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.enumeration import Scenario
+from tests.crash.machine_with_bucket import new_disk, store_on
 
 NOW_MS = 1_772_409_600_000
 HOME = Path("/store/main/provenance")
@@ -18,7 +18,7 @@ HOME = Path("/store/main/provenance")
 
 def open_catalog(fs: FileSystem) -> Catalog:
     """The catalog, opened by a process that just started."""
-    return Catalog(LocalStore(fs, Path("/store")), "main", "provenance", ManualClock(NOW_MS))
+    return Catalog(store_on(fs, Path("/store")), "main", "provenance", ManualClock(NOW_MS))
 
 
 def log(number: int) -> str:
@@ -38,14 +38,14 @@ class _Care(Scenario[Kept]):
     """A catalog with history, made before the first crash."""
 
     def start(self) -> MemoryFileSystem:
-        fs = MemoryFileSystem()
+        fs = new_disk()
         self.prepare(fs)
         fs.operations.clear()
         return fs
 
     def prepare(self, fs: FileSystem) -> None:
         catalog = open_catalog(fs)
-        store = LocalStore(fs, Path("/store"))
+        store = store_on(fs, Path("/store"))
         for number in range(7):
             store.put(f"main/provenance/{log(number)}", b"data %d" % number)
         for number in range(5):
@@ -77,7 +77,7 @@ class _Care(Scenario[Kept]):
         catalog = open_catalog(fs)
         path = log(100 + record.tried)
         record.tried += 1
-        LocalStore(fs, Path("/store")).put(f"main/provenance/{path}", b"data %d" % int(path[-28:-8]))
+        store_on(fs, Path("/store")).put(f"main/provenance/{path}", b"data %d" % int(path[-28:-8]))
         catalog.commit([Action(add_file=AddFile(path=path))])
         record.files.add(path)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from custody.catalog import Action, AddFile, Catalog
 from custody.clock import ManualClock
-from custody.store import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.faults import EFFECTS, FaultyFileSystem
 from tests.crash.enumeration import Scenario
+from tests.crash.machine_with_bucket import machine_of, store_on
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Commits:
 
 def catalog(fs: FileSystem) -> Catalog:
     """The catalog, opened by a process that just started."""
-    return Catalog(LocalStore(fs, Path("/store")), "main", "provenance", ManualClock(1_772_409_600_000))
+    return Catalog(store_on(fs, Path("/store")), "main", "provenance", ManualClock(1_772_409_600_000))
 
 
 class Committing(Scenario[Commits]):
@@ -78,8 +78,12 @@ class Racing(Committing):
 
     def run(self, fs: FileSystem, record: Commits) -> None:
         record.commit(catalog(fs))
-        fast = catalog(fs)
-        slow = catalog(Interleaving(fs, self._before, lambda: record.commit(fast)))
+        fast, machine = catalog(fs), machine_of(fs)
+        if machine is None:
+            slow = catalog(Interleaving(fs, self._before, lambda: record.commit(fast)))
+        else:
+            slow = catalog(fs)
+            machine.let_in(self._before, lambda: record.commit(fast))
         record.commit(slow)
 
 

@@ -6,8 +6,8 @@ from custody.clock import ManualClock
 from custody.maintenance import compact_unit, waiting_compactions
 from custody.repository import EventSelection
 from custody.vfs import FileSystem
-from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
+from tests.crash.machine_with_bucket import new_disk, settings_on
 from tests.crash.memory_repository import (
     SETTINGS,
     WRITER,
@@ -26,7 +26,7 @@ class Compacting(Prepared):
     """Three logs, of which the last one is erased as a whole; tombstones and old shards go in the end."""
 
     def __init__(self) -> None:
-        disk = MemoryFileSystem()
+        disk = new_disk()
         self._promises = Promises()
         for count in (2, 68, 2):
             with repository(disk).writer() as writer:
@@ -60,7 +60,7 @@ class Compacting(Prepared):
 
 def compact(fs: FileSystem) -> None:
     """Do all units, each with a workspace of its own; a clock that stands still calls nothing old."""
-    clock = ManualClock(1_772_409_600_000)
+    clock, settings = ManualClock(1_772_409_600_000), settings_on(fs, SETTINGS)
     for _ in range(2):  # the second time is for what the first one made possible
-        for unit in list(waiting_compactions(Workspace(SETTINGS, WRITER, fs, clock))):
-            compact_unit(Workspace(SETTINGS, WRITER, fs, clock), unit)
+        for unit in list(waiting_compactions(Workspace(settings, WRITER, fs, clock))):
+            compact_unit(Workspace(settings, WRITER, fs, clock), unit)

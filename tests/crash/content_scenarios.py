@@ -16,6 +16,7 @@ from custody.repository import EventSelection, SlotWriter
 from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
+from tests.crash.machine_with_bucket import new_disk, settings_on
 from tests.crash.memory_repository import SETTINGS, Promises, check_catalog, repository, run_pass
 from tests.crash.rollover_scenarios import StoreScenario
 from tests.support import event
@@ -94,7 +95,7 @@ class Dropping(StoreScenario):
     always_at = frozenset({"remove"})
 
     def __init__(self) -> None:
-        disk = MemoryFileSystem()
+        disk = new_disk()
         self._contents = Contents()
         with repository(disk, LIMITED).writer() as writer:
             shared = writer.content.put(b"both")
@@ -118,7 +119,7 @@ class Dropping(StoreScenario):
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         assert isinstance(record, Contents)
-        apply_retention(EXPIRING, fs, ManualClock(event(HELD).event_time + KEPT_MS))
+        apply_retention(settings_on(fs, EXPIRING), fs, ManualClock(event(HELD).event_time + KEPT_MS))
         record.contents.pop(OLD, None)
 
     def check(self, fs: FileSystem, record: Promises) -> None:
@@ -140,7 +141,7 @@ class Dropping(StoreScenario):
 
 def check_claims(fs: FileSystem, record: Contents) -> None:
     """Whatever has the name of a resource claim has a head, and holds nothing that was never stored."""
-    home = SETTINGS.store / "main/content"
+    home = settings_on(fs, SETTINGS).store / "main/content"
     for container in fs.list(home):
         for section in filter(is_section, fs.list(home / container)):
             for name in fs.list(home / container / section):

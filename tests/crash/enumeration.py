@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem, Operation
+from tests.crash.machine_with_bucket import new_disk
 from tests.parts import SEED_VARIABLE, WHOLE, Part, seed_of_run
 
 SEEDS = 10
@@ -84,7 +85,7 @@ class Scenario(ABC, Generic[Record]):
 
     def start(self) -> MemoryFileSystem:
         """Return the disk before the work."""
-        return MemoryFileSystem()
+        return new_disk()
 
 
 @dataclass(frozen=True)
@@ -142,15 +143,17 @@ def enumerate_crashes(
     wrap: Wrap = plain,
     first_alarm_only: bool = False,
     part: Part = WHOLE,
+    with_edges: bool = True,
 ) -> Outcome:
     """Crash a scenario at every operation of a part, and at those that belong to every part in one mode each.
 
     Args:
         wrap: puts a seeded bug between the code and the disk.
         first_alarm_only: end with the first alarm of each mode.
+        with_edges: crash as well where each part does.
     """
     operations = operations_of(scenario, wrap)
-    points = [*points_of_part(scenario, operations, part), 0]
+    points = [*points_of_part(scenario, operations, part, with_edges=with_edges), 0]
     outcome = Outcome(operations=len(crash_points(operations)) + 1)
     crashes = _Crashes(scenario, wrap, outcome)
     wanted = list(modes)
@@ -209,7 +212,7 @@ class _Crashes:
         key = (mode, _content(disk), repr(record), crash_at if mode is CrashMode.ALL_KEPT else None)
         if key not in self._seen:
             self._outcome.disks += 1
-            self._seen[key] = _failure_on(self._scenario, disk, self._scenario.copy(record), mode, self._wrap)
+            self._seen[key] = failure_on(self._scenario, disk, self._scenario.copy(record), mode, self._wrap)
         return self._seen[key]
 
 
@@ -285,7 +288,7 @@ def counted_names(first: int = 1) -> AbstractContextManager[object]:
     return patch("uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 
-def _failure_on(
+def failure_on(
     scenario: Scenario[Any], disk: MemoryFileSystem, record: object, mode: CrashMode, wrap: Wrap
 ) -> str | None:
     """Return what fails on a disk, None when nothing does."""

@@ -20,10 +20,10 @@ from custody.catalog import (
     repair,
 )
 from custody.clock import ManualClock
-from custody.store import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.enumeration import Scenario
+from tests.crash.machine_with_bucket import new_disk, store_on
 
 NOW_MS = 1_772_409_600_000
 EXPIRED = "data/2026-03-01/events/00000000000000000000.parquet"
@@ -39,7 +39,7 @@ class LetGo:
 
 def open_catalog(fs: FileSystem) -> Catalog:
     """The catalog, opened by a process that just started."""
-    catalog = Catalog(LocalStore(fs, Path("/store")), "main", "provenance", ManualClock(NOW_MS))
+    catalog = Catalog(store_on(fs, Path("/store")), "main", "provenance", ManualClock(NOW_MS))
     catalog.copies = SecondCopyStore(catalog.objects)
     return catalog
 
@@ -48,7 +48,7 @@ class Forgetting(Scenario[LetGo]):
     """Two handles forget, let a file expire, and take back what a rule hid; one of them writes a checkpoint."""
 
     def start(self) -> MemoryFileSystem:
-        fs = MemoryFileSystem()
+        fs = new_disk()
         open_catalog(fs).commit([Action(add_file=AddFile(path=EXPIRED, rows=1))])
         fs.operations.clear()
         return fs

@@ -18,7 +18,9 @@ from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.content_scenarios import EXPIRING, HELD, KEPT_MS, LIMITED, OLD, Contents
 from tests.crash.enumeration import Scenario
-from tests.crash.memory_repository import NOW_MS, check_catalog, run_pass
+from tests.crash.machine_with_bucket import new_disk as empty_disk
+from tests.crash.machine_with_bucket import settings_on
+from tests.crash.memory_repository import NOW_MS, check_catalog, require_done, run_pass
 from tests.support import event
 
 DISKS = ("d1", "d2")
@@ -46,12 +48,12 @@ class HandedContents(Contents):
 
 
 def at(fs: FileSystem, settings: Settings = HANDED) -> Repository:
-    return Repository(settings, fs, ManualClock(NOW_MS))
+    return Repository(settings_on(fs, settings), fs, ManualClock(NOW_MS))
 
 
 def new_disk() -> MemoryFileSystem:
     """The folders of the disks are there: custody makes none."""
-    disk = MemoryFileSystem()
+    disk = empty_disk()
     for name in DISKS:
         disk.make_directory(HANDED.root / name)
     disk.sync_directory(HANDED.root)
@@ -61,8 +63,9 @@ def new_disk() -> MemoryFileSystem:
 
 def hand_over(fs: FileSystem, record: HandedContents) -> None:
     """Hand over all contents; nobody writes, so that all that was acknowledged so far is safe."""
-    assert not [problem for item in at(fs).hand_over_contents() for problem in item.problems]
-    assert not any(waiting.claims for waiting in at(fs).contents_not_handed_over().values())
+    problems = [problem for item in at(fs).hand_over_contents() for problem in item.problems]
+    waiting = at(fs).contents_not_handed_over()
+    require_done(problems or waiting, is_done=not problems and not any(item.claims for item in waiting.values()))
     record.safe.update(record.contents)
 
 
@@ -85,7 +88,7 @@ def without_disks(fs: FileSystem) -> Iterator[None]:
 
 def objects(fs: FileSystem) -> list[str]:
     """The keys of all that was handed over."""
-    handed = HandedClaims.of(fs, HANDED.content_store)
+    handed = HandedClaims.of(fs, settings_on(fs, HANDED).content_store)
     assert handed is not None
     return [resource.text for resource in handed.listed("main")]
 
@@ -158,7 +161,7 @@ class DroppingHandedContents(Scenario[HandedContents]):
         return record.copy()
 
     def run(self, fs: FileSystem, record: HandedContents) -> None:
-        apply_retention(EXPIRING_HANDED, fs, ManualClock(event(HELD).event_time + KEPT_MS))
+        apply_retention(settings_on(fs, EXPIRING_HANDED), fs, ManualClock(event(HELD).event_time + KEPT_MS))
         record.contents.pop(OLD, None)
 
     def check(self, fs: FileSystem, record: HandedContents) -> None:

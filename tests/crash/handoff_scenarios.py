@@ -10,6 +10,7 @@ from custody.clock import ManualClock
 from custody.repository import Repository
 from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario
+from tests.crash.machine_with_bucket import settings_on
 from tests.crash.memory_repository import (
     NOW_MS,
     SETTINGS,
@@ -18,6 +19,7 @@ from tests.crash.memory_repository import (
     check_events,
     check_final_names,
     repository,
+    require_done,
     run_pass,
 )
 
@@ -40,13 +42,14 @@ class HandOverPromises(Promises):
 
 
 def at(fs: FileSystem) -> Repository:
-    return Repository(HANDED, fs, ManualClock(NOW_MS))
+    return Repository(settings_on(fs, HANDED), fs, ManualClock(NOW_MS))
 
 
 def hand_over(fs: FileSystem, record: HandOverPromises) -> None:
     """Hand over what is sealed; what was acknowledged so far is then safe, as no group is open."""
     at(fs).hand_over()
-    assert not any(waiting.groups for waiting in at(fs).not_handed_over().values())
+    waiting = at(fs).not_handed_over()
+    require_done(waiting, is_done=not any(item.groups for item in waiting.values()))
     record.safe.update(record.acknowledged)
 
 
@@ -100,6 +103,6 @@ class HandingOver(Scenario[HandOverPromises]):
         check_events(fs, record, HANDED)
         run_pass(fs, settings=HANDED)
         check_events(fs, record, HANDED)
-        home = HANDED.store / "main" / HANDED.repository.database
+        objects = at(fs).workspace().catalog.objects
         assert not at(fs).workspace().groups(), "journals are left"
-        assert not fs.list(home / "handoff"), "objects are left"
+        assert not list(objects.store.keys(f"{objects.home}handoff/")), "objects are left"

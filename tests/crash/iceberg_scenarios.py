@@ -19,7 +19,7 @@ from custody.iceberg.table_folder import REVISION_PROPERTY, TableFolder
 from custody.repository import EventSelection
 from custody.rollover import STEPS
 from custody.vfs import FileSystem
-from custody.vfs.memory import MemoryFileSystem
+from tests.crash.machine_with_bucket import new_disk
 from tests.crash.memory_repository import SETTINGS, Promises, repository, run_pass, workspace
 from tests.crash.retention_scenarios import Retaining
 from tests.crash.rollover_scenarios import Prepared
@@ -57,7 +57,7 @@ class PublishingTable(Prepared):
     """A table that is there gets a commit, and then loses an event that is forgotten."""
 
     def __init__(self) -> None:
-        disk, promises = MemoryFileSystem(), Promises()
+        disk, promises = new_disk(), Promises()
         for number in range(2):
             with repository(disk).writer() as writer:
                 promises.append(writer, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -25,16 +26,20 @@ from custody.catalog.second_copies import SINCE
 from custody.catalog.stripes import StripeMark
 from custody.clock import ManualClock
 from custody.config import Settings
+from custody.errors import StorageError
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.format.names import (
     BUILDING_PREFIX,
     FAILED_SUFFIX,
+    FETCHING_SUFFIX,
     INCARNATIONS,
+    RANGES,
     RELEASED_SUFFIX,
     REMOVING_PREFIX,
     STRIPE_MARK,
     STRIPES,
     UNIT_MANIFEST,
+    UPLOADS,
     JournalName,
     parse_epoch,
     parse_shard,
@@ -42,7 +47,7 @@ from custody.format.names import (
     parse_transaction,
     parse_unit_part,
 )
-from custody.index import IndexedFields, OpenShard, builder
+from custody.index import IndexedFields, OpenShard, builder, stored_shard
 from custody.index.manifest import Manifest
 from custody.index.segment_writer import write_segment
 from custody.journal import JournalFile, JournalWriter
@@ -53,12 +58,15 @@ from custody.model import Event
 from custody.quarantine.store import decode_entry
 from custody.recovery import STEPS
 from custody.repository import Repository
+from custody.store.conditional_put import CONDITION_PROBE
 from custody.vfs import FileSystem
 from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import UnitManifest, Workspace, staged_path
 from custody.workspace.handoff import MANIFEST, decode_manifest
 from custody.workspace.run_reports import decode_report
+from custody.workspace.stored_units import decode_entry as decode_entry_of_unit
+from tests.crash.machine_with_bucket import BUCKET, machine_of, settings_on
 from tests.support import event, numbered
 
 WRITER = "main"
@@ -99,7 +107,7 @@ class Promises:
 
 def repository(fs: FileSystem, settings: Settings = SETTINGS) -> Repository:
     """The repository on a disk, opened by a process that just started."""
-    return Repository(settings, fs, ManualClock(NOW_MS))
+    return Repository(settings_on(fs, settings), fs, ManualClock(NOW_MS))
 
 
 def workspace(fs: FileSystem, settings: Settings = SETTINGS) -> Workspace:
@@ -112,11 +120,24 @@ def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segm
     The same events are indexed at hundreds of crash points. Unless a scenario is about the writing itself, the files
     that the index writer makes of them are kept and written again, each in one piece.
     """
-    clock = ManualClock(NOW_MS)
+    clock, settings = ManualClock(NOW_MS), settings_on(fs, settings)
+    hand_over_if_needed(fs, settings)
     with copied_segments() if is_segment_copied else nullcontext():
         for name in names or STEPS:
             for unit in STEPS[name].units(settings, fs):
                 STEPS[name].run(Workspace(settings, unit.writer, fs, clock), unit)
+
+
+def hand_over_if_needed(fs: FileSystem, settings: Settings = SETTINGS) -> None:
+    """Hand over what is sealed where no step reads the journals of the disks."""
+    if settings_on(fs, settings).is_staging_stored:
+        repository(fs, settings).hand_over()
+
+
+def require_done(what: object, *, is_done: bool) -> None:
+    """Raise what a caller of custody would get who finds in a report that some of the work failed."""
+    if not is_done:
+        raise StorageError(f"not all was done: {what}")
 
 
 @contextmanager
@@ -170,16 +191,45 @@ def check_catalog(fs: FileSystem, settings: Settings = SETTINGS) -> CatalogState
     revisions = [transaction.revision for transaction in at.catalog.timeline()]
     assert revisions == list(range(state.floor, state.revision + 1))
     for file in state.files.values():
-        assert hashlib.sha256(fs.read(at.log_path(file.path))).digest() == file.sha256, file.path
-        assert hashlib.sha256(fs.read(at.log_path(file.toc_path))).digest() == file.toc_sha256, file.toc_path
+        for path, digest in ((file.path, file.sha256), (file.toc_path, file.toc_sha256)):
+            # Of a bucket what it has, and not its copy on this machine.
+            assert hashlib.sha256(at.catalog.objects.files.get(path)).digest() == digest, path
     for shard in state.shards.values():
-        opened_shard = OpenShard(fs, SETTINGS.root / shard.container / WRITER / "index" / shard.name)
+        opened_shard = OpenShard(fs, at.shard_path(shard), at.stored_shard(shard))
         assert len(opened_shard.search(Every())) == shard.documents
+    if machine_of(fs) is not None:
+        _check_from_elsewhere(at, state)
     return state
 
 
+def _check_from_elsewhere(at: Workspace, state: CatalogState) -> None:
+    """A machine with an empty disk gives out of the bucket what is live, and nothing else."""
+    elsewhere = Repository(at.settings, MemoryFileSystem(), ManualClock(NOW_MS))
+    page = elsewhere.search("", limit=EVERYTHING)
+    # Journals lie on the disks of the machine that wrote them: a fresh one is told so, and of nothing else.
+    others = [notice for notice in page.notices if not re.search("container .* is missing", notice)]
+    assert not others, others
+    assert page.total == len(page.events)
+    ids = sorted(item.event.event_id for item in page.events if item.writer == at.writer)
+    assert len(set(ids)) == len(ids), f"events are there twice: {ids}"
+    held = [(file.first_event_id, file.last_event_id) for file in state.files.values()]
+    stray = [event_id for event_id in ids if not any(first <= event_id <= last for first, last in held)]
+    assert not stray or at.hands_over, f"no live log holds {stray}"
+    for shard in state.shards.values():
+        stored = at.shard_objects.open(shard.name)
+        assert len(OpenShard(at.fs, at.shard_path(shard), stored).search(Every())) == shard.documents, shard.name
+
+
 def check_final_names(fs: FileSystem, folder: Path = SETTINGS.root) -> None:
-    """Whatever has a final name is whole, listed or not."""
+    """Whatever has a final name is whole, listed or not; in the bucket as well."""
+    machine = machine_of(fs)
+    if machine is not None:
+        for key, data in machine.bucket.objects.items():
+            _check_object(BUCKET / key, data)
+    _check_folder(fs, folder)
+
+
+def _check_folder(fs: FileSystem, folder: Path) -> None:
     for name in fs.list(folder):
         path = folder / name
         if fs.is_directory(path):
@@ -187,9 +237,10 @@ def check_final_names(fs: FileSystem, folder: Path = SETTINGS.root) -> None:
                 _check_unit(fs, path)
             elif parse_shard(name):
                 _check_shard(path, tuple((file, fs.read(path / file)) for file in fs.list(path)))
-            elif not name.startswith(UNFINISHED):
-                check_final_names(fs, path)
-        elif path.suffix != TEMPORARY_SUFFIX and not name.startswith(REMOVING_PREFIX):
+            # Files with holes, and copies of what the bucket has: whoever reads them compares them with their digests.
+            elif not name.startswith(UNFINISHED) and name not in (RANGES, "staged-copies"):
+                _check_folder(fs, path)
+        elif path.suffix not in (TEMPORARY_SUFFIX, FETCHING_SUFFIX) and not name.startswith(REMOVING_PREFIX):
             check = _check_part_of_table if "iceberg" in path.parts else _check_whole
             check(path, fs.read(path))
 
@@ -221,9 +272,33 @@ def _decoder(path: Path) -> Callable[[bytes, Path], object] | None:
         return StripeMark.decode
     if path.suffix != ".json":
         return None
+    if BUCKET / "RUNS/reports" in path.parents:
+        return decode_report
     if path.parent == SETTINGS.quarantine:
         return decode_entry
     return decode_report if path.parent.parent == SETTINGS.runs else None
+
+
+def _check_object(path: Path, data: bytes) -> None:
+    """Raise unless an object is whole that is no upload on its way to its name."""
+    folders = path.parts
+    if UPLOADS in folders or path.name == CONDITION_PROBE:
+        return
+    if BUCKET / "RUNS/days" in path.parents:
+        assert data == b""
+        return
+    if "iceberg" in folders:
+        _check_part_of_table(path, data)
+    elif "staging" in folders and (path.name == UNIT_MANIFEST or path.suffix == ".part"):
+        UnitManifest.decode(data, path)
+    elif path.parent.parent.name in ("handoff", "staging") and len(path.name) == 2 * hashlib.sha256().digest_size:
+        assert hashlib.sha256(data).hexdigest() == path.name, path
+    elif "staging" in folders and path.suffix in (".log", ".shard"):
+        decode_entry_of_unit(data, str(path))
+    elif path.suffix == ".shard":
+        assert stored_shard._manifest_in(memoryview(data)) is not None, f"{path} has no end"
+    else:
+        _check_whole(path, data)
 
 
 def _check_part_of_table(path: Path, data: bytes) -> None:

@@ -14,7 +14,7 @@ from custody.repository import EventSelection
 from custody.repository.retention_api import apply_retention
 from custody.rollover import STEPS
 from custody.vfs import FileSystem
-from custody.vfs.memory import MemoryFileSystem
+from tests.crash.machine_with_bucket import new_disk, settings_on
 from tests.crash.memory_repository import (
     SETTINGS,
     Promises,
@@ -46,7 +46,7 @@ class Retaining(Prepared):
     """One pass: mark, delete, prune, collect."""
 
     def __init__(self) -> None:
-        disk = MemoryFileSystem()
+        disk = new_disk()
         self._promises = Expired()
         for events in (OLD, HELD, ACTIVE):
             with repository(disk).writer() as writer:
@@ -61,7 +61,7 @@ class Retaining(Prepared):
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         assert isinstance(record, Expired)
-        apply_retention(RETENTION, fs, ManualClock(NOW_MS))
+        apply_retention(settings_on(fs, RETENTION), fs, ManualClock(NOW_MS))
         record.is_done = True
 
     def check(self, fs: FileSystem, record: Promises) -> None:

@@ -12,6 +12,7 @@ from custody.repository.local_pass import run_locally
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
+from tests.crash.machine_with_bucket import new_disk, settings_on
 from tests.crash.memory_repository import (
     NOW_MS,
     SETTINGS,
@@ -20,7 +21,9 @@ from tests.crash.memory_repository import (
     check_events,
     check_final_names,
     copied_segments,
+    hand_over_if_needed,
     repository,
+    require_done,
     run_pass,
     workspace,
 )
@@ -142,10 +145,11 @@ class RollingOverLocally(RollingOver):
         assert not workspace(fs).groups(), "journals are left"
 
     def _roll_over(self, fs: FileSystem) -> None:
+        hand_over_if_needed(fs)
         with copied_segments():
             # All processes of a crash test are one in truth, so that who crashed seems to live.
             for report in repository(fs).roll_over(take_over=True, run_id="run"):
-                assert report.failed == 0, report
+                require_done(report, is_done=report.failed == 0)
 
 
 class RollingOverMerged(RollingOver):
@@ -182,13 +186,16 @@ class RollingOverInParts(RollingOverLocally):
         StoreScenario.use(self, fs, record)
         self._roll_over(fs)
         assert not workspace(fs).groups(), "journals are left"
-        assert not fs.list(workspace(fs).paths.staging), "parts are left"
+        units = workspace(fs).stored_units
+        assert not (fs.list(workspace(fs).paths.staging) if units is None else units.folders()), "parts are left"
 
     def _roll_over(self, fs: FileSystem, steps: Sequence[str] | None = None) -> None:
+        hand_over_if_needed(fs)
         with copied_segments():
             names = steps or tuple(STEPS)
-            for report in run_locally(names, IN_PARTS, take_over=True, fs=fs, clock=ManualClock(NOW_MS)):
-                assert report.failed == 0, report
+            settings = settings_on(fs, IN_PARTS)
+            for report in run_locally(names, settings, take_over=True, fs=fs, clock=ManualClock(NOW_MS)):
+                require_done(report, is_done=report.failed == 0)
 
 
 class RollingOverDamage(Prepared):
@@ -200,7 +207,7 @@ class RollingOverDamage(Prepared):
 
     def __init__(self, damaged: Sequence[int]) -> None:
         self._damaged = set(damaged)
-        disk = MemoryFileSystem()
+        disk = new_disk()
         self._promises = Promises()
         with repository(disk).writer() as writer:
             for number in range(3):

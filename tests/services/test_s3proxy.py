@@ -17,13 +17,18 @@ from uuid import uuid4
 
 import pytest
 
+from custody.clock import ManualClock
+from custody.recovery import recover
 from custody.repository import Repository
 from custody.store import ObjectStore
 from custody.store.remote import open_remote
+from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.behaviour import test_catalog_stores, test_multipart, test_object_store
 from tests.behaviour.answers import build
 from tests.behaviour.places import Place
 from tests.behaviour.s3 import BUCKET, open_uploads, s3_environment, s3_store
+from tests.behaviour.store_proxy import store_proxy
 from tests.behaviour.test_object_store import Pair
 from tests.services.object_stores import cases_of
 from tests.services.s3proxy import s3proxy
@@ -86,7 +91,7 @@ proxy, small_parts = test_multipart.proxy, test_multipart.small_parts
 
 
 def test_the_cases_of_the_other_stores_are_run_here() -> None:
-    assert (len(_STORES), len(_LARGE), len(_ANSWERS)) == (25, 6, 2)
+    assert (len(_STORES), len(_LARGE), len(_ANSWERS)) == (25, 9, 2)
     assert _NOT_HERE in _STORES
     assert "test_a_key_is_given_to_one" in _STORES
     assert "test_every_question_has_the_answer_of_a_folder" in _ANSWERS
@@ -115,6 +120,29 @@ def test_of_many_that_race_for_a_key_one_gets_it(s3_url: str, size: int) -> None
         assert len(won) == 1
         assert stores[0].get(key) == b"%d" % won[0] * size
     assert open_uploads(s3_url) == before
+
+
+def test_parts_of_a_dead_upload_are_found_once_they_are_old_and_freed(
+    tmp_path: Path, signed_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server checks the signatures, and tells when an upload began."""
+    for name, value in s3_environment(signed_url).items():
+        monkeypatch.setenv(name, value)
+    location = f"s3://{BUCKET}/{uuid4().hex}"
+    (tmp_path / "custody.toml").write_text(f'[repository]\nstore = "{location}"\n')
+    append(Repository.open(tmp_path), EVENTS)
+    # Signatures hold for the host that the client names, and the proxy hands that on.
+    with store_proxy(signed_url) as proxy:
+        test_multipart.die_while_uploading(proxy, location)
+    repository = Repository.open(tmp_path)
+    store, now_ms = open_remote(location), repository.workspace().clock.now_ms()
+    [upload] = store.unfinished("main/")
+    assert upload.key == test_multipart.KEY
+    assert abs(upload.begun_ms - now_ms) < 600_000
+    for hours, is_left in ((23, True), (25, False)):
+        clock = ManualClock(now_ms + hours * 3_600_000)
+        assert not recover(Workspace(repository.settings, "main", PosixFileSystem(), clock)).errors
+        assert bool(store.unfinished("main/")) == is_left
 
 
 def custody(root: Path, *arguments: str) -> str:

@@ -49,10 +49,15 @@ from custody.workspace import ROLLOVER_LEASE, Workspace, lease_place, name_befor
 # Such a folder is work under way while its lease is live, and a leftover as soon as nobody holds it.
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
 _LEASES = (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE)
-UPLOAD = "uploaded object"
-"""What a leftover in an object store is."""
+UPLOAD, UNFINISHED_UPLOAD = "uploaded object", "unfinished upload"
+"""What a leftover in an object store is: an object that never got its name, or the parts of one."""
+UPLOAD_ID = "?uploadId="
+"""Between the URL of an object and the id of an upload to it."""
 LEFTOVER_AGE_MS = 3_600_000
 """Of files that no lease covers: a younger one may belong to somebody who is still writing it."""
+
+UPLOAD_AGE_MS = 24 * LEFTOVER_AGE_MS
+"""Of uploads in parts, whose age counts from their begin: the largest takes six hours at the least rate."""
 
 LeftoverAction = Literal["seal", "remove", "discard", "put back", "sweep", "close", "keep", "adopt"]
 """The remedy for a leftover.
@@ -337,7 +342,7 @@ class LeftoverScan:
                     yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
 
     def _uploads(self) -> Iterator[Leftover]:
-        """Yield objects of a store that never got their name; no lease covers them."""
+        """Yield objects of a store that never got their name, and uploads that never ended; no lease covers them."""
         if not self.workspace.settings.is_store_remote:
             return
         store, writer = self.workspace.catalog.objects.store, self.workspace.writer
@@ -349,6 +354,15 @@ class LeftoverScan:
                     what=UPLOAD,
                     action="remove",
                     why="its process never gave it its name",
+                )
+        for upload in store.unfinished(f"{writer}/"):
+            if upload.begun_ms <= self.workspace.clock.now_ms() - UPLOAD_AGE_MS:
+                yield Leftover(
+                    writer=writer,
+                    path=f"{store.locate(upload.key)}{UPLOAD_ID}{upload.upload_id}",
+                    what=UNFINISHED_UPLOAD,
+                    action="remove",
+                    why="its process never completed it; no listing shows its parts",
                 )
 
     def _contents(self) -> Iterator[Leftover]:

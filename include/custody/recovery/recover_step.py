@@ -23,9 +23,17 @@ from custody.journal.writer_state import WriterContainers
 from custody.lease import lease_status
 from custody.quarantine import keep_cut
 from custody.recovery.foreign_journals import AdoptedJournal
-from custody.recovery.leftovers import UPLOAD, Leftover, LeftoverAction, find_leftovers
+from custody.recovery.leftovers import (
+    UNFINISHED_UPLOAD,
+    UPLOAD,
+    UPLOAD_ID,
+    Leftover,
+    LeftoverAction,
+    find_leftovers,
+)
 from custody.rollover import STEPS as _ROLLOVER_STEPS
 from custody.rollover import sweep_unit, swept_groups
+from custody.store import UnfinishedUpload
 from custody.vfs import TEMPORARY_SUFFIX
 from custody.workspace import (
     ROLLOVER_LEASE,
@@ -139,6 +147,10 @@ def _deal(workspace: Workspace, item: Leftover) -> None:
     if item.what == UPLOAD:
         store = workspace.catalog.objects.store
         store.delete(item.path.removeprefix(store.locate("")))
+    elif item.what == UNFINISHED_UPLOAD:
+        store = workspace.catalog.objects.store
+        url, _, upload_id = item.path.partition(UPLOAD_ID)
+        store.abort(UnfinishedUpload(url.removeprefix(store.locate("")), upload_id, 0))
     elif item.action == "remove":
         remove(workspace.fs, path)
     elif item.action == "discard":

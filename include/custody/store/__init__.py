@@ -1,6 +1,6 @@
 """Room `store`: objects by key, on a local disk, in memory or in an object store."""
 
-from custody.store.base import ObjectData, ObjectInfo, ObjectStore, check_key, read_parts
+from custody.store.base import ObjectData, ObjectInfo, ObjectStore, UnfinishedUpload, check_key, read_parts
 from custody.store.conditional_put import pause_between_tries, put_object
 from custody.store.local import LocalStore
 from custody.store.opening import open_store, require_bucket, require_conditional_puts
@@ -15,6 +15,7 @@ __all__ = [
     "StoredFiles",
     "Traffic",
     "TrafficCounter",
+    "UnfinishedUpload",
     "carried",
     "check_key",
     "counted",

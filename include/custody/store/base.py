@@ -35,6 +35,15 @@ class ObjectInfo:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class UnfinishedUpload:
+    """An upload in parts that was neither completed nor aborted: its key, its id, its start (ms since the epoch)."""
+
+    key: str
+    upload_id: str
+    begun_ms: int
+
+
 class ObjectStore(Protocol):
     """Objects by key. Every method raises StorageError, which names the object, when the store refuses."""
 
@@ -100,6 +109,14 @@ class ObjectStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove an object; an absent one is fine."""
+        ...
+
+    def unfinished(self, prefix: str) -> list_of[UnfinishedUpload]:
+        """Return the uploads in parts below a prefix that nobody completed yet; none where a store does not tell."""
+        ...
+
+    def abort(self, upload: UnfinishedUpload) -> None:
+        """Free the parts of an upload, which then cannot be completed; one that is gone is fine."""
         ...
 
     def drop_folder(self, prefix: str) -> None:

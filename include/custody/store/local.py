@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from custody.errors import NotFoundError, StorageError
-from custody.store.base import ObjectData, ObjectInfo, check_key, check_prefix, is_segment
+from custody.store.base import ObjectData, ObjectInfo, UnfinishedUpload, check_key, check_prefix, is_segment
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -133,6 +133,13 @@ class LocalStore:
         except StorageError as error:
             if error.errno not in _ABSENT:  # else somebody has just dropped the folder
                 raise
+
+    def unfinished(self, prefix: str) -> list_of[UnfinishedUpload]:
+        """Return none: a file is written under a temporary name, which step `recover` finds."""
+        return []
+
+    def abort(self, upload: UnfinishedUpload) -> None:
+        """Do nothing: there are no uploads."""
 
     def drop_folder(self, prefix: str) -> None:
         """Remove an empty folder."""

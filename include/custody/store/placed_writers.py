@@ -18,7 +18,7 @@ import msgspec
 
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, NotFoundError
 from custody.format.checked_json import has_right_checksum, with_checksum
-from custody.store.base import ObjectData, ObjectInfo, ObjectStore
+from custody.store.base import ObjectData, ObjectInfo, ObjectStore, UnfinishedUpload
 from custody.store.conditional_put import put_object
 
 PLACES = "PLACES"
@@ -152,6 +152,14 @@ class PlacedWriters:
     def delete(self, key: str) -> None:
         """Remove an object."""
         self._of(key).delete(key)
+
+    def unfinished(self, prefix: str) -> list_of[UnfinishedUpload]:
+        """Return the uploads below a writer that nobody completed yet."""
+        return self._of(prefix).unfinished(prefix)
+
+    def abort(self, upload: UnfinishedUpload) -> None:
+        """Free the parts of an upload."""
+        self._of(upload.key).abort(upload)
 
     def drop_folder(self, prefix: str) -> None:
         """Remove an empty folder, where a store has folders."""

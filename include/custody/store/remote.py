@@ -10,7 +10,9 @@ from builtins import list as list_of
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import (
@@ -20,16 +22,18 @@ from obstore.exceptions import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
-from obstore.store import MemoryStore, ObjectStore, from_url
+from obstore.store import MemoryStore, ObjectStore, S3Store, from_url
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import UPLOADS
-from custody.store.base import ObjectData, ObjectInfo, check_key, check_prefix
+from custody.store.base import ObjectData, ObjectInfo, UnfinishedUpload, check_key, check_prefix
 from custody.store.conditional_put import CONDITION_PROBE, CONDITIONAL_BYTES_MAX, MULTIPART_BYTES
 from custody.store.traffic import LISTED_AT_ONCE, carried, note_requests
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
+
+    from custody.store.s3_uploads import S3Uploads
 
 _PARALLEL_READS = 16
 _PATIENT_ABOVE_BYTES = 1 << 20
@@ -322,6 +326,27 @@ class RemoteStore:
                 obstore.delete(self._client, check_key(key))
         except NotFoundError:
             return
+
+    def unfinished(self, prefix: str) -> list_of[UnfinishedUpload]:
+        """Return the uploads below a prefix that nobody completed yet; S3 tells them to keys of the environment."""
+        check_prefix(prefix)
+        uploads = self._uploads
+        return [] if uploads is None else uploads.unfinished(prefix)
+
+    def abort(self, upload: UnfinishedUpload) -> None:
+        """Free the parts of an upload."""
+        if self._uploads is not None:
+            self._uploads.abort(upload)
+
+    @cached_property
+    def _uploads(self) -> S3Uploads | None:
+        if not isinstance(self._client, S3Store):
+            return None
+        # Imported here: who reads asks for no uploads.
+        from custody.store.s3_uploads import S3Uploads
+
+        with self._reported("list", ""):
+            return S3Uploads.of(self._client, urlsplit(self._url).path.strip("/"))
 
     def drop_folder(self, prefix: str) -> None:
         """Do nothing: there are no folders."""
