@@ -486,6 +486,17 @@ export interface DagRuns {
   notices?: string[];
 }
 
+export interface AssetContent {
+  writer: string;
+  event_id: number;
+  event_type: string;
+  time_ms: number;
+  component: string | null;
+  name: string;
+  content: ContentPlace | null;
+  previous_content: ContentPlace | null;
+}
+
 export interface RunAsset {
   flowfile_uuid: string;
   name: string | null;
@@ -493,6 +504,7 @@ export interface RunAsset {
   writer: string | null;
   event_id: number | null;
   time_ms: number | null;
+  contents?: AssetContent[] | null;
 }
 
 export interface DagRunEvent {

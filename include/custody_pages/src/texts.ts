@@ -270,6 +270,17 @@ export const TEXTS = {
     ended: "Ended",
     nothingWritten: "No event says that it wrote something.",
     nothingRead: "No event says that it read something.",
+    contents: "Contents",
+    writtenAt: "Last written",
+    contentsHint:
+      "Contents are those that events tell of: what lay there when a task that read it ended; what a task wrote in its time, or what was taken there " +
+      "afterwards, until somebody wrote it again.",
+    showContents: (number: number) => `Show ${plural(number, "content", "contents")}`,
+    noContents: "none known",
+    notLooked: "not looked for",
+    contentsOf: (name: string) => `Contents of ${name}`,
+    close: "Close",
+    ofEvent: (writer: string, id: number) => `Event ${id} of ${writer}`,
     state: "State",
     dag: "DAG",
     run: "Run id",
