@@ -5,7 +5,8 @@ import { ownParameters, pageAddress, remember, sameMoment } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import { Contents } from "./content.tsx";
-import type { AssetContent, DagRun, DagRuns, RunAsset } from "./documents.ts";
+import { NewestRuns } from "./dag_runs.tsx";
+import type { AssetContent, DagRun, RunAsset } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { quoted } from "./query.ts";
 import { AsOfField, Question, WriterField } from "./question.tsx";
@@ -61,7 +62,7 @@ function RunPage(): ReactNode {
       ) : (
         <>
           <p>{texts.which}</p>
-          <Newest />
+          <NewestRuns title={texts.newest} limit={RUNS_SHOWN} writer={writer} asOf={asOf} />
         </>
       )}
     </Frame>
@@ -82,7 +83,7 @@ function Answered(): ReactNode {
           </>
         )}
       </Shown>
-      {!task && <Newest />}
+      {!task && <NewestRuns title={texts.others(dag)} dag={dag} run={run} limit={RUNS_SHOWN} writer={writer} asOf={asOf} />}
       <SameAnswer commandLine={command("search", [query], { oldest: true, writer, "as-of": asOf })} path="dag-run" parameters={asked} />
     </>
   );
@@ -233,53 +234,6 @@ function OneAssetContent({ one, isFirst }: { one: AssetContent; isFirst: boolean
       </p>
       {isOpen && <Contents after={one.content} before={one.previous_content} name={`${one.writer}-${one.event_id}`} />}
     </details>
-  );
-}
-
-/** The newest runs: of the same DAG, to go on from one to the next, or of all, for who has none to name. */
-function Newest(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN, writer, as_of: asOf }, signal), "runs");
-  const title = dag ? texts.others(dag) : texts.newest;
-  return (
-    <section>
-      <h2>{title}</h2>
-      <Shown answer={answer} again={again}>
-        {({ items, notices }) => (
-          <>
-            <Notices notices={notices} />
-            {items.length ? (
-              <TableFrame label={title}>
-                <Head columns={[texts.run, texts.dag, texts.state, texts.started, texts.ended]} />
-                <tbody>
-                  {items.map((one) => (
-                    <tr key={`${one.dag_id} ${one.run_id}`}>
-                      <th scope="row">
-                        <a
-                          href={pageAddress("run", { dag_id: one.dag_id, run_id: one.run_id, writer, as_of: asOf })}
-                          aria-current={one.run_id === run ? "true" : undefined}
-                        >
-                          {one.run_id}
-                        </a>
-                      </th>
-                      <td>{one.dag_id}</td>
-                      <td>{one.state ?? "–"}</td>
-                      <td className="event_time">
-                        <When ms={one.started_ms} away />
-                      </td>
-                      <td className="event_time">
-                        <When ms={one.ended_ms} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </TableFrame>
-            ) : (
-              <p>{texts.noRuns}</p>
-            )}
-          </>
-        )}
-      </Shown>
-    </section>
   );
 }
 
