@@ -74,7 +74,7 @@ def test_no_page_has_a_word_of_what_its_reader_may_not_see(
     server: Served, repository: Repository, tokens: dict[str, str]
 ) -> None:
     seen = repository.seen_by(CLERK)
-    hidden = next(iter(repository.search(f"component_name:{SECRET} AND NOT process_group_name:{GROUP}").events))
+    hidden = next(iter(repository.search(f"component_name:{SECRET} AND NOT process_group_id:{GROUP}").events))
     [fork] = seen.search("event_type:FORK AND flowfile_uuid:the-fork").events
     told: dict[str, dict[str, bool]] = {}
     for name in ("clerk", "admin-1"):
