@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from custody.repository import Repository
-from tests.pages.order_story import PARTS, SORTED_QUERY, cut_and_sort, queued
+from tests.pages.order_story import PARTS, SORTED_QUERY, bundle_of, cut_and_sort, queued
 from tests.pages.test_in_browser import built, led, opened, settled, total
 from tests.support import append, event, run_steps
 from tests.unit.serving.serve_process import Served, served
@@ -23,6 +23,7 @@ FOCUS = """() => {
     const style = getComputedStyle(one);
     const name = (one.labels?.[0] ?? one).innerText ?? '';
     return {tag: one.tagName, text: one.getAttribute('aria-label') ?? name.trim(), id: one.id,
+        row: one.closest('tr')?.id ?? '',
         seen: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0,
         inside: one.closest('dialog') !== null};
 }"""
@@ -49,7 +50,7 @@ def focus(page: Any) -> dict[str, Any]:
     return found
 
 
-def go_to(page: Any, tag: str, text: str) -> dict[str, Any]:
+def go_to(page: Any, tag: str, text: str, row: str = "") -> None:
     """Go on by the tab key until something has the focus; all on the way, it is to be seen where one is."""
     passed = []
     for _ in range(KEYS_MAX):
@@ -57,8 +58,8 @@ def go_to(page: Any, tag: str, text: str) -> dict[str, Any]:
         at = focus(page)
         passed.append(f"{at['tag']} {at['text'][:30]}")
         assert at["seen"] or at["tag"] == "BODY", at
-        if at["tag"] == tag and text in at["text"]:
-            return at
+        if at["tag"] == tag and text in at["text"] and at["row"].endswith(row):
+            return
     raise AssertionError(f"no {tag} {text!r} after {KEYS_MAX} keys, but {passed}")
 
 
@@ -92,10 +93,8 @@ def test_from_a_search_to_a_replay_without_a_pointer(server: Served, repository:
         enter(page)
         page.locator(".react-flow__node").first.wait_for()
         table = page.get_by_role("region", name="FlowFiles of this lineage")
-        page.goto(f"{page.url}&depth=0")
-        settled(page)
         alone = table.get_by_role("rowheader").count()
-        go_to(page, "A", "more event")
+        go_to(page, "A", "more event", bundle_of(repository))
         enter(page)
         assert table.get_by_role("rowheader").count() > alone
         page.goto(of_event)
