@@ -50,7 +50,7 @@ def focus(page: Any) -> dict[str, Any]:
     return found
 
 
-def go_to(page: Any, tag: str, text: str, row: str = "") -> None:
+def go_to(page: Any, tag: str, text: str, row: str = "", *, exact: bool = False) -> None:
     """Go on by the tab key until something has the focus; all on the way, it is to be seen where one is."""
     passed = []
     for _ in range(KEYS_MAX):
@@ -58,7 +58,8 @@ def go_to(page: Any, tag: str, text: str, row: str = "") -> None:
         at = focus(page)
         passed.append(f"{at['tag']} {at['text'][:30]}")
         assert at["seen"] or at["tag"] == "BODY", at
-        if at["tag"] == tag and text in at["text"] and at["row"].endswith(row):
+        is_named = text == at["text"] if exact else text in at["text"]
+        if at["tag"] == tag and is_named and at["row"].endswith(row):
             return
     raise AssertionError(f"no {tag} {text!r} after {KEYS_MAX} keys, but {passed}")
 
@@ -83,13 +84,13 @@ def test_from_a_search_to_a_replay_without_a_pointer(server: Served, repository:
         enter(page)
         assert total(page) == f"{PARTS} events"
         [newest, *_] = repository.search(SORTED_QUERY).events
-        go_to(page, "A", str(newest.event.event_id))
+        go_to(page, "A", str(newest.event.event_id), exact=True)
         enter(page)
         page.get_by_role("heading", name="What happened").wait_for()
         of_event = page.url
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        go_to(page, "A", "Lineage")
+        go_to(page, "A", "Lineage", exact=True)
         enter(page)
         page.locator(".react-flow__node").first.wait_for()
         table = page.get_by_role("region", name="FlowFiles of this lineage")
@@ -107,6 +108,7 @@ def _replay(page: Any, repository: Repository) -> None:
     go_to(page, "BUTTON", "Make the plan")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Send 1 FlowFile again").wait_for()
+    assert focus(page)["tag"] == "BUTTON"
     go_to(page, "BUTTON", "Send 1 FlowFile again")
     page.keyboard.press("Enter")
     page.get_by_role("dialog").wait_for()
@@ -121,7 +123,9 @@ def _replay(page: Any, repository: Repository) -> None:
     assert focus(page)["text"] == "Send 1 FlowFile again"
     assert queued(repository) == before
     page.keyboard.press("Enter")
-    while "Send" not in focus(page)["text"] or not focus(page)["inside"]:
+    for _ in range(6):
+        if "Send" in focus(page)["text"] and focus(page)["inside"]:
+            break
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_role("status", name="What the run did").wait_for()
