@@ -90,7 +90,7 @@ def _page(stack: ExitStack, airflow: LocalAirflow) -> Callable[[], object] | Non
     """Return what opens the page of a DAG and waits for what it shows; None where there is no browser."""
     if browser.missing():
         return None
-    page: Any = stack.enter_context(browser.page())
+    page: Any = stack.enter_context(browser.page(airflow.url, timeout_ms=120_000))
     browser.log_in(page, airflow.url, airflow.user, airflow.password)
 
     def opened() -> None:

@@ -80,21 +80,40 @@ def log_in(page: Any, url: str, user: str, password: str) -> None:
 
 
 @contextmanager
-def page() -> Iterator[Any]:
-    """Open an empty page of a new browser; an error in the page's own code fails the test at the end."""
+def page(url: str, *refusals: int, timeout_ms: int = 30_000, **options: Any) -> Iterator[Any]:
+    """Open an empty page of a new browser, for a server at `url`; `options` are those of a context of Playwright.
+
+    It fails at the end if the console has an error, if a script raised one, if a dialog of the browser came up, or if
+    anything was asked of another server, by whatever frame of the page. What Chromium says of the sandbox of Airflow's
+    frame is a warning, no error. `refusals` are the statuses that the server is expected to answer with; the browser
+    notes each as an error.
+    """
     from playwright.sync_api import sync_playwright
+
+    wrong: list[str] = []
+    expected = [f"status of {status} " for status in refusals]
+
+    def said(message: Any) -> None:
+        if message.type == "error" and not any(one in message.text for one in expected):
+            wrong.append(f"console: {message.text} {message.location.get('url', '')}")
+
+    def asked(request: Any) -> None:
+        if not request.url.startswith((f"{url}/", "blob:", "data:")):
+            wrong.append(f"asked: {request.url}")
 
     # Root may not use the sandbox; everything that is shown here is this project's own.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    errors: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=[*arguments, "--no-proxy-server"])
         try:
-            context = browser.new_context(viewport=SIZE, locale="en-GB", timezone_id="UTC", color_scheme="light")
-            opened = context.new_page()
-            opened.on("pageerror", lambda error: errors.append(str(error)))
-            opened.set_default_timeout(120_000)
+            settings = {"viewport": SIZE, "locale": "en-GB", "timezone_id": "UTC", "color_scheme": "light"}
+            opened = browser.new_context(**{**settings, **options}).new_page()
+            opened.set_default_timeout(timeout_ms)
+            opened.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+            opened.on("console", said)
+            opened.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+            opened.on("request", asked)
             yield opened
         finally:
             browser.close()
-    assert errors == []
+    assert wrong == []

@@ -79,7 +79,7 @@ def page(airflow: LocalAirflow, client: AirflowClient) -> Iterator[Any]:
     """Airflow's page, logged in through its form."""
     if reason := browser.missing():
         pytest.skip(reason)
-    with browser.page() as page:
+    with browser.page(airflow.url, timeout_ms=120_000) as page:
         browser.log_in(page, airflow.url, airflow.user, airflow.password)
         yield page
 

@@ -1,33 +1,40 @@
-"""custody's pages in a real Airflow: in its frame by its user's session, in the tab of a run, alone, and refused."""
+"""custody's pages in a real Airflow: in its frame by its user's session, in the tab of a run, alone, and refused.
+
+`CUSTODY_PAGES_BASE` names a repository that is taken instead of samples, such as one of millions of events; then no
+picture is made.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
-from custody.airflow_runs import RunFacts, end_events, start_events
-from custody.flow import Component
-from custody.model import Event
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
-from custody_local.settings import USER, passwords_file
+from custody_local.settings import LOOPBACK, USER, passwords_file
+from custody_pages import build
 from tests.airflow import browser
+from tests.pages.order_story import PARTS, SORTED, SORTED_QUERY, bundle_of, cut_and_sort, queued
+from tests.pages.test_in_browser import BASE, led, looked_at, picture, settled, total
 from tests.support import append, run_steps, sample
+from tests.unit.serving.dag_run_story import READ, WROTE, RunStory
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 PROJECT = Path(__file__).resolve().parents[2]
-IMAGES = PROJECT / "docs" / "images"
 EVENTS = 1000
+DAG = "provenance_export"
 TASK = "deliver"
+PASSWORD = "of-this-test"  # noqa: S105 - of users that this test makes
 MAY = {
     "viewer": {"read"},
     "user": {"read", "replay"},
@@ -38,12 +45,18 @@ MAY = {
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Samples, then in a later revision an order that a flow cut into parts, sorted, and took out of its queue."""
     root = tmp_path_factory.mktemp("pages") / "repository"
-    Repository.create(root)
+    if BASE is None:
+        Repository.create(root)
+        append(Repository.open(root), sample(EVENTS))
+    else:
+        shutil.copytree(BASE, root)
     opened = Repository.open(root)
-    append(opened, sample(EVENTS))
     run_steps(opened.settings)
-    return opened
+    cut_and_sort(opened)
+    run_steps(opened.settings)
+    return Repository.open(root)
 
 
 @pytest.fixture(scope="module")
@@ -71,60 +84,189 @@ def airflow(repository: Repository, home: Path) -> Iterator[LocalAirflow]:
 @pytest.fixture
 def page(airflow: LocalAirflow) -> Iterator[Any]:
     """Airflow's page, logged in through its form."""
-    with browser.page() as page:
+    with browser.page(airflow.url, timeout_ms=120_000) as page:
         browser.log_in(page, airflow.url, airflow.user, airflow.password)
         yield page
 
 
-def test_a_user_of_airflow_searches_in_its_frame_and_alone(airflow: LocalAirflow, page: Any) -> None:
+@contextmanager
+def logged_in(airflow: LocalAirflow, home: Path, role: str, *refusals: int, **options: Any) -> Iterator[Any]:
+    """Airflow's page, logged in as the user of a role."""
+    _set_password(home, role)
+    with browser.page(airflow.url, *refusals, timeout_ms=120_000, **options) as page:
+        browser.log_in(page, airflow.url, role, PASSWORD)
+        yield page
+
+
+def _set_password(home: Path, role: str) -> None:
+    passwords = json.loads(passwords_file(home).read_text())
+    passwords_file(home).write_text(json.dumps({**passwords, role: PASSWORD}))
+
+
+def framed(page: Any) -> Any:
+    """The frame in Airflow's page that has custody's pages, which are there by the session of Airflow's user."""
+    page.frame_locator("iframe").get_by_role("main").wait_for()
+    frame = page.locator("iframe").element_handle().content_frame()
+    settled(frame)
+    return frame
+
+
+def test_a_user_of_airflow_searches_in_its_frame_and_alone(
+    airflow: LocalAirflow, repository: Repository, page: Any
+) -> None:
     page.goto(f"{airflow.url}/plugin/provenance")
-    frame = page.frame_locator("iframe")
-    frame.get_by_role("status").get_by_text(f"{EVENTS:,} events").wait_for()
+    frame = framed(page)
+    assert total(frame) == f"{repository.search('').total:,} events"
     page.wait_for_timeout(1000)
-    page.screenshot(path=IMAGES / "pages-airflow.png")
-    frame.get_by_role("rowheader").get_by_role("link").first.click()
-    frame.get_by_role("heading", name="What happened").wait_for()
-    frame.get_by_role("main").get_by_role("link", name="Lineage").click()
-    frame.locator(".react-flow__node").first.wait_for()
+    picture(page, "pages-airflow")
     page.goto(f"{airflow.url}/custody/ui/status.html")
     page.get_by_role("heading", name="Writers").wait_for()
 
 
-def test_the_tab_of_a_run_shows_what_it_read_and_wrote(
+def test_from_a_search_to_a_replay_and_an_earlier_moment_within_the_frame(
     airflow: LocalAirflow, repository: Repository, page: Any
 ) -> None:
-    with airflow.client() as client:
-        client.wait_for_dag("provenance_export")
-        run_id = client.trigger("provenance_export")
-    _tell_of(repository, "provenance_export", run_id)
-    page.goto(f"{airflow.url}/dags/provenance_export/runs/{run_id}/plugin/provenance-run")
-    frame = page.frame_locator("iframe")
-    frame.get_by_role("heading", name=f"provenance_export, run {run_id}").wait_for()
-    frame.get_by_role("link", name="hdfs://lake/orders").wait_for()
-    frame.get_by_role("link", name="hdfs://landing/orders").wait_for()
+    page.goto(f"{airflow.url}/plugin/provenance")
+    frame = framed(page)
+    now = repository.search("").total
+    field = frame.get_by_label("Query")
+    field.fill(SORTED_QUERY)
+    led(frame, lambda: field.press("Enter"))
+    assert total(frame) == f"{PARTS} events"
+    led(frame, frame.get_by_role("rowheader").get_by_role("link").first.click)
+    frame.get_by_role("heading", name="What happened").wait_for()
+    # Contents: what was taken out of the queue, as JSON and as bytes.
+    after = frame.get_by_role("region", name="Content after the event", exact=True)
+    after.get_by_text('"is": "sorted"').wait_for()
+    after.get_by_role("button", name="Hex").click()
+    after.get_by_text(SORTED[:8].hex(" ")).wait_for()
+    with page.expect_download() as saved:
+        after.get_by_role("button", name="Save").click()
+    assert saved.value.path().read_bytes() == SORTED
+    # The lineage, expanded from the parts of the order to the bundle that it came in, with another order.
+    event = frame.url
+    led(frame, frame.get_by_role("main").get_by_role("link", name="Lineage", exact=True).click)
+    frame.locator(".react-flow__node").first.wait_for()
+    table = frame.get_by_role("region", name="FlowFiles of this lineage")
+    alone = table.get_by_role("rowheader").count()
+    led(frame, frame.locator(f"#row-{bundle_of(repository)}").get_by_role("link", name="more event").click)
+    assert table.get_by_role("rowheader").count() > alone
+    frame.locator(".react-flow__node").nth(alone).wait_for()
+    # The replay of the event: a dialog of the page, since the frame may open none of the browser's.
+    frame.goto(event)
+    settled(frame)
+    before = queued(repository)
+    frame.get_by_role("button", name="Make the plan").click()
+    frame.get_by_role("button", name="Send 1 FlowFile again").click()
+    frame.get_by_role("dialog").get_by_role("button", name="Send").click()
+    frame.get_by_role("status", name="What the run did").wait_for()
+    assert queued(repository) == before + 1
+    # Time travel: before the order was there.
+    then = repository.search("", writer="main", as_of=_before(repository)).total
+    assert 0 < then < now
+    led(frame, frame.get_by_role("link", name="Search", exact=True).click)
+    frame.get_by_role("combobox", name="Writer").select_option("main")
+    frame.get_by_label("As of").fill(str(_before(repository)))
+    led(frame, frame.get_by_role("button", name="Search", exact=True).click)
+    assert total(frame) == f"{then:,} events"
+    frame.get_by_label("Query").fill("component_id:dag.sort")
+    led(frame, lambda: frame.get_by_label("Query").press("Enter"))
+    assert total(frame) == "0 events"
+    led(frame, frame.get_by_role("link", name="Show what is there now").click)
+    assert int(total(frame).split()[0]) >= PARTS
+
+
+def _before(repository: Repository) -> int:
+    """The last revision of main before the order."""
+    workspace = repository.workspace("main")
+    known = range(max(workspace.state().floor, 0), workspace.catalog.load().revision + 1)
+    live = [
+        at for at in known if repository.search(f"flowfile_uuid:{bundle_of(repository)}", as_of=at, writer="main").total
+    ]
+    return live[0] - 1
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_everybody_can_use_the_pages_in_the_frame(
+    airflow: LocalAirflow, repository: Repository, home: Path, colours: str
+) -> None:
+    axe = (build.WORK / "source" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    run_id = _run_told(airflow, repository, colours)
+    [sorted_, *_] = repository.search(SORTED_QUERY).events
+    problems: list[str] = []
+    with logged_in(airflow, home, "op", color_scheme=colours) as page:
+        page.goto(f"{airflow.url}/plugin/provenance")
+        frame = framed(page)
+        for path in (
+            "search.html?f=event_type:SEND",
+            f"event.html?writer={sorted_.writer}&event={sorted_.event.event_id}",
+            f"lineage.html?flowfile={sorted_.event.flowfile_uuid}",
+            f"run.html?dag_id={DAG}&run_id={run_id}",
+            "sql.html",
+            "status.html",
+            "proof.html",
+        ):
+            frame.goto(f"{airflow.url}/custody/ui/{path}")
+            settled(frame)
+            assert frame.evaluate("window.parent !== window")
+            # The frame has the colours of the page around it.
+            assert frame.evaluate("document.documentElement.dataset.theme") == colours, path
+            problems += looked_at(frame, axe, path, page.viewport_size["width"])
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("role", ["op", "viewer"])
+def test_the_tab_of_a_run_shows_contents_to_whom_airflow_allows_it(
+    airflow: LocalAirflow, repository: Repository, home: Path, role: str
+) -> None:
+    run_id = _run_told(airflow, repository, role)
+    may = "content" in MAY[role]
+    with logged_in(airflow, home, role, *([] if may else [403])) as page:
+        page.goto(f"{airflow.url}/dags/{DAG}/runs/{run_id}/plugin/provenance-run")
+        frame = framed(page)
+        frame.get_by_role("heading", name=f"{DAG}, run {run_id}").wait_for()
+        for title, name, content in (
+            ("What it wrote", f"hdfs://lake/{role}.bin", WROTE),
+            ("What it read", f"hdfs://landing/{role}", READ),
+        ):
+            row = frame.get_by_role("region", name=title, exact=True).get_by_role("row").filter(has_text=name)
+            row.get_by_role("button", name="Show 1 content").click()
+            shown = frame.get_by_role("region", name=f"Contents of {name}")
+            if may:
+                shown.get_by_text(content[:15].decode()).first.wait_for()
+            else:
+                shown.get_by_text("Your token does not allow this").first.wait_for()
+                assert content[:15].decode() not in frame.content()
 
 
 def test_the_tab_of_a_task_shows_what_this_task_read_and_wrote(
     airflow: LocalAirflow, repository: Repository, page: Any
 ) -> None:
-    dag_id = "provenance_export"
-    with airflow.client() as client:
-        client.wait_for_dag(dag_id)
-        run_id = client.trigger(dag_id)
-    _tell_of(repository, dag_id, run_id, TASK)
-    page.goto(f"{airflow.url}/dags/{dag_id}/runs/{run_id}/tasks/{TASK}/plugin/provenance-task")
-    frame = page.frame_locator("iframe")
-    frame.get_by_role("heading", name=f"{dag_id}, run {run_id}").wait_for()
+    run_id = _run_told(airflow, repository, "of-a-task")
+    page.goto(f"{airflow.url}/dags/{DAG}/runs/{run_id}/tasks/{TASK}/plugin/provenance-task")
+    frame = framed(page)
+    frame.get_by_role("heading", name=f"{DAG}, run {run_id}").wait_for()
     frame.get_by_text(f"Task {TASK}").wait_for()
-    frame.get_by_role("link", name="hdfs://lake/orders").wait_for()
+    frame.get_by_role("link", name="hdfs://lake/of-a-task.bin").wait_for()
+
+
+def _run_told(airflow: LocalAirflow, repository: Repository, name: str) -> str:
+    """A new run of a DAG, and what the listener of runs would have told of it, and others of its files."""
+    with airflow.client() as client:
+        client.wait_for_dag(DAG)
+        run_id = client.trigger(DAG)
+    story = RunStory(
+        dag_id=DAG, run_id=run_id, task_id=TASK, read=f"hdfs://landing/{name}", wrote=f"hdfs://lake/{name}.bin"
+    )
+    story.store(repository)
+    return str(run_id)
 
 
 @pytest.mark.parametrize("role", MAY)
 def test_a_user_may_what_airflow_allows(airflow: LocalAirflow, home: Path, role: str) -> None:
-    passwords = json.loads(passwords_file(home).read_text())
-    passwords_file(home).write_text(json.dumps({**passwords, role: "of-this-test"}))
+    _set_password(home, role)
     with httpx.Client(base_url=airflow.url, trust_env=False, timeout=60) as client:
-        login = client.post("/auth/token", json={"username": role, "password": "of-this-test"})
+        login = client.post("/auth/token", json={"username": role, "password": PASSWORD})
         headers = {"Authorization": f"Bearer {login.json()['access_token']}"}
         assert set(client.get("/custody/api/v1/", headers=headers).json()["can"]) == MAY[role]
         for path, body, scope in (
@@ -136,49 +278,14 @@ def test_a_user_may_what_airflow_allows(airflow: LocalAirflow, home: Path, role:
 
 
 def test_a_replay_is_begun_by_a_user_of_airflow(airflow: LocalAirflow, repository: Repository, page: Any) -> None:
-    load, sort = Component(id="dag.load", type="Load"), Component(id="dag.sort", type="Sort")
-    with repository.flowfiles(wait_seconds=60) as flow:
-        flow.connect("orders")
-        with flow.session(load) as session:
-            order = session.create({"filename": "order"})
-            session.transfer(order, "orders")
-        with flow.session(sort) as session:
-            taken = session.get("orders")
-            assert taken is not None
-            session.remove(taken)
-    [one, *_] = repository.search("component_id:dag.sort").events
+    [one, *_] = repository.search(SORTED_QUERY, oldest_first=True).events
     page.goto(f"{airflow.url}/custody/ui/event.html?writer={one.writer}&event={one.event.event_id}")
     page.get_by_role("button", name="Make the plan").click()
     page.get_by_role("button", name="Send 1 FlowFile again").click()
     page.get_by_role("dialog").get_by_role("button", name="Send").click()
     page.get_by_role("status", name="What the run did").wait_for()
-    [told] = repository.search("event_type:REPLAY").events
-    assert told.event.details == f"Replay requested by {airflow.user}"
-
-
-def _tell_of(repository: Repository, dag_id: str, run_id: str, task_id: str = "sort") -> None:
-    """Store what the listener of runs would have told of a task that read one asset and wrote another one."""
-    moment = datetime(2026, 3, 1, tzinfo=UTC)
-    before = RunFacts(
-        deployment="airflow",
-        dag_id=dag_id,
-        run_id="earlier",
-        run_after=moment,
-        state="success",
-        start=moment,
-        end=moment,
-        task_id="load",
-        outlets=["hdfs://landing/orders"],
-    )
-    facts = replace(
-        before,
-        run_id=run_id,
-        task_id=task_id,
-        inlets=["hdfs://landing/orders"],
-        outlets=["hdfs://lake/orders"],
-    )
-    documents = [one for each in (before, facts) for one in (*start_events(each), *end_events(each))]
-    append(repository, [msgspec.convert(document, Event) for document in documents])
+    told = repository.search("event_type:REPLAY").events
+    assert {each.event.details for each in told} == {f"Replay requested by {airflow.user}"}
 
 
 def test_strangers_and_other_sites_get_no_answer(airflow: LocalAirflow, page: Any) -> None:
@@ -198,3 +305,73 @@ def test_strangers_and_other_sites_get_no_answer(airflow: LocalAirflow, page: An
             assert order.status_code in (401, 403), foreign
             asked = client.post(f"{events}/search", json={"query": ""}, headers={**session, **foreign})
             assert asked.status_code == 401, foreign
+
+
+FOREIGN = b"<!doctype html><title>foreign</title><p>A page that somebody else's server sends.</p>"
+SEND = """async ([address, type]) => {
+    const said = {body: '{"everything": true}', headers: {'Content-Type': type}};
+    const asked = {method: 'POST', mode: 'no-cors', credentials: 'include', ...said};
+    return await fetch(address, asked).then(() => 'sent', (error) => String(error));
+}"""
+SUBMIT = """(address) => {
+    const form = document.createElement('form');
+    Object.assign(form, {method: 'POST', action: address, enctype: 'text/plain'});
+    const field = Object.assign(document.createElement('input'), {name: '{"everything": true, "a', value: '": 1}'});
+    form.append(field);
+    document.body.append(form);
+    form.submit();
+}"""
+
+
+@contextmanager
+def another_origin() -> Iterator[str]:
+    """The address of a server on another port of the same host: of another origin, and of the same site."""
+
+    class Foreign(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(FOREIGN)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((LOOPBACK, 0), Foreign) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://{LOOPBACK}:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("way", ["fetch", "form"])
+def test_a_page_of_another_origin_sends_the_cookie_and_is_refused(airflow: LocalAirflow, page: Any, way: str) -> None:
+    orders = f"{airflow.url}/custody/api/v1/quarantine/resubmissions"
+    jobs = f"{airflow.url}/custody/api/v1/jobs"
+    page.goto(f"{airflow.url}/custody/ui/status.html")
+    before = page.evaluate("async (jobs) => (await (await fetch(jobs)).json()).total", jobs)
+    # Its console has the refusals: the page of its own is not looked at.
+    with another_origin() as elsewhere:
+        foreign = page.context.new_page()
+        foreign.goto(elsewhere)
+        with foreign.expect_response(orders) as answered:
+            if way == "fetch":
+                assert foreign.evaluate(SEND, [orders, "text/plain"]) == "sent"
+            else:
+                foreign.evaluate(SUBMIT, orders)
+        sent = answered.value.request.all_headers()
+        # The browser did send the session along: the site is the same. Nothing but the origin tells who asked.
+        assert "_token=" in sent["cookie"]
+        assert sent["origin"] == elsewhere
+        assert answered.value.status in (401, 403)
+        foreign.close()
+    after = page.evaluate("async (jobs) => (await (await fetch(jobs)).json()).total", jobs)
+    assert after == before
+    # The same order of a page of custody's own is taken.
+    taken = page.evaluate(
+        """async (address) => (await fetch(address, {method: 'POST', body: '{"everything": true}',
+        headers: {'Content-Type': 'application/json'}})).status""",
+        orders,
+    )
+    assert taken == 202

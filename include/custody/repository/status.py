@@ -15,7 +15,7 @@ from custody.errors import CorruptionError, CustodyError
 from custody.flow.content import ContentContainers
 from custody.format.names import ContainerPaths, split_stripe
 from custody.ingest.slots import taken_slots
-from custody.journal import ROOM_BYTES_MIN, count_pending
+from custody.journal import ROOM_BYTES_MIN, PendingEvents, begun_ms, count_pending
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_scrub_behind, read_scrub
 from custody.quarantine import Quarantine
@@ -24,7 +24,7 @@ from custody.recovery.foreign_journals import list_foreign_journals
 from custody.retention import measure_disk, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.vfs import FileSystem
-from custody.workspace import Workspace, look, read_at_one_moment
+from custody.workspace import Moment, Workspace, look, read_at_one_moment
 
 if TYPE_CHECKING:
     from custody.flowfile_repository import QueueStatus
@@ -53,6 +53,10 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where containers of the writer were last seen that are not there: what waits on them is not counted."""
     journals_of_others: int = 0
     """Journals of other incarnations of the name, whose events no answer has."""
+    journals_waiting: int = 0
+    """Journals whose events are not live yet, open ones included."""
+    waiting_since_ms: int | None = None
+    """When the oldest of them was begun; None where none waits."""
 
 
 class ScrubStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,7 +322,11 @@ def _budget(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace])
 
 
 def _writer_status(workspace: Workspace) -> WriterStatus:
-    state, waiting = read_at_one_moment(workspace, lambda moment: count_pending(workspace.fs, moment.waiting))
+    def waiting_at(moment: Moment) -> tuple[PendingEvents, list[Path]]:
+        paths = [path for group in moment.waiting for path in (*group.sealed, *group.open)]
+        return count_pending(workspace.fs, moment.waiting), paths
+
+    state, (waiting, journals) = read_at_one_moment(workspace, waiting_at)
     return WriterStatus(
         writer=workspace.writer,
         is_held=workspace.is_held(),
@@ -336,4 +344,6 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         transactions_since_checkpoint=workspace.catalog.checkpoint_age(),
         missing_containers=tuple(str(missing.place) for missing in workspace.missing() if not missing.host),
         journals_of_others=sum(1 for _ in list_foreign_journals(workspace, state)),
+        journals_waiting=len(journals),
+        waiting_since_ms=begun_ms(workspace.fs, journals),
     )

@@ -12,7 +12,6 @@ from custody.catalog.transaction_summary import TransactionSummary
 from custody.flowfile_repository import QueueStatus
 from custody.lineage import Cut, Lineage, NodeKind
 from custody.maintenance.attestations import KeptAttestation
-from custody.model import ContentClaim
 from custody.quarantine import QuarantineEntry
 from custody.query import SearchStats
 from custody.read.search import SearchResult, StoredEvent
@@ -23,6 +22,7 @@ from custody.serving.api_changes import CHANGE_DOCUMENTS
 from custody.serving.api_keeping import KEEPING_DOCUMENTS
 from custody.serving.api_problems import ProblemDocument
 from custody.serving.api_software import SoftwarePlaces
+from custody.serving.content_place import ContentPlace
 from custody.serving.dag_runs import DagRun, DagRuns
 from custody.serving.event_document import EventDocument, event_json
 from custody.store import Traffic
@@ -52,14 +52,6 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True):
     explain: dict[str, SearchStats] | None = None
     store: Traffic | None = None
     """With `explain`, what the search asked of an object store; null where it asked for nothing."""
-
-
-class ContentPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a content can be had, and where."""
-
-    availability: str
-    size: int | None
-    href: str | None
 
 
 class OneEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,8 +287,3 @@ def schemas() -> Mapping[str, Any]:
 def schema_of(answer: type) -> dict[str, Any]:
     """Return the reference to the schema of a document."""
     return {"$ref": _REFERENCE.format(name=answer.__name__)}
-
-
-def claim_size(claim: ContentClaim | None) -> int | None:
-    """Return the length of a content in bytes; None where no event states it."""
-    return None if claim is None else claim.size

@@ -39,7 +39,7 @@ from custody.errors import BackpressureError, InvalidInputError, NotFoundError
 from custody.flow.content import Availability, Content, ContentReader
 from custody.format.names import is_name
 from custody.lineage import Bounds, ExportFormat, Lineage, export
-from custody.model import ContentClaim, Event, EventType, shortened
+from custody.model import Event, EventType, shortened
 from custody.model.visibility import Visibility
 from custody.query import facet_fields
 from custody.query.times import time_span
@@ -51,7 +51,6 @@ from custody.serving.api_changes import Changes, check_origin
 from custody.serving.api_documents import (
     Attestations,
     CatalogDifference,
-    ContentPlace,
     EventPage,
     Facets,
     Fields,
@@ -66,7 +65,6 @@ from custody.serving.api_documents import (
     SqlRows,
     Timeline,
     Welcome,
-    claim_size,
     event_page,
     lineage_document,
     schema_of,
@@ -78,6 +76,7 @@ from custody.serving.api_operation import Operation
 from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
 from custody.serving.api_software import SoftwarePlaces, SoftwareTables
 from custody.serving.application import grant_of, visibility_of
+from custody.serving.content_place import ContentPlaces
 from custody.serving.dag_runs import DagRun, DagRuns, dag_run, dag_runs
 from custody.serving.door import Measure, Services
 from custody.serving.event_document import event_document
@@ -437,15 +436,15 @@ class _Api:
         """One event in full, whether its contents can be had, and what can be asked next."""
         event = self._event(writer, event_id, as_of)
         shown = event if whole else shortened(event, self._settings.query.attribute_characters_max)
-        contents = ContentReader(PosixFileSystem(), self._settings.content_store)
+        contents = ContentPlaces(self._settings.content_store, as_of)
         here, then = f"events/{writer}/{event_id}", "" if as_of is None else f"?{urlencode({'as_of': as_of})}"
         return _json(
             OneEvent(
                 writer=writer,
                 event=event_document(shown),
                 attributes=shown.attributes,
-                content=_place(contents, event.content_claim, f"{here}/content{then}"),
-                previous_content=_place(contents, event.previous_content_claim, f"{here}/content/previous{then}"),
+                content=contents.after(writer, event),
+                previous_content=contents.before(writer, event),
                 links={
                     "lineage": f"lineage?{urlencode({'flowfile': event.flowfile_uuid})}{then.replace('?', '&')}",
                     "nifi": f"{here}/nifi{then}",
@@ -537,7 +536,8 @@ class _Api:
         as_of: AsOf = None,
     ) -> Response:
         """What a run of one of Airflow's DAGs, or a task of it, read and wrote."""
-        return _json(dag_run(self._repository, dag_id, run_id, task_id, map_index, writer, _moment(as_of)))
+        contents = ContentPlaces(self._settings.content_store, as_of)
+        return _json(dag_run(self._repository, contents, dag_id, run_id, task_id, map_index, writer, _moment(as_of)))
 
     def status(self) -> Response:
         """What is live, what waits, and the room that it takes."""
@@ -824,14 +824,6 @@ def _iso(time_ms: int) -> str:
 
 def _now_ms() -> int:
     return int(datetime.now(UTC).timestamp() * 1000)
-
-
-def _place(contents: ContentReader, claim: ContentClaim | None, href: str) -> ContentPlace | None:
-    availability = contents.availability(claim)
-    if availability is None:
-        return None
-    can_be_had = availability is Availability.AVAILABLE
-    return ContentPlace(availability=str(availability), size=claim_size(claim), href=href if can_be_had else None)
 
 
 def _content_answer(request: Request, content: Content) -> Response:

@@ -248,6 +248,15 @@ export interface WriterStatus {
   revision: number;
   last_commit_ms: number | null;
   missing_containers?: string[];
+  journals_of_others?: number;
+  journals_waiting?: number;
+  waiting_since_ms?: number | null;
+}
+
+export interface ContentsNotHandedOver {
+  writer: string;
+  claims: number;
+  bytes: number;
 }
 
 export interface DiskStatus {
@@ -285,6 +294,7 @@ export interface Pending {
   abandoned_journals: number;
   live_journals: number;
   staged_units: number;
+  groups_not_handed_over?: number;
 }
 
 export interface RepositoryStatus {
@@ -300,6 +310,7 @@ export interface RepositoryStatus {
   scrub?: ScrubStatus | null;
   stripes?: StripeStatus[];
   content_containers?: ContentContainerStatus[];
+  contents_not_handed_over?: ContentsNotHandedOver[];
   notices?: string[];
 }
 
@@ -486,6 +497,17 @@ export interface DagRuns {
   notices?: string[];
 }
 
+export interface AssetContent {
+  writer: string;
+  event_id: number;
+  event_type: string;
+  time_ms: number;
+  component: string | null;
+  name: string;
+  content: ContentPlace | null;
+  previous_content: ContentPlace | null;
+}
+
 export interface RunAsset {
   flowfile_uuid: string;
   name: string | null;
@@ -493,6 +515,7 @@ export interface RunAsset {
   writer: string | null;
   event_id: number | null;
   time_ms: number | null;
+  contents?: AssetContent[] | null;
 }
 
 export interface DagRunEvent {

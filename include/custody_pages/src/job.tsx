@@ -105,7 +105,10 @@ export function JobState({ followed: { job, error, isBusy, cancel } }: { followe
   );
 }
 
-/** A button that asks once more before it does something, and says what. */
+/**
+ * A button that asks once more before it does something, and says what. While it is off it keeps the focus: a button that is
+ * disabled loses it, and who works by keys would be at the top of the page once more.
+ */
 export function Consent({ label, question, agree, act, isOff = false }: {
   label: string;
   question: string;
@@ -116,7 +119,7 @@ export function Consent({ label, question, agree, act, isOff = false }: {
   const dialog = useRef<HTMLDialogElement>(null);
   return (
     <>
-      <button type="button" className="main" disabled={isOff} onClick={() => dialog.current!.showModal()}>
+      <button type="button" className="main" aria-disabled={isOff} onClick={() => isOff || dialog.current!.showModal()}>
         {label}
       </button>
       <dialog ref={dialog} aria-label={label}>

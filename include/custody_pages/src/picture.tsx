@@ -74,6 +74,8 @@ export default function Picture({
         minZoom={0.05}
         nodesDraggable={false}
         nodesConnectable={false}
+        // A key leads from FlowFile to FlowFile; what joins them stands in the table.
+        edgesFocusable={false}
         onlyRenderVisibleElements
         // The page scrolls; the picture is moved by a drag and enlarged by its buttons or with a key held.
         zoomOnScroll={false}

@@ -36,6 +36,8 @@ export function Replay({ question }: { question: ReplayQuestion }): ReactNode {
     remember({ plan: name, planning: null });
     setPlan(name);
   });
+  // It keeps the focus while it is off.
+  const isOff = planning.isBusy || may === null;
   const [id] = question.event_ids ?? [];
   const commandLine = command("replay plan", question.query === undefined ? [] : [question.query], {
     event: id,
@@ -53,7 +55,7 @@ export function Replay({ question }: { question: ReplayQuestion }): ReactNode {
     <>
       <p>{texts.intro}</p>
       <p className="row">
-        <button type="button" disabled={planning.isBusy || may === null} onClick={() => planning.begin(() => order<Job>("POST", "replay-plans", question))}>
+        <button type="button" aria-disabled={isOff} onClick={() => isOff || planning.begin(() => order<Job>("POST", "replay-plans", question))}>
           {plan ? texts.planAgain : texts.plan}
         </button>
         <span className="quiet">{texts.planHint}</span>

@@ -1,10 +1,12 @@
-// Run: what is known of a run of a DAG, or of one of its tasks, and what it read and wrote.
+// Run: what is known of a run of a DAG, or of one of its tasks, and what it read and wrote, with the contents.
 
-import { type ReactNode } from "react";
-import { ownParameters, pageAddress, sameMoment } from "./address.ts";
+import { useEffect, useRef, useState, type ReactNode } from "react";
+import { ownParameters, pageAddress, remember, sameMoment } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
-import type { DagRun, DagRuns, RunAsset } from "./documents.ts";
+import { Contents } from "./content.tsx";
+import { NewestRuns } from "./dag_runs.tsx";
+import type { AssetContent, DagRun, RunAsset } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { quoted } from "./query.ts";
 import { AsOfField, Question, WriterField } from "./question.tsx";
@@ -60,7 +62,7 @@ function RunPage(): ReactNode {
       ) : (
         <>
           <p>{texts.which}</p>
-          <Newest />
+          <NewestRuns title={texts.newest} limit={RUNS_SHOWN} writer={writer} asOf={asOf} />
         </>
       )}
     </Frame>
@@ -81,33 +83,31 @@ function Answered(): ReactNode {
           </>
         )}
       </Shown>
-      {!task && <Newest />}
+      {!task && <NewestRuns title={texts.others(dag)} dag={dag} run={run} limit={RUNS_SHOWN} writer={writer} asOf={asOf} />}
       <SameAnswer commandLine={command("search", [query], { oldest: true, writer, "as-of": asOf })} path="dag-run" parameters={asked} />
     </>
   );
 }
 
 function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
+  const [opened, open] = useState(() => parameters.get("contents"));
+  const show = (key: string | null): void => {
+    open(key);
+    remember({ contents: key });
+  };
+  const both: [string, RunAsset[], string, string][] = [
+    ["wrote", wrote, texts.wrote, texts.nothingWritten],
+    ["read", read, texts.read, texts.nothingRead],
+  ];
   return (
     <>
-      <section>
-        <h2>{texts.wrote}</h2>
-        {wrote.length ? <Written assets={wrote} /> : <p>{texts.nothingWritten}</p>}
-      </section>
-      <section>
-        <h2>{texts.read}</h2>
-        {read.length ? (
-          <ul>
-            {read.map(({ flowfile_uuid, name }) => (
-              <li key={flowfile_uuid}>
-                <a href={pageAddress("lineage", { flowfile: flowfile_uuid, ...sameMoment() })}>{name ?? flowfile_uuid}</a>
-              </li>
-            ))}
-          </ul>
-        ) : (
-          <p>{texts.nothingRead}</p>
-        )}
-      </section>
+      {both.map(([side, assets, title, none]) => (
+        <section key={side}>
+          <h2>{title}</h2>
+          {assets.length ? <Assets side={side} assets={assets} title={title} opened={opened} show={show} /> : <p>{none}</p>}
+        </section>
+      ))}
+      {(wrote.length > 0 || read.length > 0) && <p className="quiet">{texts.contentsHint}</p>}
       <section>
         <h2>{texts.events}</h2>
         <TableFrame label={texts.events}>
@@ -138,74 +138,102 @@ function Told({ run: { wrote, read, events } }: { run: DagRun }): ReactNode {
   );
 }
 
-function Written({ assets }: { assets: RunAsset[] }): ReactNode {
+function Assets({ side, assets, title, opened, show }: {
+  side: string;
+  assets: RunAsset[];
+  title: string;
+  opened: string | null;
+  show: (key: string | null) => void;
+}): ReactNode {
+  const [wasAsked, setAsked] = useState(false);
+  const keyOf = (asset: RunAsset): string => `${side} ${asset.flowfile_uuid} ${asset.event_id}`;
+  const chosen = assets.find((asset) => keyOf(asset) === opened && asset.contents?.length);
+  const isWritten = side === "wrote";
   return (
-    <TableFrame label={texts.wrote}>
-      <Head columns={[texts.where, TEXTS.component, TEXTS.time, TEXTS.id]} />
-      <tbody>
-        {assets.map((asset) => (
-          <tr key={`${asset.writer}/${asset.event_id}`}>
-            <th scope="row">
-              <a href={pageAddress("lineage", { flowfile: asset.flowfile_uuid, ...sameMoment() })}>{asset.name ?? asset.flowfile_uuid}</a>
-            </th>
-            <td>{asset.component}</td>
-            <td className="event_time">
-              <When ms={asset.time_ms} />
-            </td>
-            <td>
-              <a href={pageAddress("event", { writer: asset.writer, event: asset.event_id, as_of: asOf })}>{asset.event_id}</a>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </TableFrame>
+    <>
+      <TableFrame label={title}>
+        <Head columns={[texts.where, ...(isWritten ? [TEXTS.component, TEXTS.time] : [texts.writtenAt]), TEXTS.id, texts.contents]} />
+        <tbody>
+          {assets.map((asset) => (
+            <tr key={keyOf(asset)} className={asset === chosen ? "chosen-row" : ""}>
+              <th scope="row">
+                <a href={pageAddress("lineage", { flowfile: asset.flowfile_uuid, ...sameMoment() })}>{asset.name ?? asset.flowfile_uuid}</a>
+              </th>
+              {isWritten && <td>{asset.component}</td>}
+              <td className="event_time">
+                <When ms={asset.time_ms} />
+              </td>
+              <td>
+                {asset.event_id === null ? "–" : <a href={pageAddress("event", { writer: asset.writer, event: asset.event_id, as_of: asOf })}>{asset.event_id}</a>}
+              </td>
+              <td>
+                {asset.contents?.length ? (
+                  <button
+                    type="button"
+                    id={`${side}-${asset.flowfile_uuid}-${asset.event_id}`}
+                    aria-expanded={asset === chosen}
+                    onClick={() => {
+                      setAsked(true);
+                      show(asset === chosen ? null : keyOf(asset));
+                    }}
+                  >
+                    {texts.showContents(asset.contents.length)}
+                  </button>
+                ) : (
+                  <span className="quiet">{asset.contents || asset.name === null ? texts.noContents : texts.notLooked}</span>
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </TableFrame>
+      {chosen && (
+        <AssetContents
+          key={keyOf(chosen)}
+          asset={chosen}
+          takesFocus={wasAsked}
+          close={() => {
+            show(null);
+            document.getElementById(`${side}-${chosen.flowfile_uuid}-${chosen.event_id}`)?.focus();
+          }}
+        />
+      )}
+    </>
   );
 }
 
-/** The newest runs: of the same DAG, to go on from one to the next, or of all, for who has none to name. */
-function Newest(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<DagRuns>("dag-runs", { dag_id: dag, limit: RUNS_SHOWN, writer, as_of: asOf }, signal), "runs");
-  const title = dag ? texts.others(dag) : texts.newest;
+/** What lay in an asset, by the events that tell of it; the first is shown at once. */
+function AssetContents({ asset, takesFocus, close }: { asset: RunAsset; takesFocus: boolean; close: () => void }): ReactNode {
+  const section = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (takesFocus) section.current?.focus();
+  }, [takesFocus]);
+  const title = texts.contentsOf(asset.name ?? asset.flowfile_uuid);
   return (
-    <section>
+    <section className="content" aria-label={title} tabIndex={-1} ref={section}>
       <h2>{title}</h2>
-      <Shown answer={answer} again={again}>
-        {({ items, notices }) => (
-          <>
-            <Notices notices={notices} />
-            {items.length ? (
-              <TableFrame label={title}>
-                <Head columns={[texts.run, texts.dag, texts.state, texts.started, texts.ended]} />
-                <tbody>
-                  {items.map((one) => (
-                    <tr key={`${one.dag_id} ${one.run_id}`}>
-                      <th scope="row">
-                        <a
-                          href={pageAddress("run", { dag_id: one.dag_id, run_id: one.run_id, writer, as_of: asOf })}
-                          aria-current={one.run_id === run ? "true" : undefined}
-                        >
-                          {one.run_id}
-                        </a>
-                      </th>
-                      <td>{one.dag_id}</td>
-                      <td>{one.state ?? "–"}</td>
-                      <td className="event_time">
-                        <When ms={one.started_ms} away />
-                      </td>
-                      <td className="event_time">
-                        <When ms={one.ended_ms} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </TableFrame>
-            ) : (
-              <p>{texts.noRuns}</p>
-            )}
-          </>
-        )}
-      </Shown>
+      {asset.contents!.map((one, at) => (
+        <OneAssetContent key={`${one.writer}/${one.event_id}`} one={one} isFirst={at === 0} />
+      ))}
+      <button type="button" onClick={close}>
+        {texts.close}
+      </button>
     </section>
+  );
+}
+
+function OneAssetContent({ one, isFirst }: { one: AssetContent; isFirst: boolean }): ReactNode {
+  const [isOpen, setOpen] = useState(isFirst);
+  return (
+    <details open={isOpen} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>
+        {one.event_type} <span className="value-text">{one.name}</span> · {one.component} · <When ms={one.time_ms} away />
+      </summary>
+      <p>
+        <a href={pageAddress("event", { writer: one.writer, event: one.event_id, as_of: asOf })}>{texts.ofEvent(one.writer, one.event_id)}</a>
+      </p>
+      {isOpen && <Contents after={one.content} before={one.previous_content} name={`${one.writer}-${one.event_id}`} />}
+    </details>
   );
 }
 

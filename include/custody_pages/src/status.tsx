@@ -1,10 +1,11 @@
-// Status: writers, what waits, room and disks, queues, quarantine with another try, long work, runs of steps.
+// Status: writers, what waits, room and disks, queues, quarantine with another try, long work, runs of DAGs and of steps.
 
-import { useEffect, useState, type ReactNode } from "react";
+import { useCallback, useEffect, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
 import { ask, order } from "./api.ts";
 import { command } from "./command.ts";
 import { Containers } from "./containers.tsx";
+import { NewestRuns } from "./dag_runs.tsx";
 import type { Job, JobList, OneRun, Quarantined, RepositoryStatus, RunList, RunOverview } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { Consent, JobState, numberOf, numbers, useJob } from "./job.tsx";
@@ -16,18 +17,20 @@ import { Trend } from "./trend.tsx";
 const REFRESH_MS = 10_000;
 const QUARANTINE_SHOWN = 100;
 const RUNS_SHOWN = 20;
+const DAG_RUNS_SHOWN = 10;
 const texts = TEXTS.status;
 
 function StatusPage(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<RepositoryStatus>("status", {}, signal), "status");
   const [isOn, setOn] = useState(ownParameters().get("refresh") === "true");
-  // What the page begins is in the list of long work as soon as it has ended.
-  const [looks, look] = useState(0);
+  // Every part asks once more in each round. What the page begins is in the list of long work as soon as it has ended.
+  const [round, setRound] = useState(0);
+  const look = useCallback(() => setRound((now) => now + 1), []);
+  const [answer, again] = useAnswer((signal) => ask<RepositoryStatus>("status", {}, signal), `status ${round}`);
   useEffect(() => {
     if (!isOn) return;
-    const timer = setInterval(() => document.visibilityState === "hidden" || again(), REFRESH_MS);
+    const timer = setInterval(() => document.visibilityState === "hidden" || look(), REFRESH_MS);
     return () => clearInterval(timer);
-  }, [isOn, again]);
+  }, [isOn, look]);
   return (
     <Frame page="status" title={texts.title}>
       <Switch name="refresh" isOn={isOn} turn={setOn}>
@@ -45,9 +48,10 @@ function StatusPage(): ReactNode {
           </>
         )}
       </Shown>
-      <Quarantine onEnd={() => look(looks + 1)} />
-      <Jobs key={looks} />
-      <Runs />
+      <NewestRuns title={texts.dagRuns} limit={DAG_RUNS_SHOWN} round={round} />
+      <Quarantine round={round} onEnd={look} />
+      <Jobs round={round} />
+      <Runs round={round} />
       <SameAnswer commandLine={command("status", [])} path="status" />
     </Frame>
   );
@@ -85,12 +89,28 @@ function Tiles({ status }: { status: RepositoryStatus }): ReactNode {
 }
 
 function Writers({ status }: { status: RepositoryStatus }): ReactNode {
+  const here = new Map((status.contents_not_handed_over ?? []).map((one) => [one.writer, texts.contentsHereText(one.claims, bytes(one.bytes))]));
   return (
     <section>
       <h2>{texts.writers}</h2>
       <TableFrame label={texts.writers}>
         <Head
-          columns={[TEXTS.writer, texts.held, texts.live, texts.waiting, texts.lost, texts.revision, texts.lastCommit, texts.logs, texts.shards, texts.missing]}
+          columns={[
+            TEXTS.writer,
+            texts.held,
+            texts.live,
+            texts.waiting,
+            texts.journalsWaiting,
+            texts.lag,
+            texts.lost,
+            texts.revision,
+            texts.lastCommit,
+            texts.logs,
+            texts.shards,
+            texts.journalsOfOthers,
+            texts.contentsHere,
+            texts.missing,
+          ]}
         />
         <tbody>
           {status.writers.map((writer) => (
@@ -101,6 +121,8 @@ function Writers({ status }: { status: RepositoryStatus }): ReactNode {
               <td>{writer.is_held ? texts.yes : texts.no}</td>
               <td className="number-cell">{count(writer.events_live)}</td>
               <td className="number-cell">{count(writer.events_waiting)}</td>
+              <td className="number-cell">{count(writer.journals_waiting ?? 0)}</td>
+              <td className="event_time">{writer.waiting_since_ms == null ? texts.noLag : <When ms={writer.waiting_since_ms} away />}</td>
               <td className="number-cell">{count(writer.events_lost)}</td>
               <td className="number-cell">{count(writer.revision)}</td>
               <td className="event_time">
@@ -112,6 +134,8 @@ function Writers({ status }: { status: RepositoryStatus }): ReactNode {
               <td className="number-cell">
                 {count(writer.shards)} ({bytes(writer.shard_bytes)})
               </td>
+              <td className={writer.journals_of_others ? "number-cell wrong" : "number-cell"}>{count(writer.journals_of_others ?? 0)}</td>
+              <td className="number-cell">{here.has(writer.writer) ? here.get(writer.writer) : "–"}</td>
               <td>{writer.missing_containers?.join(", ") || "–"}</td>
             </tr>
           ))}
@@ -180,13 +204,12 @@ function Queues({ status }: { status: RepositoryStatus }): ReactNode {
   );
 }
 
-function Quarantine({ onEnd }: { onEnd: () => void }): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<Quarantined>("quarantine", { limit: QUARANTINE_SHOWN }, signal), "quarantine");
+function Quarantine({ round, onEnd }: { round: number; onEnd: () => void }): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<Quarantined>("quarantine", { limit: QUARANTINE_SHOWN }, signal), `quarantine ${round}`);
   const may = useMay("manage");
   const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
   const trying = useJob("resubmit", () => {
     choose(new Set());
-    again();
     onEnd();
   });
   const turn = (key: string, isOn: boolean): void => {
@@ -277,8 +300,8 @@ function Quarantine({ onEnd }: { onEnd: () => void }): ReactNode {
   );
 }
 
-function Runs(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<RunList>("runs", { limit: RUNS_SHOWN }, signal), "runs");
+function Runs({ round }: { round: number }): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<RunList>("runs", { limit: RUNS_SHOWN }, signal), `runs ${round}`);
   return (
     <section>
       <h2>{texts.runs}</h2>
@@ -290,7 +313,7 @@ function Runs(): ReactNode {
               <>
                 <p className="quiet">{texts.runsShown(items.length, total)}</p>
                 {items.map((run) => (
-                  <RunDetails key={run.run} run={run} />
+                  <RunDetails key={run.run} run={run} round={round} />
                 ))}
               </>
             ) : (
@@ -303,7 +326,7 @@ function Runs(): ReactNode {
   );
 }
 
-function RunDetails({ run }: { run: RunOverview }): ReactNode {
+function RunDetails({ run, round }: { run: RunOverview; round: number }): ReactNode {
   const [isOpen, setOpen] = useState(false);
   return (
     <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
@@ -311,14 +334,14 @@ function RunDetails({ run }: { run: RunOverview }): ReactNode {
         <When ms={run.last_ms} away /> <code>{run.run}</code> {texts.ofRun(run.steps.length, run.events, run.seconds)}
         {run.failed > 0 && <strong> {texts.failed(run.failed)}</strong>}
       </summary>
-      {isOpen && <Steps run={run.run} />}
+      {isOpen && <Steps run={run.run} round={round} />}
     </details>
   );
 }
 
-function Steps({ run }: { run: string }): ReactNode {
+function Steps({ run, round }: { run: string; round: number }): ReactNode {
   const path = `runs/${encodeURIComponent(run)}`;
-  const [answer, again] = useAnswer((signal) => ask<OneRun>(path, {}, signal), path);
+  const [answer, again] = useAnswer((signal) => ask<OneRun>(path, {}, signal), `${path} ${round}`);
   return (
     <Shown answer={answer} again={again}>
       {({ steps }) => (
@@ -343,8 +366,8 @@ function Steps({ run }: { run: string }): ReactNode {
   );
 }
 
-function Jobs(): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<JobList>("jobs", { limit: RUNS_SHOWN }, signal), "jobs");
+function Jobs({ round }: { round: number }): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<JobList>("jobs", { limit: RUNS_SHOWN }, signal), `jobs ${round}`);
   return (
     <section>
       <h2>{texts.jobs}</h2>

@@ -4,7 +4,7 @@ import { type ReactNode } from "react";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { RepositoryStatus, Timeline } from "./documents.ts";
-import { SameAnswer, Shown, useAnswer } from "./frame.tsx";
+import { Head, SameAnswer, Shown, TableFrame, useAnswer, When } from "./frame.tsx";
 import { absolute, bytes, count } from "./moments.ts";
 import { daysUntil, middle, paceOf, waitsOf, type Pace, type Wait } from "./pace.ts";
 import { TEXTS } from "./texts.ts";
@@ -60,23 +60,41 @@ function Waits({ waits }: { waits: Wait[] }): ReactNode {
     <>
       <p className="quiet">{texts.waitsHint}</p>
       <dl className="facts">{facts.flatMap(([name, value]) => [<dt key={`${name} term`}>{name}</dt>, <dd key={name}>{value}</dd>])}</dl>
-      <figure className="histogram">
-        {/* The numbers above say the same; each bar has its own as a title. */}
-        <svg viewBox={`0 0 ${bars.length} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={texts.waits}>
-          {bars.map((bar, at) => {
-            const height = Math.max(1, (bar.waited_ms / most) * HEIGHT);
-            return (
-              <rect key={at} className="bar" x={at + 0.04} y={HEIGHT - height} width={0.92} height={height}>
-                <title>{`${absolute(bar.time_ms)}: ${seconds(bar.waited_ms)}, ${TEXTS.search.total(bar.events)}`}</title>
-              </rect>
-            );
-          })}
-        </svg>
-        <p className="ends">
-          <span>{absolute(bars[0]!.time_ms)}</span>
-          <span>{absolute(bars.at(-1)!.time_ms)}</span>
-        </p>
-      </figure>
+      <div className="beside halves">
+        <figure className="histogram">
+          {/* The table beside it says the same. */}
+          <svg viewBox={`0 0 ${bars.length} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={texts.waits}>
+            {bars.map((bar, at) => {
+              const height = Math.max(1, (bar.waited_ms / most) * HEIGHT);
+              return (
+                <rect key={at} className="bar" x={at + 0.04} y={HEIGHT - height} width={0.92} height={height}>
+                  <title>{`${absolute(bar.time_ms)}: ${seconds(bar.waited_ms)}, ${TEXTS.search.total(bar.events)}`}</title>
+                </rect>
+              );
+            })}
+          </svg>
+          <p className="ends">
+            <span>{absolute(bars[0]!.time_ms)}</span>
+            <span>{absolute(bars.at(-1)!.time_ms)}</span>
+          </p>
+        </figure>
+        <div className="low">
+          <TableFrame label={texts.waitsTable}>
+            <Head columns={[texts.committed, texts.waitedFor, texts.committedEvents]} />
+            <tbody>
+              {bars.toReversed().map((bar, at) => (
+                <tr key={at}>
+                  <th scope="row" className="event_time">
+                    <When ms={bar.time_ms} away />
+                  </th>
+                  <td className="number-cell">{seconds(bar.waited_ms)}</td>
+                  <td className="number-cell">{count(bar.events)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </TableFrame>
+        </div>
+      </div>
     </>
   );
 }

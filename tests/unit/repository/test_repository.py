@@ -227,6 +227,21 @@ def test_status_of_a_new_repository_is_empty(repository: Repository) -> None:
     assert (writer.revision, writer.last_commit_ms, writer.events_waiting) == (-1, None, 1)
 
 
+def test_the_status_says_which_journals_wait_and_since_when(repository: Repository) -> None:
+    clock = ManualClock(1_000_000)
+    opened = Repository(repository.settings, clock=clock)
+    append(opened, [event(1)])
+    clock.advance(60_000)
+    with opened.writer() as writer:
+        writer.append([event(2)])
+        [waiting] = opened.status().writers
+        # The journal that is written to waits, too; the oldest says since when.
+        assert (waiting.journals_waiting, waiting.waiting_since_ms) == (2, 1_000_000)
+    run_steps(opened.settings)
+    [live] = opened.status().writers
+    assert (live.events_waiting, live.journals_waiting, live.waiting_since_ms) == (0, 0, None)
+
+
 def test_the_clock_that_is_handed_in_tells_the_time_of_commits(repository: Repository) -> None:
     opened = Repository(repository.settings, clock=ManualClock(123_456))
     append(opened, [event()])
