@@ -52,6 +52,9 @@ export const TEXTS = {
     oldest: "Oldest first",
     order: "Order",
     follow: "Show new events as they come",
+    followFails: (why: string) => `New events could not be asked for, and will be again: ${why}`,
+    anew: (most: number) =>
+      `More than ${most.toLocaleString("en-GB")} events came at once: the list has the newest of them, and those before are left out. Load the page again, or export all matches.`,
     followed: (number: number) => `${plural(number, "new event", "new events")}`,
     columns: "Columns",
     facets: "Narrow down",
