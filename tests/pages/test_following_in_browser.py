@@ -75,7 +75,7 @@ def test_slow_answers_do_not_overtake_each_other(repository: Repository) -> None
     with served(repository.settings.root, "--door", "pages") as running, opened(running.url) as page:
         page.add_init_script(SLOW)
         page.goto(f"{running.url}/ui/search.html?follow=true")
-        page.get_by_text("120 events").first.wait_for()
+        page.get_by_role("region", name="Events that match").get_by_role("rowheader").first.wait_for()
         append(repository, [event(number) for number in range(120, 123)])
         page.get_by_text("3 new events").wait_for()
         page.wait_for_timeout(6000)

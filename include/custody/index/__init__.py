@@ -22,17 +22,17 @@ if TYPE_CHECKING:
         whole_fields,
         whoosh_schema,
     )
+    from custody.index.days import UTC_DAYS, Days, day_name
     from custody.index.filter_bank import ShardFacts
     from custody.index.manifest import Description
     from custody.index.query_evaluator import QueryEvaluator
-    from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
+    from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
     from custody.index.stored_shard import ShardSource, StoredShard, open_stored, pack
     from custody.index.terms import WHOLE, TermSet, TermValues, match_wildcard, term, words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
     "DAY",
-    "DAY_MS",
     "IDENTIFIER_FIELDS",
     "NUMBER_FIELDS",
     "POINTER_COLUMN",
@@ -101,15 +101,14 @@ _MODULES = {
         "whole_fields",
         "whoosh_schema",
     ),
+    "custody.index.days": ("UTC_DAYS", "Days", "day_name"),
     "custody.index.filter_bank": ("ShardFacts",),
     "custody.index.manifest": ("Description",),
     "custody.index.query_evaluator": ("QueryEvaluator",),
     "custody.index.shard": (
         "DAY",
-        "DAY_MS",
         "OpenShard",
         "ShardCache",
-        "day_name",
         "describe_shard",
     ),
     "custody.index.stored_shard": ("ShardSource", "StoredShard", "open_stored", "pack"),

@@ -26,7 +26,7 @@ from whoosh import query
 
 from custody.catalog import AddFile, AddShard
 from custody.errors import InvalidInputError
-from custody.index import ShardCache, integers
+from custody.index import Days, ShardCache, integers
 from custody.model import Event
 from custody.query import (
     ALL_TIMES,
@@ -290,15 +290,16 @@ def count_facets(
     question: query.Query,
     attributes: Sequence[str],
     fields: Sequence[str],
+    days: Days,
 ) -> tuple[dict[str, Counter[str]], list[str]]:
-    """Return how many of the events that match have each value of some fields, and notices."""
+    """Return how many of the events that match have each value of some fields, and notices; `days` are the field day's."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
     notices: list[str] = []
     for source in sources:
         live = source.shards(shards)
-        of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
+        of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes, days)
         for look in source.tail.looks():
-            facets_of_table(of_writer, look, question, attributes)
+            facets_of_table(of_writer, look, question, attributes, days)
         notices += said
         for name, values in of_writer.items():
             counts[name].update(values)

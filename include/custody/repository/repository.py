@@ -527,27 +527,29 @@ class Repository:
         *,
         writer: str | None = None,
         as_of: AsOf | None = None,
+        zone: str | None = None,
     ) -> tuple[dict[str, Counter[str]], tuple[str, ...]]:
         """Return how many of the events that match have each value of some fields, and notices.
 
-        Fields are those with one value an event, and `day`, the day of the event time, UTC. Events that cannot be read
-        are not counted: the notices name what holds them. `writer` and `as_of`, and what is raised for them, as in
-        `search`.
+        Fields are those with one value an event, and `day`, the day of the event time, UTC or in a `zone` such as
+        `Asia/Kolkata`. Events that cannot be read are not counted: the notices name what holds them. `writer` and
+        `as_of`, and what is raised for them, as in `search`.
 
         Raises:
-            InvalidInputError: the query cannot be read, or a field has no facets.
+            InvalidInputError: the query cannot be read, a field has no facets, or the zone is not known here.
         """
+        from custody.index import Days
         from custody.query import check_facets, time_bounds
         from custody.read.results import Notices
         from custody.read.search import count_facets, open_sources
 
         attributes, standard = self.searchable
         check_facets(fields, attributes, standard)
-        question = self._question(text)
+        question, days = self._question(text), Days(zone)
         notices = Notices(strict=False)
         workspaces = self._searched(writer, as_of)
         sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
-        counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
+        counts, index_notices = count_facets(sources, self._shards, question, attributes, fields, days)
         return counts, (*index_notices, *notices)
 
     @as_one_question

@@ -382,11 +382,14 @@ class _Api:
         q: Text = "",
         *,
         top: Annotated[int, Query(ge=1, le=10_000)] = 50,
+        zone: Annotated[str | None, Query(max_length=100, description="Whose days, such as Asia/Kolkata.")] = None,
         writer: Writer = None,
         as_of: AsOf = None,
     ) -> Response:
-        """How many matching events have each value of some fields; `day` is the day of the event time, UTC."""
-        counts, notices = self._repository.facets(q, field, writer=_check_writer(writer), as_of=_moment(as_of))
+        """How many matching events have each value of some fields; `day` is the day of the event time, UTC or of `zone`."""
+        counts, notices = self._repository.facets(
+            q, field, writer=_check_writer(writer), as_of=_moment(as_of), zone=zone
+        )
         shown = {name: dict(values.most_common(top)) for name, values in counts.items()}
         return _json(Facets(facets=shown, notices=notices))
 

@@ -14,6 +14,7 @@ import { bytes, count } from "./moments.ts";
 import { useMay } from "./replay_plan.tsx";
 import { Question } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
+import { ofAddress, typedOf } from "./zone.ts";
 
 const texts = TEXTS.proof;
 const parameters = ownParameters();
@@ -91,11 +92,11 @@ function DifferenceForm({ writer }: { writer: string }): ReactNode {
       <input type="hidden" name="writer" value={writer} />
       <label>
         {texts.former}
-        <input name="former" defaultValue={former ?? ""} size={20} required />
+        <input name="former" defaultValue={typedOf(ofAddress(former ?? "", true), true)} size={20} required />
       </label>
       <label>
         {texts.later}
-        <input name="later" defaultValue={later ?? ""} size={20} />
+        <input name="later" defaultValue={typedOf(ofAddress(later ?? "", true), true)} size={20} />
       </label>
       <button type="submit">{texts.compare}</button>
     </Question>

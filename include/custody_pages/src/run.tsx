@@ -6,7 +6,6 @@ import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { DagRun, DagRuns, RunAsset } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
-import { quoted } from "./query.ts";
 import { AsOfField, Question, WriterField } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
 
@@ -28,10 +27,8 @@ const asked = {
   writer,
   as_of: asOf,
 };
-// The same on the command line: Airflow's listener names each event after its run and its task.
-const query = task
-  ? `component_id:${quoted(`${dag}.${task}`)} AND filename:${quoted(`${run}/${task}`)}`
-  : `process_group_id:${quoted(dag)} AND filename:${run.replaceAll(/[^\w.:+\-]/g, "?")}*`;
+const showing = command("airflow-runs show", [dag, run], { task, "map-index": asked.map_index, writer, "as-of": asOf });
+const listing = command("airflow-runs list", dag ? [dag] : [], { limit: RUNS_SHOWN, writer, "as-of": asOf });
 
 function RunPage(): ReactNode {
   return (
@@ -63,6 +60,14 @@ function RunPage(): ReactNode {
           <Newest />
         </>
       )}
+      {!task && (
+        <SameAnswer
+          of={TEXTS.same.dagRuns}
+          commandLine={listing}
+          path="dag-runs"
+          parameters={{ dag_id: dag, limit: RUNS_SHOWN, writer, as_of: asOf }}
+        />
+      )}
     </Frame>
   );
 }
@@ -82,7 +87,7 @@ function Answered(): ReactNode {
         )}
       </Shown>
       {!task && <Newest />}
-      <SameAnswer commandLine={command("search", [query], { oldest: true, writer, "as-of": asOf })} path="dag-run" parameters={asked} />
+      <SameAnswer commandLine={showing} path="dag-run" parameters={asked} />
     </>
   );
 }

@@ -2,18 +2,19 @@
 
 import { useCallback, useEffect, useRef, useState, type ReactNode } from "react";
 import { changed, ownParameters, pageAddress, type Parameters, remember, sameMoment } from "./address.ts";
-import { ask } from "./api.ts";
+import { ApiError, ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, Facets, Fields, Histogram as Answered, Listed } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
-import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar } from "./histogram_days.ts";
+import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar, type DaysOf } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
-import { AsOfField, Kept, Question, WriterField } from "./question.tsx";
+import { AsOfField, Kept, Question, TimeField, WriterField } from "./question.tsx";
 import { QueryField } from "./query_field.tsx";
 import { anywhere, combined } from "./query.ts";
 import { nameOf, newsSince, SHOWN_MAX, type News, type Seen } from "./tail.ts";
 import { COLUMN_TEXTS, TEXTS } from "./texts.ts";
+import { boundText, zoneName } from "./zone.ts";
 
 const PAGE_SIZE = 100;
 /** From one answer to the next question. */
@@ -91,14 +92,8 @@ function SearchForm({ fields }: { fields: Fields | null }): ReactNode {
     <Question>
         <QueryField initial={parameters.get("q") ?? ""} fields={fields} />
         <Kept names={["f", "columns", "facet", "follow"]} current={current} />
-        <label>
-          {TEXTS.search.since}
-          <input name="since" defaultValue={since} size={12} />
-        </label>
-        <label>
-          {TEXTS.search.until}
-          <input name="until" defaultValue={until} size={12} />
-        </label>
+        <TimeField name="since" label={TEXTS.search.since} />
+        <TimeField name="until" label={TEXTS.search.until} />
         <label>
           {TEXTS.search.order}
           <select name="oldest_first" defaultValue={isOldest ? "true" : ""}>
@@ -144,7 +139,8 @@ function ChosenList(): ReactNode {
     `${field} ${value || TEXTS.search.empty}`,
     changed(current, { f: parameters.getAll("f").filter((_, other) => other !== at) }),
   ]);
-  if (since || until) chosen.push([`${since || "…"} – ${until || "…"}`, changed(current, { since: null, until: null })]);
+  const bound = (text: string, isEnd: boolean): string => (text ? boundText(text, isEnd) : "…");
+  if (since || until) chosen.push([`${bound(since, false)} – ${bound(until, true)}`, changed(current, { since: null, until: null })]);
   if (!chosen.length) return null;
   return (
     <section aria-label={TEXTS.search.chosen}>
@@ -165,18 +161,57 @@ function Days({ round }: { round: number }): ReactNode {
   const current = useParameters();
   const [answer] = useAnswer((signal) => barsOf(signal), String(round));
   if (answer.state !== "there") return <div className="histogram waits" />;
-  return <Histogram bars={answer.value} address={(first, last) => changed(current, { since: first, until: last })} />;
+  const { bars, same } = answer.value;
+  return (
+    <>
+      <Histogram bars={bars} address={(first, last) => changed(current, { since: first, until: last })} />
+      {bars.length > 0 && <SameAnswer of={TEXTS.same.bars} {...same} />}
+    </>
+  );
+}
+
+interface Counted {
+  bars: Bar[];
+  /** The command and the request that count the same. */
+  same: { commandLine: string; path: string; parameters: Parameters };
+}
+
+/** A command that counts what matches. */
+function counting(options: Record<string, string | number | string[]>): string {
+  return command("search", query ? [query] : [], { ...options, writer, "as-of": asOf });
 }
 
 /** Bars of the chosen time; without one, of all days that have events, cut finer where they are few. */
-async function barsOf(signal: AbortSignal): Promise<Bar[]> {
-  const spans = async (bounds: Parameters): Promise<Bar[]> =>
-    barsOfBuckets((await ask<Answered>("events/histogram", { ...asked, ...bounds }, signal)).buckets);
+async function barsOf(signal: AbortSignal): Promise<Counted> {
+  const spans = async (bounds: { since: string; until: string; buckets: number }): Promise<Counted> => {
+    const parameters = { ...asked, ...bounds };
+    const { buckets } = await ask<Answered>("events/histogram", parameters, signal);
+    return { bars: barsOfBuckets(buckets), same: { commandLine: counting(bounds), path: "events/histogram", parameters } };
+  };
   if (since) return spans({ since, until, buckets: BARS });
-  const { facets: counts } = await ask<Facets>("events/facets", { ...asked, field: "day", top: DAYS_MAX }, signal);
-  const days = counts["day"] ?? {};
-  const finer = finerThanDays(days);
-  return finer ? trimmed(await spans({ ...finer })) : barsOfDays(days);
+  const [days, of] = await daysOf(signal);
+  const finer = finerThanDays(days, of);
+  if (!finer) {
+    const zone = of === "reader" ? zoneName() : "UTC";
+    const parameters = { ...asked, field: "day", top: DAYS_MAX, zone };
+    const commandLine = counting({ facet: "day", top: DAYS_MAX, zone });
+    return { bars: barsOfDays(days, of), same: { commandLine, path: "events/facets", parameters } };
+  }
+  const counted = await spans(finer);
+  return { ...counted, bars: trimmed(counted.bars) };
+}
+
+/** How many events each day has: a day of the reader, or of UTC where the server does not know the reader's zone. */
+async function daysOf(signal: AbortSignal): Promise<[Record<string, number>, DaysOf]> {
+  const question = { ...asked, field: "day", top: DAYS_MAX };
+  const counted = async (zone: string): Promise<Record<string, number>> =>
+    (await ask<Facets>("events/facets", { ...question, zone }, signal)).facets["day"] ?? {};
+  try {
+    return [await counted(zoneName()), "reader"];
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 400) throw error;
+    return [await counted("UTC"), "utc"];
+  }
 }
 
 function FacetLists({ fields, round }: { fields: Fields | null; round: number }): ReactNode {
@@ -209,6 +244,14 @@ function FacetLists({ fields, round }: { fields: Fields | null; round: number })
               ))}
             </ul>
           </details>
+        )}
+        {names.length > 0 && (
+          <SameAnswer
+            of={TEXTS.same.values}
+            commandLine={counting({ facet: names, top: FACET_VALUES })}
+            path="events/facets"
+            parameters={{ ...asked, field: names, top: FACET_VALUES }}
+          />
         )}
       </details>
     </aside>

@@ -49,6 +49,9 @@ function StatusPage(): ReactNode {
       <Jobs key={looks} />
       <Runs />
       <SameAnswer commandLine={command("status", [])} path="status" />
+      <SameAnswer of={TEXTS.same.quarantine} commandLine={command("quarantine list", [])} path="quarantine" parameters={{ limit: QUARANTINE_SHOWN }} />
+      <SameAnswer of={TEXTS.same.jobs} commandLine={command("jobs", [], { limit: RUNS_SHOWN })} path="jobs" parameters={{ limit: RUNS_SHOWN }} />
+      <SameAnswer of={TEXTS.same.runs} commandLine={command("runs", [], { limit: RUNS_SHOWN })} path="runs" parameters={{ limit: RUNS_SHOWN }} />
     </Frame>
   );
 }
