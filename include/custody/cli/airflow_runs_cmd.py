@@ -109,7 +109,9 @@ def list_runs(
         return
     for notice in known.notices:
         stderr().print(clean(f"custody: {notice}"))
-    rows = [(one.dag_id, one.run_id, one.state, time_text(one.started_ms), time_text(one.ended_ms)) for one in known.items]
+    rows = [
+        (one.dag_id, one.run_id, one.state, time_text(one.started_ms), time_text(one.ended_ms)) for one in known.items
+    ]
     print_table("", ("dag", "run", "state", "started", "ended"), rows, "no run is known")
 
 
@@ -150,10 +152,16 @@ def show(
     if known.is_cut:
         stderr().print(clean(f"custody: more than these {len(known.events)} events are told of it"))
     for title, assets in (("wrote", known.wrote), ("read", known.read)):
-        rows = [(one.name or one.flowfile_uuid, one.component, time_text(one.time_ms), one.writer, one.event_id) for one in assets]
+        rows = [
+            (one.name or one.flowfile_uuid, one.component, time_text(one.time_ms), one.writer, one.event_id)
+            for one in assets
+        ]
         columns = ("what", "component", "time", "writer", "event#")
         print_table(title, columns, rows, f"{title} nothing that is known")
-    told = [(one.writer, one.event_id, time_text(one.time_ms), one.event_type, one.component, one.state) for one in known.events]
+    told = [
+        (one.writer, one.event_id, time_text(one.time_ms), one.event_type, one.component, one.state)
+        for one in known.events
+    ]
     print_table("events", ("writer", "event#", "time", "type", "component", "state"), told, "no event tells of it")
 
 

@@ -49,4 +49,6 @@ def jobs(repository: Path, limit: int, as_json: bool) -> None:
         )
         for job in kept
     ]
-    print_table(f"{total} jobs", ("begun", "kind", "state", "about", "done#", "of what", "who", "problem"), rows, "no jobs")
+    print_table(
+        f"{total} jobs", ("begun", "kind", "state", "about", "done#", "of what", "who", "problem"), rows, "no jobs"
+    )

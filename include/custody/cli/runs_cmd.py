@@ -47,7 +47,15 @@ def runs(repository: Path, run: str | None, limit: int, as_json: bool) -> None:
         stderr().print(clean(notice))
     columns = ("last report", "run", "steps", "units#", "events#", "failed#", "seconds#")
     listed = [
-        (time_text(one.last_ms), one.run, ", ".join(one.steps), one.units, one.events, one.failed, round(one.seconds, 3))
+        (
+            time_text(one.last_ms),
+            one.run,
+            ", ".join(one.steps),
+            one.units,
+            one.events,
+            one.failed,
+            round(one.seconds, 3),
+        )
         for one in items
     ]
     print_table(f"{total} runs", columns, listed, "no reports of runs")

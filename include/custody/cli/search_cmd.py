@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from custody.store import Traffic, counted
 
 if TYPE_CHECKING:
     from custody.read.search import Bucket
+    from custody.read.time_travel import AsOf
 
 
 @click.command()
@@ -64,7 +64,7 @@ def search(
     since: str | None,
     until: str | None,
     structured: bool,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     writer: str | None,
     explain: bool,
     whole: bool,
@@ -130,6 +130,7 @@ def json_document(result: SearchResult, events: Sequence[StoredEvent], asked: Tr
         "events": [_document(stored) for stored in events],
         "cursor": result.cursor,
         "lost": result.lost,
+        "as_of": result.as_of,
         "notices": result.notices,
     }
     if asked is not None:
@@ -162,9 +163,7 @@ def _print_buckets(answer: tuple[Sequence[Bucket], tuple[str, ...]], as_json: bo
     print_table(f"{total} events", ("from", "to", "events#"), rows)
 
 
-def _print_facets(
-    facets: tuple[dict[str, Counter[str]], tuple[str, ...]], top: int | None, as_json: bool
-) -> None:
+def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], top: int | None, as_json: bool) -> None:
     counts, notices = facets
     talk = stderr()
     for notice in notices:

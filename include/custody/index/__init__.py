@@ -7,6 +7,7 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
     from custody.index.builder import BuiltShard, build_shard
+    from custody.index.days import UTC_DAYS, Days, day_name
     from custody.index.fields import (
         ATTRIBUTE_PREFIX,
         IDENTIFIER_FIELDS,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         whole_fields,
         whoosh_schema,
     )
-    from custody.index.days import UTC_DAYS, Days, day_name
     from custody.index.filter_bank import ShardFacts
     from custody.index.manifest import Description
     from custody.index.query_evaluator import QueryEvaluator
@@ -39,8 +39,10 @@ __all__ = [
     "STANDARD_FIELDS",
     "TEXT_FIELD",
     "TIME_FIELDS",
+    "UTC_DAYS",
     "WHOLE",
     "BuiltShard",
+    "Days",
     "Description",
     "IndexedFields",
     "OpenShard",

@@ -58,7 +58,9 @@ def _zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     # A name may be a path out of the database, or one of a folder in it.
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidInputError(f"zone {name[:80]!r}: expected a name such as Asia/Kolkata that is known here.") from None
+        raise InvalidInputError(
+            f"zone {name[:80]!r}: expected a name such as Asia/Kolkata that is known here."
+        ) from None
 
 
 @lru_cache(maxsize=20_000)

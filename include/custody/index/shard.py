@@ -203,7 +203,7 @@ class OpenShard:
             return int(plan(self, question).among(self.documents - 1 - held[::-1]).sum())
 
     def facet(self, question: query.Query, field: str, days: Days = UTC_DAYS) -> dict[str, int]:
-        """Return how many of the events that match have each term of a field; for `DAY` each of the days of their times.
+        """Return how many of the events that match have each term of a field; for `DAY` are on each of some days.
 
         For fields with one term an event. The terms of the last few fields are kept for the next query.
         """

@@ -656,7 +656,7 @@ class Repository:
         stored = self._stored(event_id, writer, as_of)
         attributes = self.searchable.attributes
         # A revision counts for one writer; without one, an event's relatives may be events of any.
-        workspaces = self._searched(writer, as_of) if isinstance(as_of, int) else self.workspaces()
+        workspaces = self._searched(writer, as_of) if isinstance(as_of, int) else self._searched(None, as_of)
         chosen = self._bounds(bounds)
         return expand(workspaces, self._shards, attributes, stored, Direction(direction), chosen, as_of)
 
@@ -742,6 +742,7 @@ class Repository:
             ConfigurationError: several writers have events, and an id or a revision is given without a writer.
         """
         from custody.model.masking import AttributeMask
+        from custody.read.time_travel import as_of_text
         from custody.replay import ReplayJudge, make_plan
         from custody.repository.flow import existing_queues
 
@@ -766,7 +767,7 @@ class Repository:
         return msgspec.structs.replace(
             plan,
             query=text if isinstance(text, str) else msgspec.json.encode(text).decode(),
-            as_of=None if as_of is None else str(as_of),
+            as_of=None if as_of is None else as_of_text(as_of),
             notices=list(notices),
             visibility=None if visibility is None else visibility.key,
         )
@@ -1273,9 +1274,12 @@ class Repository:
         return [self.workspace(name) for name in self._writers()] if writer is None else [self._named(writer)]
 
     def _searched(self, writer: str | None, as_of: AsOf | None) -> list[Workspace]:
-        """Return the files of a writer, or of all; a revision needs its writer."""
+        """Return the files of a writer, or of all; a revision needs its writer, and writers of revisions are known."""
         if isinstance(as_of, int):
             writer = self._one_writer(writer)
+        elif isinstance(as_of, Mapping):
+            for name in sorted(as_of.keys() - {one.writer for one in self.workspaces()}):
+                raise NotFoundError(f"there is no writer {name!r}, whose revision {as_of[name]} is asked for.")
         return self.workspaces(with_containers=True) if writer is None else [self._named(writer)]
 
     def _named(self, writer: str) -> Workspace:

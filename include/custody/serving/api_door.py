@@ -43,6 +43,8 @@ from custody.model import ContentClaim, Event, EventType, shortened
 from custody.model.visibility import Visibility
 from custody.query import facet_fields
 from custody.query.times import time_span
+from custody.read.time_travel import AsOf as KnownMoment
+from custody.read.time_travel import parse_revisions
 from custody.repository import Repository
 from custody.repository.status import RepositoryStatus
 from custody.retention import RetentionPlan
@@ -122,13 +124,17 @@ _OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _AS_IT_CAME = ("quarantine",)
 """Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Answer = TypeVar("_Answer")
 
 Text = Annotated[str, Query(max_length=_TEXT_MAX, description="A query, as docs/query.md has it.")]
 Writer = Annotated[str | None, Query(max_length=200, description="Only this writer's events.")]
 AsOf = Annotated[
     str | None,
-    Query(max_length=100, description="A time, or a revision of `writer`: among the events that were live then."),
+    Query(
+        max_length=_TEXT_MAX,
+        description="A time, a revision of `writer`, or `writer:revision,…`: among the events that were live then.",
+    ),
 ]
 Limit = Annotated[int | None, Query(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str | None, Query(max_length=_TEXT_MAX)]
@@ -298,6 +304,7 @@ class _Api:
         extra: dict[str, Any] = {}
         if body is not None:
             extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of(body)}}}
+        good_too = {304: {"description": "As the sender has it already (If-None-Match)"}} if methods == ["GET"] else {}
         for method in methods:
             app.add_api_route(
                 path,
@@ -306,7 +313,7 @@ class _Api:
                 operation_id=name if method != "HEAD" else f"{name}_head",
                 summary=(answer.__doc__ or name).splitlines()[0],
                 response_model=None,
-                responses={status: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
+                responses={status: {"description": "The answer", **good}, **good_too, "4XX": bad, "5XX": bad},
                 status_code=status,
                 dependencies=[*needed, Depends(check_origin)] if changes else needed,
                 openapi_extra=extra or None,
@@ -386,7 +393,7 @@ class _Api:
         writer: Writer = None,
         as_of: AsOf = None,
     ) -> Response:
-        """How many matching events have each value of some fields; `day` is the day of the event time, UTC or of `zone`."""
+        """How many matching events have each value of some fields; `day` is the day of the time, UTC or of `zone`."""
         counts, notices = self._repository.facets(
             q, field, writer=_check_writer(writer), as_of=_moment(as_of), zone=zone
         )
@@ -453,6 +460,7 @@ class _Api:
                     "lineage": f"lineage?{urlencode({'flowfile': event.flowfile_uuid})}{then.replace('?', '&')}",
                     "nifi": f"{here}/nifi{then}",
                 },
+                as_of=self._revision_with(writer, event_id, _moment(as_of)),
             )
         )
 
@@ -646,6 +654,16 @@ class _Api:
             raise NotFoundError(f"writer {writer!r} has no event {event_id}.")
         return self._repository.get(event_id, writer, as_of=_moment(as_of))
 
+    def _revision_with(self, writer: str, event_id: int, moment: KnownMoment | None) -> dict[str, int]:
+        """Return the revision that an event was found in; none where it waits in a journal."""
+        workspace = self._workspace(writer)
+        if moment is None:
+            state = workspace.state()
+            return {writer: state.revision} if event_id < state.next_event_id else {}
+        if isinstance(moment, datetime):
+            return {writer: workspace.catalog.revision_at((moment - _EPOCH) // timedelta(milliseconds=1))}
+        return {writer: moment if isinstance(moment, int) else moment[writer]}
+
     def _workspace(self, writer: str) -> Workspace:
         # A name that no writer has makes no folder, and is no path.
         if not is_name(writer) or writer not in [one.writer for one in self._repository.workspaces()]:
@@ -785,12 +803,15 @@ def _check_writer(writer: str | None) -> str | None:
     return writer
 
 
-def _moment(text: str | None) -> int | datetime | None:
-    """Return a revision, or the end of what a text means as a time."""
+def _moment(text: str | None) -> KnownMoment | None:
+    """Return a revision, revisions of writers, or the end of what a text means as a time."""
     if text is None:
         return None
     if _REVISION.fullmatch(text):
         return int(text)
+    revisions = parse_revisions(text)
+    if revisions is not None:
+        return revisions
     return _datetime(time_span(text, _now_ms())[1])
 
 
@@ -816,7 +837,7 @@ def _times(since: str | None, until: str | None) -> tuple[int | None, int | None
 
 def _datetime(time_ms: int) -> datetime:
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+        return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
         raise InvalidInputError("time: expected one of the years 1 to 9999.") from None
 

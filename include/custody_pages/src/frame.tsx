@@ -347,6 +347,20 @@ export function SaveButton({
   );
 }
 
+/** A link to this page as of the revisions that its answer is made of. */
+export function FixedLink({ revisions }: { revisions: Readonly<Record<string, number>> }): ReactNode {
+  const current = useParameters();
+  const moment = Object.entries(revisions)
+    .map(([writer, revision]) => `${writer}:${revision}`)
+    .join();
+  if (!moment || current.get("as_of") === moment) return null;
+  return (
+    <a href={changed(current, { as_of: moment, follow: null })} title={TEXTS.same.fixedHint}>
+      {TEXTS.same.fixed}
+    </a>
+  );
+}
+
 /** The command and the request that give the answer of a page, or of a part of it. */
 export function SameAnswer({
   of,

@@ -5,7 +5,7 @@ import { changed, ownParameters, pageAddress, type Parameters, remember, sameMom
 import { ApiError, ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, Facets, Fields, Histogram as Answered, Listed } from "./documents.ts";
-import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
+import { FixedLink, Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
 import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar, type DaysOf } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
@@ -347,6 +347,7 @@ function Results({ first, fields, onNews }: { first: EventPage; fields: Fields |
             ))}
           </div>
         </details>
+        <FixedLink revisions={first.as_of} />
         <a href={pageAddress("replay", { q: query, writer, as_of: asOf })}>{TEXTS.search.replay}</a>
       </div>
       {isAnew && (

@@ -18,7 +18,7 @@ function server(all: Listed[], lost = 0): { ask: (address: string | null) => Pro
       asked += 1;
       const from = Number(address ?? 0);
       const items = all.slice(from, from + PAGE);
-      return { total: all.length + lost, items, next: from + PAGE < all.length ? String(from + PAGE) : null, lost: address ? 0 : lost };
+      return { as_of: {}, total: all.length + lost, items, next: from + PAGE < all.length ? String(from + PAGE) : null, lost: address ? 0 : lost };
     },
   };
 }

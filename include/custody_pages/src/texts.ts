@@ -34,6 +34,8 @@ export const TEXTS = {
     command: "Command line",
     api: "API",
     link: "Link to this page",
+    fixed: "Fixed link",
+    fixedHint: "Shows the same for ever, but for what is forgotten: as of the revisions that this answer is made of. Events that wait to become live are not in it.",
     of: (what: string) => `Elsewhere: ${what}`,
     commandOf: (what: string) => `Command for ${what}`,
     apiOf: (what: string) => `Request for ${what}`,

@@ -118,6 +118,9 @@ def told_by(answer: Any) -> Any:
     document = answer.json()
     if "owner" in document:
         return (document["state"], document["done"], document["result"]["refused"])
+    if "event" in document:
+        # The same event, found in another revision.
+        document.pop("as_of")
     for place in (document.get("content"), document.get("previous_content")):
         if isinstance(place, dict):
             place.pop("href", None)
