@@ -78,7 +78,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     run_locally(PASSES["all"], made.settings, run_id="second")
     made.hold("case-17", EventSelection(flowfile_uuids=[ORDER]), "court order", "carol")
     made.forget(EventSelection(event_ids=[3]), "request of a customer", "main", who="alice")
-    quarantined(made, 3)
+    for number in range(3):
+        quarantined(made, f"[{number}, none]".encode())
     return Repository.open(made.settings.root)
 
 
@@ -127,3 +128,110 @@ def _run(root: Path, command: str) -> Any:
     assert done.exit_code == 0, (command, done.output)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return lines[0] if len(lines) == 1 else lines
+
+
+def _event(document: dict[str, Any]) -> dict[str, Any]:
+    """An event without what is not said: the API has ordinals as text, for they pass what JavaScript counts to."""
+    known = {name: value for name, value in document.items() if value not in (None, [], {}, -1)}
+    return known | ({"source_ordinal": str(known["source_ordinal"])} if "source_ordinal" in known else {})
+
+
+def _listed(items: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return [(item["writer"], _event(item["event"])) for item in items]
+
+
+def _nodes(items: list[dict[str, Any]]) -> dict[str, Any]:
+    # The API names the writer of each event, and the command does not.
+    return {
+        node["uuid"]: [_event(one.get("event", one)) for one in node.get("events", [])]
+        for node in sorted(items, key=lambda node: str(node["uuid"]))
+    }
+
+
+def _without(document: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in names}
+
+
+def _compare(path: str, api: Any, said: Any) -> None:
+    """Compare the document of the API at a path with what the command printed."""
+    kind = path.rsplit("/api/v1/", 1)[-1]
+    if kind == "events":
+        assert _listed(said["events"]) == _listed(api["items"])
+        assert [said[name] for name in ("total", "lost", "as_of")] == [api[name] for name in ("total", "lost", "as_of")]
+    elif kind == "events/facets":
+        assert said == api["facets"]
+    elif kind == "lineage":
+        assert _nodes(said["nodes"]) == _nodes(api["nodes"])
+        assert [said[name] for name in ("events", "cut", "as_of")] == [
+            api[name] for name in ("events", "frontier", "as_of")
+        ]
+    elif kind.startswith("events/") and kind != "events/histogram":
+        assert _event(said) == _event(api["event"])
+    elif kind == "status":
+        # What other programs of this machine write counts, too.
+        for document in (said, api):
+            for disk in (*document["disks"], *document["stripes"], *document["content_containers"]):
+                disk.pop("free_bytes")
+        assert _without(said, "budget") == _without(api, "budget")
+    elif kind == "quarantine":
+        assert {one["key"]: one for one in said} == {one["key"]: one for one in api["items"]}
+    elif kind.endswith("/difference"):
+        assert said == api["entries"]
+    elif kind.startswith("timeline/"):
+        assert said[::-1] == api["items"]
+    elif kind in ("holds", "attestations"):
+        assert said == api["items"]
+    elif kind == "retention/plan":
+        assert _without(said, "now_ms") == _without(api, "now_ms")
+    elif kind == "sql":
+        rows = said if isinstance(said, list) else [said]
+        assert [list(row.values()) for row in rows] == api["rows"]
+    elif kind == "forget-plans":
+        assert said == api["result"]["writers"]
+    elif kind == "replay-plans":
+        assert (said["events"], said["bytes"]) == (api["result"]["events"], api["result"]["bytes"])
+        assert sum(said["refused_by_code"].values()) == api["result"]["refused"]
+    else:
+        assert kind in ("events/histogram", "dag-runs", "dag-run", "jobs", "runs"), kind
+        assert said == api
+
+
+def test_each_command_and_each_request_that_a_page_shows_give_the_same_answer(
+    server: Served, repository: Repository
+) -> None:
+    shown = []
+    with opened(server.url, timezone_id="Asia/Kolkata") as page:
+        for address in PAGES:
+            page.goto(f"{server.url}/ui/{address}")
+            settled(page)
+            found = _shown_on(page, address)
+            assert found, f"{address} shows nothing to be done elsewhere"
+            shown += found
+    paths = set()
+    for one in dict.fromkeys(each._replace(page="") for each in shown):
+        path, document = _requested(one.request)
+        assert document, one
+        _compare(path, document, _run(repository.settings.root, one.command))
+        paths.add(path.rsplit("/api/v1/", 1)[-1])
+    # Everything that the pages ask for to be looked at, but the contents and what a list leads to.
+    assert {
+        "events",
+        "events/facets",
+        "events/histogram",
+        "events/main/7",
+        "lineage",
+        "dag-runs",
+        "dag-run",
+        "sql",
+        "status",
+        "quarantine",
+        "jobs",
+        "runs",
+        "timeline/main",
+        "timeline/main/difference",
+        "attestations",
+        "holds",
+        "retention/plan",
+        "forget-plans",
+        "replay-plans",
+    } <= paths
