@@ -157,7 +157,7 @@ def show(
             for one in assets
         ]
         columns = ("what", "component", "time", "writer", "event#")
-        print_table(title, columns, rows, f"{title} nothing that is known")
+        print_table(title, columns, rows, "nothing that is known")
     told = [
         (one.writer, one.event_id, time_text(one.time_ms), one.event_type, one.component, one.state)
         for one in known.events

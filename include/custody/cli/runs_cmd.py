@@ -58,4 +58,4 @@ def runs(repository: Path, run: str | None, limit: int, as_json: bool) -> None:
         )
         for one in items
     ]
-    print_table(f"{total} runs", columns, listed, "no reports of runs")
+    print_table(f"{total} runs", columns, listed)

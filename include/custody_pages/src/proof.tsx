@@ -188,7 +188,7 @@ function TimelineOf({ writer }: { writer: string }): ReactNode {
       <Shown answer={answer} again={again}>
         {(timeline) => (timeline.items.length ? <Transactions key={writer} timeline={timeline} /> : <p>{texts.nothing}</p>)}
       </Shown>
-      <SameAnswer commandLine={command("catalog log", [], { writer })} path={path} parameters={{ limit: PAGE_SIZE, before }} />
+      <SameAnswer commandLine={command("catalog log", [], { to: before ? Number(before) - 1 : null, writer })} path={path} parameters={{ limit: PAGE_SIZE, before }} />
     </section>
   );
 }
