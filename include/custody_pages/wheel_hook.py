@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
@@ -35,10 +35,7 @@ class PagesHook(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchling is 
         except BuildError as error:
             if wanted == "required":
                 raise RuntimeError(f"the pages could not be built (CUSTODY_PAGES=required): {error}") from None
-            # To the terminal itself where there is one: pip shows nothing of what a build says.
-            for place in _places():
-                place.write(_WARNING.format(reason=error))
-                place.flush()
+            _warn(_WARNING.format(reason=error))
 
 
 _WARNING = """
@@ -54,11 +51,10 @@ the wheel again. CUSTODY_PAGES=required makes this an error, CUSTODY_PAGES=skip 
 """
 
 
-def _places() -> list[TextIO]:
-    """Return what a warning is written to: stderr, and the terminal, where stderr goes elsewhere."""
-    places = [sys.stderr]
+def _warn(text: str) -> None:
+    """Write to stderr, and to the terminal where stderr goes elsewhere: pip shows nothing of what a build says."""
+    sys.stderr.write(text)
+    sys.stderr.flush()
     if not sys.stderr.isatty():
-        with contextlib.suppress(OSError):
-            # Closed with the process, which ends soon.
-            places.append(Path("/dev/tty").open("w", encoding="utf-8"))
-    return places
+        with contextlib.suppress(OSError), Path("/dev/tty").open("w", encoding="utf-8") as terminal:
+            terminal.write(text)

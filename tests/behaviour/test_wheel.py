@@ -1,4 +1,4 @@
-"""What is delivered: a wheel with the pages, installed where nothing else of the project is; and one made without npm."""
+"""What is delivered: a wheel with the pages, installed where nothing else of the project is; one made without npm."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ def as_of_option(command: Command) -> Command:
 
         return None if text is None else parse_as_of(text)
 
-    text = "Among the events that were live then, not those of today."
-    return click.option("--as-of", metavar="TIME|REVISION|WRITER:REVISION,…", callback=parse, help=text)(command)
+    text = "Among the events that were live then; WRITER:REVISION,… names a revision of each writer."
+    return click.option("--as-of", metavar="TIME|REVISION", callback=parse, help=text)(command)
 
 
 def whole_option(command: Command) -> Command:

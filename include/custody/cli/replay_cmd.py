@@ -33,8 +33,8 @@ def replay() -> None:
 @click.option("--event", "event_ids", type=int, multiple=True, help="The event with this id; may be repeated.")
 @click.option(
     "--as-of",
-    metavar="TIME|REVISION|WRITER:REVISION,…",
-    help="Among the events that were live then, not those of today.",
+    metavar="TIME|REVISION",
+    help="Among the events that were live then; WRITER:REVISION,… names a revision of each writer.",
 )
 @click.option("--writer", "-w", help="Only the events of this writer; needed with --event where there are several.")
 @click.option(
