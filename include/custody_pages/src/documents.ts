@@ -47,7 +47,6 @@ export interface Listed {
 }
 
 export interface EventPage {
-  /** The revisions that the answer is made of, by writer. */
   as_of: Record<string, number>;
   total: number;
   items: Listed[];
@@ -63,7 +62,6 @@ export interface ContentPlace {
 }
 
 export interface OneEvent {
-  /** The revision that it was found in; none while it waits in a journal. */
   as_of: Record<string, number>;
   writer: string;
   event: EventDocument;

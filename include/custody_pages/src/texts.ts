@@ -35,7 +35,7 @@ export const TEXTS = {
     api: "API",
     link: "Link to this page",
     fixed: "Fixed link",
-    fixedHint: "Shows the same for ever, but for what is forgotten: as of the revisions that this answer is made of. Events that wait to become live are not in it.",
+    fixedHint: "Shows the same whatever comes, but for what is forgotten or let go: as of the revisions that this answer is made of. Events that wait to become live are not in it.",
     of: (what: string) => `Elsewhere: ${what}`,
     commandOf: (what: string) => `Command for ${what}`,
     apiOf: (what: string) => `Request for ${what}`,
