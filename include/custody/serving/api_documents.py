@@ -146,6 +146,21 @@ class CatalogDifference(msgspec.Struct, frozen=True, kw_only=True):
     """The first thousand of each kind."""
 
 
+class CatalogChain(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check of a writer's transactions came to: each against its predecessor, and checkpoints against them."""
+
+    writer: str
+    revision: int | None
+    """The newest one, up to which the chain was followed; null where a defect hides it, or nothing was committed."""
+    digest: str | None
+    """Of that transaction, SHA-256 as hex: who keeps it can tell later whether anything before it was changed."""
+    revisions: int
+    """So many transactions were read; those before were pruned."""
+    checkpoints: int
+    defects: list[str]
+    notices: list[str]
+
+
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
     """What can be searched, for whoever completes a query."""
 
@@ -222,6 +237,7 @@ ANSWERS: tuple[type, ...] = (
     Timeline,
     Histogram,
     CatalogDifference,
+    CatalogChain,
     DagRuns,
     DagRun,
     Fields,

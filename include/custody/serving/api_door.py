@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from custody.capture.nifi_json import event_to_json
-from custody.catalog import Catalog, PrunedError
+from custody.catalog import Catalog, PrunedError, verify
 from custody.catalog.difference_summary import DifferenceSummary, difference_summary
 from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
@@ -52,6 +52,7 @@ from custody.serving.access import Scope
 from custody.serving.api_changes import Changes, check_origin
 from custody.serving.api_documents import (
     Attestations,
+    CatalogChain,
     CatalogDifference,
     ContentPlace,
     EventPage,
@@ -120,7 +121,7 @@ _FORMS = {
 """What the operations answer with that have no document of their own."""
 # Airflow's server compresses in its event loop what has no coding: heartbeats of tasks would wait for it.
 _AS_IT_IS = {"Content-Encoding": "identity"}
-_OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention", "attestations")
+_OF_ALL = ("status", "timeline", "difference", "chain", "quarantine", "holds", "retention", "attestations")
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _AS_IT_CAME = ("quarantine",)
 """Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
@@ -249,6 +250,7 @@ class _Api:
             ("/status", self.status, RepositoryStatus, read),
             ("/timeline/{writer}", self.timeline, Timeline, read),
             ("/timeline/{writer}/difference", self.difference, CatalogDifference, read),
+            ("/timeline/{writer}/chain", self.chain, CatalogChain, read),
             ("/quarantine", self.quarantine, Quarantined, read),
             ("/holds", self.holds, Holds, read),
             ("/retention/plan", self.retention, RetentionPlan, read),
@@ -304,7 +306,9 @@ class _Api:
         extra: dict[str, Any] = {}
         if body is not None:
             extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of(body)}}}
-        good_too = {304: {"description": "As the sender has it already (If-None-Match)"}} if methods == ["GET"] else {}
+        good_too: dict[int | str, dict[str, Any]] = (
+            {304: {"description": "As the sender has it already (If-None-Match)"}} if methods == ["GET"] else {}
+        )
         for method in methods:
             app.add_api_route(
                 path,
@@ -603,6 +607,25 @@ class _Api:
         return _json(
             CatalogDifference(
                 writer=writer, former=ends[0], later=ends[1], sizes=sizes, entries=DifferenceSummary(**cut)
+            )
+        )
+
+    def chain(self, writer: str) -> Response:
+        """Whether a writer's transactions are those that were committed; each one that is kept is read and checked."""
+        catalog = self._workspace(writer).catalog
+        with self._stream():
+            found = verify(catalog, files=False)
+        root = f"{self._settings.root}/"
+        state = None if found.state is None or found.state.revision < 0 else found.state
+        return _json(
+            CatalogChain(
+                writer=writer,
+                revision=None if state is None else state.revision,
+                digest=None if state is None else state.digest.hex(),
+                revisions=found.revisions,
+                checkpoints=found.checkpoints,
+                defects=[str(defect).replace(root, "") for defect in found.defects],
+                notices=[notice.replace(root, "") for notice in found.notices],
             )
         )
 

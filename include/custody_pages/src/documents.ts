@@ -379,6 +379,16 @@ export interface CatalogDifference {
   entries: DifferenceSummary;
 }
 
+export interface CatalogChain {
+  writer: string;
+  revision: number | null;
+  digest: string | null;
+  revisions: number;
+  checkpoints: number;
+  defects: string[];
+  notices: string[];
+}
+
 export interface RefusedReplay {
   writer: string;
   event_id: number;

@@ -479,6 +479,11 @@ export const TEXTS = {
     quarantineShown: (shown: number, total: number) => `The newest ${shown} of ${total}.`,
   },
   proof: {
+    chain: "The chain of digests",
+    checkChain: "Check it now",
+    chainHint: "Reads every transaction that is kept, and compares each with the digest that its successor has.",
+    verified: (revision: number, read: number) => `Verified up to revision ${revision}: ${plural(read, "transaction is", "transactions are")} as committed.`,
+    ownDigest: "The digest of the newest one:",
     title: "Proof",
     intro:
       "Each transaction of a writer's catalog has the digest of the one before it, so none can be changed unseen. " +

@@ -25,6 +25,7 @@ NOT_OF_EVENTS = {
     "/status": "what is live and waits now",
     "/timeline/{writer}": "the transactions themselves, `before` a revision",
     "/timeline/{writer}/difference": "two moments of its own",
+    "/timeline/{writer}/chain": "the transactions themselves, up to the newest",
     "/quarantine": "what is no event",
     "/quarantine/{key}": "what is no event",
     "/quarantine/resubmissions": "what is no event",

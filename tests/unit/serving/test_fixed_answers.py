@@ -183,3 +183,22 @@ def test_a_document_that_is_known_is_not_sent_again(repository: Repository, clie
     after = client.get("events", params={"q": "event_type:FORK"}, headers={"If-None-Match": tag})
     assert after.status_code == 200
     assert client.get("events/main/99", headers={"If-None-Match": "*"}).status_code == 404
+
+
+def test_the_chain_is_checked_and_its_newest_digest_is_told(repository: Repository, client: TestClient) -> None:
+    state = repository.workspace("main").state()
+    found = client.get("timeline/main/chain").json()
+    assert (found["revision"], found["digest"]) == (state.revision, state.digest.hex())
+    assert (found["revisions"], found["defects"]) == (state.revision + 1, [])
+    # The successor names the same digest.
+    _later(repository, 200)
+    newest = client.get("timeline/main", params={"limit": 1}).json()["items"][0]
+    assert newest["previous_digest"] == found["digest"]
+    [transaction] = repository.settings.root.glob(f"store/main/*/transactions/{state.revision:020d}/*.txn")
+    data = bytearray(transaction.read_bytes())
+    data[-1] ^= 1
+    transaction.write_bytes(data)
+    with client_of(Repository.open(repository.settings.root), Access()) as anew:
+        damaged = anew.get("timeline/main/chain").json()
+    assert damaged["defects"]
+    assert str(repository.settings.root) not in "".join(damaged["defects"])
