@@ -38,6 +38,8 @@ def test_the_dockerfile_s_commands_make_a_working_custody(tmp_path: Path) -> Non
     project, environment = tmp_path / "airflow", tmp_path / "python"
     # As the base image does it: the whole project, but for what .dockerignore leaves out.
     shutil.copytree(ROOT, project, ignore=left_out)
+    # Those of this checkout are not the image's: its own step builds them.
+    shutil.rmtree(project / "include" / "custody_pages" / "built", ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
     # What requirements.txt would have installed; the project itself is not among it.
@@ -55,6 +57,11 @@ def test_the_dockerfile_s_commands_make_a_working_custody(tmp_path: Path) -> Non
             ["bash", "-euo", "pipefail", "-c", as_here(step)], cwd=project, env=environ, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{step}\n{done.stdout}{done.stderr}"
+    # Node and npm's packages are gone with that step, and the pages stay.
+    pages = project / "include" / "custody_pages" / "built"
+    assert (pages / "search.html").is_file()
+    assert list((pages / "assets").glob("search-*.js"))
+    assert not Path("/tmp/custody-pages").exists()
     environ |= {name: as_here(value) for name, value in variables_of(ROOT / "Dockerfile").items()}
     process = subprocess.run(
         [environment / "bin" / "custody", "status", "--json"], cwd="/", env=environ, capture_output=True, text=True

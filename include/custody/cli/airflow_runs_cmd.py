@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from custody.cli.groups import CommandGroup
-from custody.cli.options import answering_own, json_option
+from custody.cli.options import answering_own, as_of_option, json_option
 from custody.cli.output import clean, print_json, print_table, stderr, time_text
 from custody.cli.spool_cmd import TOKEN_VARIABLE, open_sender, read_token
 from custody.errors import ConfigurationError, ExitCode
@@ -21,6 +21,7 @@ from custody.format.names import name_as_text
 if TYPE_CHECKING:
     from custody.airflow_runs import Credentials
     from custody.model import Event
+    from custody.read.time_travel import AsOf
 
 PASSWORD_VARIABLE = "CUSTODY_AIRFLOW_PASSWORD"  # noqa: S105 - the name of a variable
 AIRFLOW_TOKEN_VARIABLE = "CUSTODY_AIRFLOW_TOKEN"  # noqa: S105 - the name of a variable
@@ -81,6 +82,87 @@ def _row(event: Event) -> dict[str, str | int | None]:
     known = event.updated_attributes
     named: dict[str, str | int | None] = {name: known.get(f"airflow.{name}") for name in _ATTRIBUTES}
     return {**named, "event_time": event.event_time, "file": event.transit_uri}
+
+
+@airflow_runs.command("list")
+@click.argument("dag", required=False)
+@click.option("--limit", "-n", type=click.IntRange(1, _RUNS_MAX), default=20, show_default=True, help="Runs to print.")
+@as_of_option
+@click.option("--writer", "-w", help="Only what is told by this writer's events.")
+@json_option
+@click.pass_obj
+def list_runs(
+    repository: Path, dag: str | None, limit: int, as_of: AsOf | None, writer: str | None, as_json: bool
+) -> None:
+    """Print the newest runs of all DAGs, or of DAG alone.
+
+    \b
+    Example:
+      custody -r demo airflow-runs list
+      custody -r demo airflow-runs list orders --limit 5 --json
+    """
+    from custody.serving.dag_runs import dag_runs
+
+    known = dag_runs(answering_own(repository), dag, limit, writer, as_of)
+    if as_json:
+        print_json(known)
+        return
+    for notice in known.notices:
+        stderr().print(clean(f"custody: {notice}"))
+    rows = [
+        (one.dag_id, one.run_id, one.state, time_text(one.started_ms), time_text(one.ended_ms)) for one in known.items
+    ]
+    print_table("", ("dag", "run", "state", "started", "ended"), rows, "no run is known")
+
+
+@airflow_runs.command()
+@click.argument("dag")
+@click.argument("run")
+@click.option("--task", help="Only what this task did.")
+@click.option("--map-index", type=click.IntRange(min=-1), help="Only this one of a mapped task; -1 is one that is not.")
+@as_of_option
+@click.option("--writer", "-w", help="Only what is told by this writer's events.")
+@json_option
+@click.pass_obj
+def show(
+    repository: Path,
+    dag: str,
+    run: str,
+    task: str | None,
+    map_index: int | None,
+    as_of: AsOf | None,
+    writer: str | None,
+    as_json: bool,
+) -> None:
+    """Print what the run RUN of DAG, or a task of it, read and wrote, and the events that say so.
+
+    \b
+    Example:
+      custody -r demo airflow-runs show orders manual__2026-03-01
+      custody -r demo airflow-runs show orders manual__2026-03-01 --task sort --json
+    """
+    from custody.serving.dag_runs import dag_run
+
+    known = dag_run(answering_own(repository), dag, run, task, map_index, writer, as_of)
+    if as_json:
+        print_json(known)
+        return
+    for notice in known.notices:
+        stderr().print(clean(f"custody: {notice}"))
+    if known.is_cut:
+        stderr().print(clean(f"custody: more than these {len(known.events)} events are told of it"))
+    for title, assets in (("wrote", known.wrote), ("read", known.read)):
+        rows = [
+            (one.name or one.flowfile_uuid, one.component, time_text(one.time_ms), one.writer, one.event_id)
+            for one in assets
+        ]
+        columns = ("what", "component", "time", "writer", "event#")
+        print_table(title, columns, rows, "nothing that is known")
+    told = [
+        (one.writer, one.event_id, time_text(one.time_ms), one.event_type, one.component, one.state)
+        for one in known.events
+    ]
+    print_table("events", ("writer", "event#", "time", "type", "component", "state"), told, "no event tells of it")
 
 
 @airflow_runs.command()

@@ -6,8 +6,8 @@ import codecs
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -23,6 +23,9 @@ from custody.repository import Content, Repository
 from custody.repository.content_listing import CleanedContents
 from custody.swh import content_swhid
 from custody.vfs import PosixFileSystem, temporary
+
+if TYPE_CHECKING:
+    from custody.read.time_travel import AsOf
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -48,7 +51,7 @@ def get(
     previous: bool,
     output: Path | None,
     raw: bool,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     writer: str | None,
 ) -> None:
     """Write the content of the event with the id EVENT_ID, checked while it is written.
@@ -87,7 +90,7 @@ def where(
     event_id: int,
     previous: bool,
     limit: int,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     writer: str | None,
     as_json: bool,
 ) -> None:

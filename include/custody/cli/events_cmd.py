@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -21,6 +21,9 @@ from custody.cli.options import (
 from custody.cli.output import answered, clean, print_json, print_table, stderr, stdout, time_text, traffic_text
 from custody.model import Event
 from custody.store import counted
+
+if TYPE_CHECKING:
+    from custody.read.time_travel import AsOf
 
 _TIMES = {"event_time", "flowfile_entry_date", "lineage_start_date"}
 
@@ -42,7 +45,7 @@ def event(
     repository: Path,
     event_id: int,
     writer: str | None,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     nifi: bool,
     explain: bool,
     whole: bool,
@@ -88,7 +91,7 @@ def events(
     first: int,
     count: int,
     writer: str | None,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     nifi: bool,
     whole: bool,
     as_json: bool,

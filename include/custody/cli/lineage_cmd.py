@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
@@ -20,6 +20,9 @@ from custody.model import Event
 from custody.query.times import time_span
 from custody.repository import ProvenanceRepository
 from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD
+
+if TYPE_CHECKING:
+    from custody.read.time_travel import AsOf
 
 _LINES_SHOWN = 40
 _CUT_NAMED = 5
@@ -57,7 +60,7 @@ def lineage(
     events_max: int | None,
     form: str | None,
     everything: bool,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     writer: str | None,
     whole: bool,
     as_json: bool,
@@ -143,6 +146,7 @@ def _document(graph: Lineage) -> dict[str, object]:
         "unknown_events": graph.unknown_events,
         "cut": graph.cut,
         "identifiers": graph.identifiers,
+        "as_of": graph.as_of,
     }
 
 

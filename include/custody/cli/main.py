@@ -58,6 +58,10 @@ _PLACES = {
     "index": _place("index_cmd:index", "Take care of the search index."),
     "ingest": _place("ingest_cmd:ingest", "Store the events of FILES, each event once."),
     "init": _place("init_cmd:init", "Make a repository in FOLDER (or in --repository)."),
+    "jobs": _place(
+        "jobs_cmd:jobs",
+        "Print long work that was begun in the pages or by the API, newest first, and how far each is.",
+    ),
     "landing": _place(
         "landing_cmd:landing",
         "Print the files in the landing folders of an interval: which wait, and what became of the others.",
@@ -85,6 +89,10 @@ _PLACES = {
     "replay": _place("replay_cmd:replay", "Send FlowFiles again into the queues that they came from, each once."),
     "retention": _place("retention_cmd:retention", "Let events go that are too old, or for which there is no room."),
     "run": _place("run_cmd:run", "Submit the Spark job of STEP, or do its work in this process with --local."),
+    "runs": _place(
+        "runs_cmd:runs",
+        "Print the runs of steps whose reports are kept, newest first; or what the steps of RUN, one of them, did.",
+    ),
     "sample": _place("sample_cmd:sample", "Write files of simulated NiFi provenance events into FOLDER."),
     "scrub": _place(
         "scrub_cmd:scrub", "Read the part of the repository that is due, and keep how far it is and what was found."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from custody.read.time_travel import AsOf
     from custody.repository import ProvenanceRepository, Repository
 
 _PLAIN_NUMBER = re.compile(r"\d{1,9}(\.\d+)?")
@@ -87,13 +87,13 @@ def writer_option(command: Command) -> Command:
 def as_of_option(command: Command) -> Command:
     """Give a command the option --as-of, a revision or a moment."""
 
-    def parse(_: click.Context, __: click.Parameter, text: str | None) -> int | datetime | None:
+    def parse(_: click.Context, __: click.Parameter, text: str | None) -> AsOf | None:
         # Imported here, as help does not need it.
         from custody.read.time_travel import parse_as_of
 
         return None if text is None else parse_as_of(text)
 
-    text = "Among the events that were live then, not those of today."
+    text = "Among the events that were live then; WRITER:REVISION,… names a revision of each writer."
     return click.option("--as-of", metavar="TIME|REVISION", callback=parse, help=text)(command)
 
 

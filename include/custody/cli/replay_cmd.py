@@ -31,7 +31,11 @@ def replay() -> None:
 @replay.command("plan")
 @click.argument("query", required=False)
 @click.option("--event", "event_ids", type=int, multiple=True, help="The event with this id; may be repeated.")
-@click.option("--as-of", metavar="TIME|REVISION", help="Among the events that were live then, not those of today.")
+@click.option(
+    "--as-of",
+    metavar="TIME|REVISION",
+    help="Among the events that were live then; WRITER:REVISION,… names a revision of each writer.",
+)
 @click.option("--writer", "-w", help="Only the events of this writer; needed with --event where there are several.")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan to this new file."

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -18,6 +18,10 @@ from custody.errors import InvalidInputError
 from custody.repository import SearchResult, StoredEvent
 from custody.store import Traffic, counted
 
+if TYPE_CHECKING:
+    from custody.read.search import Bucket
+    from custody.read.time_travel import AsOf
+
 
 @click.command()
 @click.argument("query", default="")
@@ -26,6 +30,15 @@ from custody.store import Traffic, counted
 @click.option("--oldest", is_flag=True, help="Oldest first.")
 @click.option("--cursor", help="Go on behind the page that printed this cursor; events that came since change no page.")
 @click.option("--facet", "facets", multiple=True, help="Count the matches by this field, or by day; may be repeated.")
+@click.option("--top", type=click.IntRange(min=1), help="With --facet: so many values of each, the most frequent.")
+@click.option("--zone", help="With --facet day: days of this zone, such as Asia/Kolkata, not of UTC.")
+@click.option(
+    "--buckets",
+    type=click.IntRange(1, 1000),
+    help="Count the matches in so many spans of time, of the same length, from --since until --until.",
+)
+@click.option("--since", help="With --buckets: from this time on.")
+@click.option("--until", help="With --buckets: until this time; until now without it.")
 @click.option("--structured", is_flag=True, help="QUERY is JSON (docs/query.md).")
 @as_of_option
 @click.option("--writer", "-w", help="Only the events of this writer; needed with a REVISION where there are several.")
@@ -45,8 +58,13 @@ def search(
     oldest: bool,
     cursor: str | None,
     facets: tuple[str, ...],
+    top: int | None,
+    zone: str | None,
+    buckets: int | None,
+    since: str | None,
+    until: str | None,
     structured: bool,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     writer: str | None,
     explain: bool,
     whole: bool,
@@ -62,7 +80,12 @@ def search(
     """
     parsed = _structured(query) if structured else query
     if facets:
-        _print_facets(answering_own(repository).facets(parsed, facets, writer=writer, as_of=as_of), as_json)
+        counts = answering_own(repository).facets(parsed, facets, writer=writer, as_of=as_of, zone=zone)
+        _print_facets(counts, top, as_json)
+        return
+    if buckets is not None:
+        ends = _ends(since, until)
+        _print_buckets(answering_own(repository).histogram(parsed, *ends, buckets, writer=writer, as_of=as_of), as_json)
         return
     opened = answering(repository)
     # Only custody's own repository keeps earlier states.
@@ -107,6 +130,7 @@ def json_document(result: SearchResult, events: Sequence[StoredEvent], asked: Tr
         "events": [_document(stored) for stored in events],
         "cursor": result.cursor,
         "lost": result.lost,
+        "as_of": result.as_of,
         "notices": result.notices,
     }
     if asked is not None:
@@ -115,17 +139,41 @@ def json_document(result: SearchResult, events: Sequence[StoredEvent], asked: Tr
     return document
 
 
-def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], as_json: bool) -> None:
+def _ends(since: str | None, until: str | None) -> tuple[int, int]:
+    """Return the first and the last millisecond that options name."""
+    from custody.clock import SystemClock
+    from custody.query.times import time_span
+
+    now_ms = SystemClock().now_ms()
+    if since is None:
+        raise click.UsageError("--buckets needs --since, the time that the first span begins at.")
+    return time_span(since, now_ms)[0], now_ms if until is None else time_span(until, now_ms)[1]
+
+
+def _print_buckets(answer: tuple[Sequence[Bucket], tuple[str, ...]], as_json: bool) -> None:
+    buckets, notices = answer
+    total = sum(one.events for one in buckets)
+    if as_json:
+        print_json({"buckets": buckets, "total": total, "notices": notices})
+        return
+    talk = stderr()
+    for notice in notices:
+        talk.print(clean(notice))
+    rows = [(time_text(one.first_ms), time_text(one.last_ms), one.events) for one in buckets]
+    print_table(f"{total} events", ("from", "to", "events#"), rows)
+
+
+def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], top: int | None, as_json: bool) -> None:
     counts, notices = facets
     talk = stderr()
     for notice in notices:
         talk.print(clean(notice))
     if as_json:
-        document: dict[str, object] = {name: dict(values.most_common()) for name, values in counts.items()}
+        document: dict[str, object] = {name: dict(values.most_common(top)) for name, values in counts.items()}
         print_json({**document, "notices": notices} if notices else document)
         return
     for name, values in counts.items():
-        print_table("", (name, "events#"), values.most_common(), f"{name}: no events")
+        print_table("", (name, "events#"), values.most_common(top), f"{name}: no events")
 
 
 def _print_explained(result: SearchResult, asked: Traffic) -> None:

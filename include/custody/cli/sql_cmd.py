@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from custody.sql.plain_values import plain_rows
 if TYPE_CHECKING:
     from custody.catalog.pruning import PrunedReads
     from custody.read.sql import SqlResult
+    from custody.read.time_travel import AsOf
 
 _INFINITE_DAYS = (1 << 31) - 1  # the engine's word for a day without end
 
@@ -56,7 +56,7 @@ def sql(
     query: str,
     limit: int,
     timeout_ms: int | None,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     writer: str | None,
     skip_damaged: bool,
     explain: bool,

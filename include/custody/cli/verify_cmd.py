@@ -266,6 +266,8 @@ def _document(catalog: Catalog, verification: Verification, attestation: Attesta
     document: dict[str, Any] = {
         "writer": catalog.objects.writer,
         "database": catalog.objects.database,
+        "revision": None if verification.state is None else verification.state.revision,
+        "digest": None if verification.state is None else verification.state.digest.hex(),
         "revisions": verification.revisions,
         "checkpoints": verification.checkpoints,
         "files": verification.files,

@@ -7,6 +7,7 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
     from custody.index.builder import BuiltShard, build_shard
+    from custody.index.days import UTC_DAYS, Days, day_name
     from custody.index.fields import (
         ATTRIBUTE_PREFIX,
         IDENTIFIER_FIELDS,
@@ -25,22 +26,23 @@ if TYPE_CHECKING:
     from custody.index.filter_bank import ShardFacts
     from custody.index.manifest import Description
     from custody.index.query_evaluator import QueryEvaluator
-    from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
+    from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
     from custody.index.stored_shard import ShardSource, StoredShard, open_stored, pack
     from custody.index.terms import WHOLE, TermSet, TermValues, match_wildcard, term, words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
     "DAY",
-    "DAY_MS",
     "IDENTIFIER_FIELDS",
     "NUMBER_FIELDS",
     "POINTER_COLUMN",
     "STANDARD_FIELDS",
     "TEXT_FIELD",
     "TIME_FIELDS",
+    "UTC_DAYS",
     "WHOLE",
     "BuiltShard",
+    "Days",
     "Description",
     "IndexedFields",
     "OpenShard",
@@ -101,15 +103,14 @@ _MODULES = {
         "whole_fields",
         "whoosh_schema",
     ),
+    "custody.index.days": ("UTC_DAYS", "Days", "day_name"),
     "custody.index.filter_bank": ("ShardFacts",),
     "custody.index.manifest": ("Description",),
     "custody.index.query_evaluator": ("QueryEvaluator",),
     "custody.index.shard": (
         "DAY",
-        "DAY_MS",
         "OpenShard",
         "ShardCache",
-        "day_name",
         "describe_shard",
     ),
     "custody.index.stored_shard": ("ShardSource", "StoredShard", "open_stored", "pack"),

@@ -23,6 +23,7 @@ from whoosh import query
 from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.index import manifest
 from custody.index.arrays import Ints, to_arrow
+from custody.index.days import UTC_DAYS, Days, day_name
 from custody.index.dictionary import Dictionary
 from custody.index.doc_sets import DocSet
 from custody.index.fields import ABSENT, POINTER_COLUMN
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
 
 EventIds = npt.NDArray[np.int64]
 DAY = "day"
-"""The days of the event times, UTC, as YYYY-MM-DD, where a field is asked for facets."""
-DAY_MS = 86_400_000
+"""The days of the event times, as YYYY-MM-DD, where a field is asked for facets."""
 _TIME = "event_time"
 # Each takes four bytes a document and the texts of the field.
 _FACETS_KEPT = 4
@@ -202,15 +202,15 @@ class OpenShard:
             held = places[own[places] == event_ids[: len(places)]]
             return int(plan(self, question).among(self.documents - 1 - held[::-1]).sum())
 
-    def facet(self, question: query.Query, field: str) -> dict[str, int]:
-        """Return how many of the events that match have each term of a field; for `DAY` the days of the event times.
+    def facet(self, question: query.Query, field: str, days: Days = UTC_DAYS) -> dict[str, int]:
+        """Return how many of the events that match have each term of a field; for `DAY` are on each of some days.
 
         For fields with one term an event. The terms of the last few fields are kept for the next query.
         """
         with self._reported():
             node = plan(self, question)
             if field == DAY:
-                return self._days(node)
+                return self._days(node, days)
             if field not in self._facets:
                 # All go at once: which were used last is not worth a list.
                 if len(self._facets) >= _FACETS_KEPT:
@@ -225,11 +225,11 @@ class OpenShard:
             chosen = np.flatnonzero(counts[1:])
             return dict(zip(texts.take(to_arrow(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
 
-    def _days(self, node: DocSet) -> dict[str, int]:
+    def _days(self, node: DocSet, days: Days) -> dict[str, int]:
         counts: Counter[int] = Counter()
         for documents in node.chunks(node.low, node.high):
-            days, numbers_of_events = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
-            counts.update(dict(zip(days.tolist(), numbers_of_events.tolist(), strict=True)))
+            found, numbers_of_events = np.unique(days.of(self.numbers(_TIME).of(documents)), return_counts=True)
+            counts.update(dict(zip(found.tolist(), numbers_of_events.tolist(), strict=True)))
         return {day_name(day): count for day, count in counts.items()}
 
     def _ids(self) -> NumberColumn | PackedColumn:
@@ -278,11 +278,6 @@ class OpenShard:
             raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
             raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
-
-
-def day_name(day: int) -> str:
-    """Return a day, counted from 1970-01-01, as YYYY-MM-DD."""
-    return str(np.datetime64(day, "D"))
 
 
 def _advice(path: Path) -> str:

@@ -99,6 +99,8 @@ class Lineage:
     unknown_events: tuple[UnknownEvent, ...] = ()
     identifiers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The alternate identifiers across which it goes on, or began, each with the FlowFiles that have it."""
+    as_of: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """The revisions that it is made of, by writer, as those of a search."""
 
     @property
     def cut(self) -> dict[str, Cut]:

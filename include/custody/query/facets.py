@@ -12,7 +12,7 @@ from whoosh import query
 
 from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
-from custody.index import DAY, DAY_MS, STANDARD_FIELDS, OpenShard, day_name, identifier_fields
+from custody.index import DAY, STANDARD_FIELDS, UTC_DAYS, Days, OpenShard, day_name, identifier_fields
 from custody.query.cut_values import CutShards, LongConditions, has_cut_names
 from custody.query.scan import Columns, Scan
 from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of, time_bounds
@@ -44,6 +44,7 @@ def facets_of(
     question: query.Query,
     fields: Sequence[str],
     attributes: Sequence[str],
+    days: Days = UTC_DAYS,
 ) -> tuple[Facets, list[str]]:
     """Return the counts over all live shards, and notices.
 
@@ -51,7 +52,7 @@ def facets_of(
     out, or has matching events that are not `readable` any more.
     """
     counts: Facets = {field: Counter() for field in fields}
-    ask = _IndexFacets(live, readable, question, fields)
+    ask = _IndexFacets(live, readable, question, fields, days)
     low, high = time_bounds(question)
     for shard in live.state.shards.values():
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
@@ -63,7 +64,7 @@ def facets_of(
             continue
         # Nothing was added for this shard so far: counts are taken from index or logs, never from both.
         for table in log_tables(shard):
-            facets_of_table(counts, table, question, attributes)
+            facets_of_table(counts, table, question, attributes, days)
     return counts, ask.all_notices()
 
 
@@ -76,7 +77,9 @@ class _IndexFacets:
         readable: Callable[[EventIds], npt.NDArray[np.bool_]],
         question: query.Query,
         fields: Sequence[str],
+        days: Days,
     ) -> None:
+        self._days = days
         self._live = live
         self._readable = readable
         self._question = question
@@ -110,7 +113,7 @@ class _IndexFacets:
         # The index still knows events whose block is damaged: they would be counted although nobody can read them.
         if not cut and not self._readable(opened.search(self._question)).all():
             return None
-        counts = {} if cut else {field: opened.facet(self._question, field) for field in self._fields}
+        counts = {} if cut else {field: opened.facet(self._question, field, self._days) for field in self._fields}
         # Two values with the same beginning would be counted as one.
         cut |= {name for name, values in counts.items() if name != DAY and has_cut_names(about, name, values)}
         if cut:
@@ -119,15 +122,20 @@ class _IndexFacets:
 
 
 def facets_of_table(
-    counts: Facets, table: pa.Table | Columns, question: query.Query, attributes: Sequence[str]
+    counts: Facets,
+    table: pa.Table | Columns,
+    question: query.Query,
+    attributes: Sequence[str],
+    days: Days = UTC_DAYS,
 ) -> None:
     """Add the counts of a table of events that no index holds."""
     scan = Scan(table, attributes)
     matching = scan.match(question)
     for field, counter in counts.items():
         if field == DAY:
-            days, day_counts = np.unique(scan.numbers("event_time")[0][matching] // DAY_MS, return_counts=True)
-            counter.update(dict(zip(map(day_name, days.tolist()), day_counts.tolist(), strict=True)))
+            times = scan.numbers("event_time")[0][matching]
+            found, day_counts = np.unique(days.of(times), return_counts=True)
+            counter.update(dict(zip(map(day_name, found.tolist()), day_counts.tolist(), strict=True)))
             continue
         values = scan.values(field)
         if values is not None and len(values.rows):

@@ -26,7 +26,7 @@ from whoosh import query
 
 from custody.catalog import AddFile, AddShard
 from custody.errors import InvalidInputError
-from custody.index import ShardCache, integers
+from custody.index import Days, ShardCache, integers
 from custody.model import Event
 from custody.query import (
     ALL_TIMES,
@@ -44,7 +44,7 @@ from custody.query import (
 from custody.read import reader
 from custody.read.cache import EventIds, caches_of
 from custody.read.results import LossTracker, Notices
-from custody.read.time_travel import AsOf
+from custody.read.time_travel import AsOf, Revisions
 from custody.read.tombstone_filter import hidden_ids
 from custody.read.views import open_views
 from custody.workspace import Workspace
@@ -84,6 +84,9 @@ class SearchResult:
     lost_ids: tuple[tuple[str, int], ...] = ()
     """Writer and id of the first `LOST_NAMED_MAX` of them, of each writer."""
     explained: Mapping[str, SearchStats] = field(default_factory=dict, compare=False)
+    as_of: Revisions = field(default_factory=dict, compare=False)
+    """The revisions that the answer is made of, by writer; asked for by them, it stays the same. What still waits in
+    journals is in no revision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,11 @@ def open_sources(
         yield SearchSource(workspace, view, attributes, notices)
 
 
+def revisions_of(sources: Iterable[SearchSource]) -> Revisions:
+    """Return the revisions of the catalogs that an answer is made of; a writer without one has committed nothing."""
+    return {one.writer: one.view.state.revision for one in sources if one.view.state.revision >= 0}
+
+
 def search(
     sources: Iterable[SearchSource],
     shards: ShardCache,
@@ -255,6 +263,7 @@ def search(
     for name, number in (("limit", page.limit), ("offset", page.offset)):
         if number < 0:
             raise InvalidInputError(f"{name}: expected 0 or more, got {number}.")
+    sources = list(sources)
     places = _places(sources, page)
     is_kept = page.limit <= _KEPT_PAGE
     request = _Request(shards, question, attributes, page.oldest_first, pool, is_parallel, is_kept)
@@ -281,6 +290,7 @@ def search(
         sum(one.lost for one in matches),
         tuple((one.writer, event_id) for one in matches for event_id in one.lost_ids),
         {one.writer: one.explained for one in matches},
+        revisions_of(sources),
     )
 
 
@@ -290,15 +300,16 @@ def count_facets(
     question: query.Query,
     attributes: Sequence[str],
     fields: Sequence[str],
+    days: Days,
 ) -> tuple[dict[str, Counter[str]], list[str]]:
-    """Return how many of the events that match have each value of some fields, and notices."""
+    """Return how many of the events that match have each value of some fields, and notices; `day` counts `days`."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
     notices: list[str] = []
     for source in sources:
         live = source.shards(shards)
-        of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
+        of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes, days)
         for look in source.tail.looks():
-            facets_of_table(of_writer, look, question, attributes)
+            facets_of_table(of_writer, look, question, attributes, days)
         notices += said
         for name, values in of_writer.items():
             counts[name].update(values)

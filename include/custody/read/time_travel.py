@@ -1,11 +1,16 @@
 """Time travel: one writer's events as its catalog listed them at an earlier revision.
 
+An answer names the revisions that it is made of, and asked for by them it stays the same for good, but for what was
+forgotten.
+
 Events that waited in journals then are not part of it: a revision lists what was live. What was forgotten since stays
 forgotten, also where a compaction has erased it and the old log is still there.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import filterfalse
@@ -19,21 +24,52 @@ from custody.query.times import time_span
 from custody.read.reader import Snapshot
 from custody.workspace import Workspace
 
-AsOf = int | datetime
-"""A revision of a writer's catalog, or a time: the last revision until then. A time without a zone is UTC."""
+Revisions = Mapping[str, int]
+"""Revisions of catalogs by writer; of a writer that is not named nothing is meant."""
+AsOf = int | datetime | Revisions
+"""A revision of a writer's catalog, a revision of each, or a time: the last revision until then; without a zone UTC."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# As the names of writers are.
+_REVISIONS = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}:\d{1,18}(?:,[a-z0-9][a-z0-9_-]{0,62}:\d{1,18})*")
+_OF_A_DAY = re.compile(r"\d{1,2}:\d{2}")
 _REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 
 
-def parse_as_of(text: str) -> AsOf:
-    """Return a revision, or the end of the time that a text means.
+def parse_revisions(text: str) -> Revisions | None:
+    """Return the revisions that `writer:revision,…` names; None for a text of another form.
 
     Raises:
-        InvalidInputError: it is neither.
+        InvalidInputError: it names a writer twice.
+    """
+    # A writer may be named 12, and who writes 12:30 means a time.
+    if not _REVISIONS.fullmatch(text) or _OF_A_DAY.fullmatch(text):
+        return None
+    pairs = [part.split(":") for part in text.split(",")]
+    named = {writer: int(revision) for writer, revision in pairs}
+    if len(named) != len(pairs):
+        raise InvalidInputError(f"as of: expected a revision of each writer, got a writer twice: {text[:200]}.")
+    return named
+
+
+def as_of_text(as_of: AsOf) -> str:
+    """Return a text that means the same to `parse_as_of`."""
+    if isinstance(as_of, Mapping):
+        return ",".join(f"{writer}:{revision}" for writer, revision in as_of.items())
+    return str(as_of)
+
+
+def parse_as_of(text: str) -> AsOf:
+    """Return a revision, the revisions of writers as `writer:revision,…`, or the end of the time that a text means.
+
+    Raises:
+        InvalidInputError: it is none of these.
     """
     if text.isdigit() and len(text) <= _REVISION_DIGITS_MAX:
         return int(text)
+    revisions = parse_revisions(text)
+    if revisions is not None:
+        return revisions
     last = time_span(text, SystemClock().now_ms())[1]
     try:
         return _EPOCH + timedelta(milliseconds=last)
@@ -44,13 +80,18 @@ def parse_as_of(text: str) -> AsOf:
 def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snapshot | None:
     """Return the events that were live at an earlier revision; None when nothing was committed until that time.
 
+    Of revisions of writers that of this one counts; None, too, where it is not among them.
+
     Raises:
         NotFoundError: there is no such revision.
         PrunedError: it is not kept any more.
         CorruptionError: the catalog is damaged.
     """
     newest = workspace.state()
-    revision = as_of if isinstance(as_of, int) else _revision_at(workspace, newest, as_of)
+    if isinstance(as_of, Mapping):
+        revision = as_of.get(workspace.writer)
+    else:
+        revision = as_of if isinstance(as_of, int) else _revision_at(workspace, newest, as_of)
     if revision is None:
         return None
     state = workspace.catalog.at(revision)

@@ -14,8 +14,8 @@ from custody.index import ShardCache
 from custody.lineage import Bounds, Direction, Lineage, UnknownEvent, expansion_bounds, require_expandable, trace
 from custody.model import Event
 from custody.read.results import Notices
-from custody.read.search import Page, SearchResult, SearchSource, open_sources, search
-from custody.read.time_travel import AsOf
+from custody.read.search import Page, SearchResult, SearchSource, open_sources, revisions_of, search
+from custody.read.time_travel import AsOf, Revisions
 from custody.workspace import Workspace
 
 ALTERNATE_IDENTIFIER_FIELD = "alternate_identifier_uri"
@@ -69,6 +69,10 @@ class LineageSearch:
             for place in self._search([uuid], events_max).lost_ids:
                 self._unknown[place][uuid] = None
 
+    def revisions(self) -> Revisions:
+        """Return the revisions of the catalogs that are searched, by writer."""
+        return revisions_of(self._sources)
+
     def _search(self, uuids: Sequence[str], events_max: int) -> SearchResult:
         return self._find("flowfile_uuid", uuids, events_max)
 
@@ -115,7 +119,8 @@ def lineage_of(
     with _searching(workspaces, shards, attributes, notices, as_of) as found:
         identified = found.identified if is_joined else None
         lineage = trace(found.lookup, uuids, bounds, begin, identified, identifiers)
-        return replace(lineage, notices=(*found.notices, *notices), unknown_events=found.unknown_events())
+        told = (*found.notices, *notices)
+        return replace(lineage, notices=told, unknown_events=found.unknown_events(), as_of=found.revisions())
 
 
 def expand(

@@ -527,27 +527,29 @@ class Repository:
         *,
         writer: str | None = None,
         as_of: AsOf | None = None,
+        zone: str | None = None,
     ) -> tuple[dict[str, Counter[str]], tuple[str, ...]]:
         """Return how many of the events that match have each value of some fields, and notices.
 
-        Fields are those with one value an event, and `day`, the day of the event time, UTC. Events that cannot be read
-        are not counted: the notices name what holds them. `writer` and `as_of`, and what is raised for them, as in
-        `search`.
+        Fields are those with one value an event, and `day`, the day of the event time, UTC or in a `zone` such as
+        `Asia/Kolkata`. Events that cannot be read are not counted: the notices name what holds them. `writer` and
+        `as_of`, and what is raised for them, as in `search`.
 
         Raises:
-            InvalidInputError: the query cannot be read, or a field has no facets.
+            InvalidInputError: the query cannot be read, a field has no facets, or the zone is not known here.
         """
+        from custody.index import Days
         from custody.query import check_facets, time_bounds
         from custody.read.results import Notices
         from custody.read.search import count_facets, open_sources
 
         attributes, standard = self.searchable
         check_facets(fields, attributes, standard)
-        question = self._question(text)
+        question, days = self._question(text), Days(zone)
         notices = Notices(strict=False)
         workspaces = self._searched(writer, as_of)
         sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
-        counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
+        counts, index_notices = count_facets(sources, self._shards, question, attributes, fields, days)
         return counts, (*index_notices, *notices)
 
     @as_one_question
@@ -654,7 +656,7 @@ class Repository:
         stored = self._stored(event_id, writer, as_of)
         attributes = self.searchable.attributes
         # A revision counts for one writer; without one, an event's relatives may be events of any.
-        workspaces = self._searched(writer, as_of) if isinstance(as_of, int) else self.workspaces()
+        workspaces = self._searched(writer, as_of) if isinstance(as_of, int) else self._searched(None, as_of)
         chosen = self._bounds(bounds)
         return expand(workspaces, self._shards, attributes, stored, Direction(direction), chosen, as_of)
 
@@ -740,6 +742,7 @@ class Repository:
             ConfigurationError: several writers have events, and an id or a revision is given without a writer.
         """
         from custody.model.masking import AttributeMask
+        from custody.read.time_travel import as_of_text
         from custody.replay import ReplayJudge, make_plan
         from custody.repository.flow import existing_queues
 
@@ -764,7 +767,7 @@ class Repository:
         return msgspec.structs.replace(
             plan,
             query=text if isinstance(text, str) else msgspec.json.encode(text).decode(),
-            as_of=None if as_of is None else str(as_of),
+            as_of=None if as_of is None else as_of_text(as_of),
             notices=list(notices),
             visibility=None if visibility is None else visibility.key,
         )
@@ -1271,9 +1274,12 @@ class Repository:
         return [self.workspace(name) for name in self._writers()] if writer is None else [self._named(writer)]
 
     def _searched(self, writer: str | None, as_of: AsOf | None) -> list[Workspace]:
-        """Return the files of a writer, or of all; a revision needs its writer."""
+        """Return the files of a writer, or of all; a revision needs its writer, and writers of revisions are known."""
         if isinstance(as_of, int):
             writer = self._one_writer(writer)
+        elif isinstance(as_of, Mapping):
+            for name in sorted(as_of.keys() - {one.writer for one in self.workspaces()}):
+                raise NotFoundError(f"there is no writer {name!r}, whose revision {as_of[name]} is asked for.")
         return self.workspaces(with_containers=True) if writer is None else [self._named(writer)]
 
     def _named(self, writer: str) -> Workspace:

@@ -48,6 +48,8 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True):
     """Where the next page is, relative to this address; null behind the last one."""
     lost: int
     """So many matches on the way to this page cannot be read; `notices` say what holds them."""
+    as_of: dict[str, int]
+    """The revisions that the answer is made of, by writer; given back as `as_of`, it stays the same."""
     notices: tuple[str, ...] = ()
     explain: dict[str, SearchStats] | None = None
     store: Traffic | None = None
@@ -64,6 +66,8 @@ class OneEvent(msgspec.Struct, frozen=True, kw_only=True):
     content: ContentPlace | None
     previous_content: ContentPlace | None
     links: dict[str, str]
+    as_of: dict[str, int]
+    """The revision of the writer; none while the event waits in a journal."""
 
 
 class Facets(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +114,8 @@ class LineageDocument(msgspec.Struct, frozen=True, kw_only=True):
     frontier: dict[str, Cut]
     identifiers: dict[str, tuple[str, ...]]
     unknown_events: list[dict[str, Any]]
+    as_of: dict[str, int]
+    """The revisions that it is made of, by writer."""
     notices: tuple[str, ...] = ()
 
 
@@ -130,6 +136,21 @@ class CatalogDifference(msgspec.Struct, frozen=True, kw_only=True):
     sizes: dict[str, int]
     entries: DifferenceSummary
     """The first thousand of each kind."""
+
+
+class CatalogChain(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check of a writer's transactions came to: each against its predecessor, and checkpoints against them."""
+
+    writer: str
+    revision: int | None
+    """The newest one, up to which the chain was followed; null where a defect hides it, or nothing was committed."""
+    digest: str | None
+    """Of that transaction, SHA-256 as hex: who keeps it can tell later whether anything before it was changed."""
+    revisions: int
+    """So many transactions were read; those before were pruned."""
+    checkpoints: int
+    defects: list[str]
+    notices: list[str]
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +229,7 @@ ANSWERS: tuple[type, ...] = (
     Timeline,
     Histogram,
     CatalogDifference,
+    CatalogChain,
     DagRuns,
     DagRun,
     Fields,
@@ -243,6 +265,7 @@ def event_page(
         items=listed(result.events, characters_max),
         next=following,
         lost=result.lost,
+        as_of=dict(result.as_of),
         notices=result.notices,
         explain=dict(result.explained) if explain else None,
         store=asked if explain and asked.count else None,
@@ -269,6 +292,7 @@ def lineage_document(lineage: Lineage, characters_max: int) -> LineageDocument:
         frontier=lineage.cut,
         identifiers=lineage.identifiers,
         unknown_events=[msgspec.to_builtins(unknown) for unknown in lineage.unknown_events],
+        as_of=dict(lineage.as_of),
         notices=lineage.notices,
     )
 

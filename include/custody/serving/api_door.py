@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from custody.capture.nifi_json import event_to_json
-from custody.catalog import Catalog, PrunedError
+from custody.catalog import Catalog, PrunedError, verify
 from custody.catalog.difference_summary import DifferenceSummary, difference_summary
 from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
@@ -43,6 +43,8 @@ from custody.model import Event, EventType, shortened
 from custody.model.visibility import Visibility
 from custody.query import facet_fields
 from custody.query.times import time_span
+from custody.read.time_travel import AsOf as KnownMoment
+from custody.read.time_travel import parse_revisions
 from custody.repository import Repository
 from custody.repository.status import RepositoryStatus
 from custody.retention import RetentionPlan
@@ -50,6 +52,7 @@ from custody.serving.access import Scope
 from custody.serving.api_changes import Changes, check_origin
 from custody.serving.api_documents import (
     Attestations,
+    CatalogChain,
     CatalogDifference,
     EventPage,
     Facets,
@@ -117,17 +120,21 @@ _FORMS = {
 """What the operations answer with that have no document of their own."""
 # Airflow's server compresses in its event loop what has no coding: heartbeats of tasks would wait for it.
 _AS_IT_IS = {"Content-Encoding": "identity"}
-_OF_ALL = ("status", "timeline", "difference", "quarantine", "holds", "retention", "attestations")
+_OF_ALL = ("status", "timeline", "difference", "chain", "quarantine", "holds", "retention", "attestations")
 """Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
 _AS_IT_CAME = ("quarantine",)
 """Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Answer = TypeVar("_Answer")
 
 Text = Annotated[str, Query(max_length=_TEXT_MAX, description="A query, as docs/query.md has it.")]
 Writer = Annotated[str | None, Query(max_length=200, description="Only this writer's events.")]
 AsOf = Annotated[
     str | None,
-    Query(max_length=100, description="A time, or a revision of `writer`: among the events that were live then."),
+    Query(
+        max_length=_TEXT_MAX,
+        description="A time, a revision of `writer`, or `writer:revision,…`: among the events that were live then.",
+    ),
 ]
 Limit = Annotated[int | None, Query(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str | None, Query(max_length=_TEXT_MAX)]
@@ -242,6 +249,7 @@ class _Api:
             ("/status", self.status, RepositoryStatus, read),
             ("/timeline/{writer}", self.timeline, Timeline, read),
             ("/timeline/{writer}/difference", self.difference, CatalogDifference, read),
+            ("/timeline/{writer}/chain", self.chain, CatalogChain, read),
             ("/quarantine", self.quarantine, Quarantined, read),
             ("/holds", self.holds, Holds, read),
             ("/retention/plan", self.retention, RetentionPlan, read),
@@ -297,6 +305,9 @@ class _Api:
         extra: dict[str, Any] = {}
         if body is not None:
             extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of(body)}}}
+        good_too: dict[int | str, dict[str, Any]] = (
+            {304: {"description": "As the sender has it already (If-None-Match)"}} if methods == ["GET"] else {}
+        )
         for method in methods:
             app.add_api_route(
                 path,
@@ -305,7 +316,7 @@ class _Api:
                 operation_id=name if method != "HEAD" else f"{name}_head",
                 summary=(answer.__doc__ or name).splitlines()[0],
                 response_model=None,
-                responses={status: {"description": "The answer", **good}, "4XX": bad, "5XX": bad},
+                responses={status: {"description": "The answer", **good}, **good_too, "4XX": bad, "5XX": bad},
                 status_code=status,
                 dependencies=[*needed, Depends(check_origin)] if changes else needed,
                 openapi_extra=extra or None,
@@ -381,11 +392,14 @@ class _Api:
         q: Text = "",
         *,
         top: Annotated[int, Query(ge=1, le=10_000)] = 50,
+        zone: Annotated[str | None, Query(max_length=100, description="Whose days, such as Asia/Kolkata.")] = None,
         writer: Writer = None,
         as_of: AsOf = None,
     ) -> Response:
-        """How many matching events have each value of some fields; `day` is the day of the event time, UTC."""
-        counts, notices = self._repository.facets(q, field, writer=_check_writer(writer), as_of=_moment(as_of))
+        """How many matching events have each value of some fields; `day` is the day of the time, UTC or of `zone`."""
+        counts, notices = self._repository.facets(
+            q, field, writer=_check_writer(writer), as_of=_moment(as_of), zone=zone
+        )
         shown = {name: dict(values.most_common(top)) for name, values in counts.items()}
         return _json(Facets(facets=shown, notices=notices))
 
@@ -449,6 +463,7 @@ class _Api:
                     "lineage": f"lineage?{urlencode({'flowfile': event.flowfile_uuid})}{then.replace('?', '&')}",
                     "nifi": f"{here}/nifi{then}",
                 },
+                as_of=self._revision_with(writer, event_id, _moment(as_of)),
             )
         )
 
@@ -595,6 +610,25 @@ class _Api:
             )
         )
 
+    def chain(self, writer: str) -> Response:
+        """Whether a writer's transactions are those that were committed; each one that is kept is read and checked."""
+        catalog = self._workspace(writer).catalog
+        with self._stream():
+            found = verify(catalog, files=False)
+        root = f"{self._settings.root}/"
+        state = None if found.state is None or found.state.revision < 0 else found.state
+        return _json(
+            CatalogChain(
+                writer=writer,
+                revision=None if state is None else state.revision,
+                digest=None if state is None else state.digest.hex(),
+                revisions=found.revisions,
+                checkpoints=found.checkpoints,
+                defects=[str(defect).replace(root, "") for defect in found.defects],
+                notices=[notice.replace(root, "") for notice in found.notices],
+            )
+        )
+
     def quarantine(self, *, limit: Annotated[int, Query(ge=1, le=QUARANTINED_MAX)] = 100) -> Response:
         """What could not be stored, and why; the newest first."""
         entries = sorted(self._repository.quarantine.entries(), key=lambda entry: -entry.received_ms)
@@ -642,6 +676,16 @@ class _Api:
         if not 0 <= event_id <= _ID_MAX:
             raise NotFoundError(f"writer {writer!r} has no event {event_id}.")
         return self._repository.get(event_id, writer, as_of=_moment(as_of))
+
+    def _revision_with(self, writer: str, event_id: int, moment: KnownMoment | None) -> dict[str, int]:
+        """Return the revision that an event was found in; none where it waits in a journal."""
+        workspace = self._workspace(writer)
+        if moment is None:
+            state = workspace.state()
+            return {writer: state.revision} if event_id < state.next_event_id else {}
+        if isinstance(moment, datetime):
+            return {writer: workspace.catalog.revision_at((moment - _EPOCH) // timedelta(milliseconds=1))}
+        return {writer: moment if isinstance(moment, int) else moment[writer]}
 
     def _workspace(self, writer: str) -> Workspace:
         # A name that no writer has makes no folder, and is no path.
@@ -782,12 +826,15 @@ def _check_writer(writer: str | None) -> str | None:
     return writer
 
 
-def _moment(text: str | None) -> int | datetime | None:
-    """Return a revision, or the end of what a text means as a time."""
+def _moment(text: str | None) -> KnownMoment | None:
+    """Return a revision, revisions of writers, or the end of what a text means as a time."""
     if text is None:
         return None
     if _REVISION.fullmatch(text):
         return int(text)
+    revisions = parse_revisions(text)
+    if revisions is not None:
+        return revisions
     return _datetime(time_span(text, _now_ms())[1])
 
 
@@ -813,7 +860,7 @@ def _times(since: str | None, until: str | None) -> tuple[int | None, int | None
 
 def _datetime(time_ms: int) -> datetime:
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)
+        return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
         raise InvalidInputError("time: expected one of the years 1 to 9999.") from None
 

@@ -10,14 +10,14 @@ import csv
 import hashlib
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 
 import msgspec
 import pyarrow as pa
 
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.read.search import StoredEvent
+from custody.read.time_travel import AsOf, Revisions
 from custody.repository import Repository
 from custody.serving.event_document import event_document
 
@@ -51,6 +51,7 @@ class _End:
     events: int = 0
     lost: int = 0
     notices: tuple[str, ...] = ()
+    as_of: Revisions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class ExportKind:
 
 
 def event_stream(
-    repository: Repository, kind: ExportKind, query: str, writer: str | None, as_of: int | datetime | None
+    repository: Repository, kind: ExportKind, query: str, writer: str | None, as_of: AsOf | None
 ) -> Iterator[bytes]:
     """Yield the events of a query as bytes, the oldest first.
 
@@ -80,6 +81,8 @@ def event_stream(
             end.events += len(found.events)
             end.lost += found.lost
             end.notices = found.notices or end.notices
+            # Each page is of its own moment, and the last one's has the events of all.
+            end.as_of = found.as_of
             yield list(found.events)
             cursor = found.cursor
             if cursor is None:
@@ -107,6 +110,7 @@ def _json_lines(pages: Iterator[Page], end: _End) -> Iterator[bytes]:
         "end": True,
         "events": end.events,
         "lost": end.lost,
+        "as_of": end.as_of,
         "digest": f"sha-256:{digest.hexdigest()}",
         "notices": end.notices,
     }

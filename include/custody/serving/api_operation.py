@@ -7,7 +7,9 @@ alone are read that came.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, get_args, get_origin
 
 from fastapi.exceptions import RequestValidationError
@@ -80,9 +82,27 @@ class Operation(APIRoute):
                 await check(request)
             values = arguments(request)
             response: Response = await answer(**values) if is_coroutine else await run_in_threadpool(answer, **values)
-            return response
+            return _unless_known(request, response)
 
         return answered
+
+
+def _unless_known(request: Request, response: Response) -> Response:
+    """Return a document with its tag, or nothing but the tag to who has the same one already.
+
+    The tag is a weak one: what stands in front may compress the document, and keeps it. It is made of the document,
+    so that what was forgotten is never taken for what is still the same.
+    """
+    is_document = response.headers.get("content-type") == "application/json" and type(response) is Response
+    if request.method != "GET" or response.status_code != HTTPStatus.OK or not is_document:
+        return response
+    tag = f'W/"{hashlib.blake2b(response.body, digest_size=16).hexdigest()}"'
+    response.headers["ETag"] = tag
+    known = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
+    if tag not in known and "*" not in known:
+        return response
+    kept = {name: response.headers[name] for name in ("ETag", "Cache-Control", "Vary") if name in response.headers}
+    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=kept)
 
 
 def _refuse_unknown(came: Sequence[tuple[str, str]], known: Mapping[str, object], lists: set[str]) -> None:

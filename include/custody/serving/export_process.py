@@ -13,7 +13,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import IO, cast
@@ -23,6 +23,7 @@ import msgspec
 import custody
 from custody.errors import CustodyError, StorageError
 from custody.model.visibility import Visibility
+from custody.read.time_travel import AsOf
 from custody.repository import Repository
 from custody.serving.api_export import EXPORTS, event_stream, small_pieces
 
@@ -41,7 +42,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     form: str
     query: str
     writer: str | None
-    as_of: int | datetime | None
+    as_of: int | datetime | dict[str, int] | None
     visibility: Visibility | None
 
 
@@ -50,7 +51,7 @@ def exported(
     form: str,
     query: str,
     writer: str | None,
-    as_of: int | datetime | None,
+    as_of: AsOf | None,
     visibility: Visibility | None,
 ) -> Generator[bytes]:
     """Yield the events of a query as bytes, as `event_stream`; `repository` is as somebody with `visibility` sees it.
@@ -63,7 +64,12 @@ def exported(
         yield from small_pieces(event_stream(repository, EXPORTS[form], query, writer, as_of))
         return
     order = _Order(
-        root=str(repository.settings.root), form=form, query=query, writer=writer, as_of=as_of, visibility=visibility
+        root=str(repository.settings.root),
+        form=form,
+        query=query,
+        writer=writer,
+        as_of=dict(as_of) if isinstance(as_of, Mapping) else as_of,
+        visibility=visibility,
     )
     yield from _passed_on(order)
 

@@ -6,6 +6,7 @@ asks for one. A browser gets a policy with each file: nothing is loaded from els
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from custody.serving.door import Measure, Services
 from custody_pages import BUILT
 
+_LOGGER = logging.getLogger(__name__)
 PREFIX = "/ui"
 FIRST = "search.html"
 ICON = "assets/icon"
@@ -65,6 +67,11 @@ class PagesDoor:
     def __init__(self, services: Services, folder: Path = BUILT) -> None:
         self._folder = folder
         self._files = _Pages(folder)
+        if not (folder / FIRST).is_file():
+            _LOGGER.warning(
+                "the pages are not built: this installation has none. A wheel has them where npm's registry could be "
+                "reached when it was made; in a checkout, make pages builds them."
+            )
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the files, and ways to the first page."""

@@ -5,13 +5,14 @@ export function word(text: string): string {
   return /^[A-Za-z0-9_./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-type Value = string | number | boolean | null | undefined;
+type Value = string | number | boolean | null | undefined | readonly string[];
 
 /** A command with the options that have a value; words that begin with a dash stand behind `--`. */
 export function command(name: string, words: string[], options: Record<string, Value> = {}): string {
   const given: string[] = [];
   for (const [option, value] of Object.entries(options)) {
     if (value === true) given.push(`--${option}`);
+    else if (Array.isArray(value)) for (const one of value as readonly string[]) given.push(`--${option}`, word(one));
     else if (value !== false && value !== null && value !== undefined && value !== "")
       given.push(`--${option}`, word(String(value)));
   }

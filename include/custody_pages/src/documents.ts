@@ -47,6 +47,7 @@ export interface Listed {
 }
 
 export interface EventPage {
+  as_of: Record<string, number>;
   total: number;
   items: Listed[];
   next: string | null;
@@ -61,6 +62,7 @@ export interface ContentPlace {
 }
 
 export interface OneEvent {
+  as_of: Record<string, number>;
   writer: string;
   event: EventDocument;
   attributes: Record<string, string>;
@@ -386,6 +388,16 @@ export interface CatalogDifference {
   later: number;
   sizes: Record<string, number>;
   entries: DifferenceSummary;
+}
+
+export interface CatalogChain {
+  writer: string;
+  revision: number | null;
+  digest: string | null;
+  revisions: number;
+  checkpoints: number;
+  defects: string[];
+  notices: string[];
 }
 
 export interface RefusedReplay {

@@ -6,7 +6,7 @@ import { ask } from "./api.ts";
 import { command } from "./command.ts";
 import { Contents } from "./content.tsx";
 import type { EventDocument, OneEvent } from "./documents.ts";
-import { Failure, Frame, Head, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Failure, FixedLink, Frame, Head, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { bytes, count } from "./moments.ts";
 import { quoted } from "./query.ts";
 import { AsOfField, Kept, Question } from "./question.tsx";
@@ -62,7 +62,7 @@ function OneEventPage(): ReactNode {
   );
 }
 
-function Ways({ one: { event, attributes } }: { one: OneEvent }): ReactNode {
+function Ways({ one: { event, attributes, as_of: revisions } }: { one: OneEvent }): ReactNode {
   const run = { dag_id: attributes["airflow.dag_id"], run_id: attributes["airflow.run_id"], task_id: attributes["airflow.task_id"] };
   const number = Number(id);
   const search = (query: string): string => pageAddress("search", { q: query, ...sameMoment() });
@@ -76,6 +76,7 @@ function Ways({ one: { event, attributes } }: { one: OneEvent }): ReactNode {
       <a href={other(number + 1)}>{TEXTS.event.nextEvent}</a>
       {!isWhole && <a href={pageAddress("event", { writer, event: id, as_of: asOf, whole: true })}>{TEXTS.event.whole}</a>}
       {run.dag_id && run.run_id && <a href={pageAddress("run", { ...run, ...sameMoment() })}>{TEXTS.event.run}</a>}
+      <FixedLink revisions={revisions} />
       <a href={pageAddress("keep", { ids: id, writer })}>{TEXTS.event.keep}</a>
       <SaveButton path={`${path}/nifi`} parameters={{ as_of: asOf }} name={`event-${writer}-${id}.json`}>
         {TEXTS.event.nifi}

@@ -7,6 +7,8 @@ import { ApiError, addressOf, keepToken, save, token } from "./api.ts";
 import { curl } from "./command.ts";
 import { absolute, iso, relative } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
+import { chooseTimes, useTimes, type TimeStyle } from "./times.ts";
+import { boundText, offsetText, zoneName } from "./zone.ts";
 import type { Parameters } from "./address.ts";
 import "./style.css";
 
@@ -65,6 +67,7 @@ export function Frame({ page, title, children }: { page: Page; title: string; ch
             </a>
           ))}
         </nav>
+        <TimeChoice />
         <ThemeChoice />
       </header>
       <main id="content" tabIndex={-1}>
@@ -83,8 +86,26 @@ function Past(): ReactNode {
   if (!moment) return null;
   return (
     <p className="notices">
-      {TEXTS.past(moment)} <a href={changed(current, { as_of: null })}>{TEXTS.now}</a>
+      {TEXTS.past(boundText(moment, true))} <a href={changed(current, { as_of: null })}>{TEXTS.now}</a>
     </p>
+  );
+}
+
+/** Whose times the page shows, and how. */
+function TimeChoice(): ReactNode {
+  const { style } = useTimes();
+  return (
+    <label className="theme">
+      {TEXTS.times}{" "}
+      <select value={style} onChange={({ target }) => chooseTimes(target.value as TimeStyle)}>
+        {Object.entries(TEXTS.timeStyles).map(([name, text]) => (
+          <option key={name} value={name}>
+            {text}
+          </option>
+        ))}
+      </select>{" "}
+      <span className="zone">{TEXTS.zone(zoneName(), offsetText(Date.now()))}</span>
+    </label>
   );
 }
 
@@ -224,10 +245,17 @@ export function Notices({ notices }: { notices: readonly string[] | undefined })
   );
 }
 
-/** A time in the reader's zone; how long ago it is, and UTC, where the pointer rests. */
+/** A time in the reader's zone, or how long ago it is; the other one, and UTC, where the pointer rests. */
 export function When({ ms, away = false }: { ms: number | null | undefined; away?: boolean }): ReactNode {
+  const { style, now } = useTimes();
   if (ms === null || ms === undefined) return "–";
-  const ago = relative(ms, Date.now());
+  const ago = relative(ms, now);
+  if (style === "ago")
+    return (
+      <time dateTime={iso(ms)} title={`${absolute(ms)} · ${iso(ms)}`}>
+        {ago}
+      </time>
+    );
   return (
     <time dateTime={iso(ms)} title={`${ago} · ${iso(ms)}`}>
       {absolute(ms)}
@@ -319,13 +347,30 @@ export function SaveButton({
   );
 }
 
-/** The command and the request that give the answer of a page. */
+/** A link to this page as of the revisions that its answer is made of. */
+export function FixedLink({ revisions }: { revisions: Readonly<Record<string, number>> }): ReactNode {
+  const current = useParameters();
+  const moment = Object.entries(revisions)
+    .map(([writer, revision]) => `${writer}:${revision}`)
+    .join();
+  if (!moment || current.get("as_of") === moment) return null;
+  return (
+    <a href={changed(current, { as_of: moment, follow: null })} title={TEXTS.same.fixedHint}>
+      {TEXTS.same.fixed}
+    </a>
+  );
+}
+
+/** The command and the request that give the answer of a page, or of a part of it. */
 export function SameAnswer({
+  of,
   commandLine,
   path,
   parameters = {},
   body,
 }: {
+  /** What part it is; the page as a whole without it. */
+  of?: string;
   commandLine: string;
   path: string;
   parameters?: Parameters;
@@ -334,10 +379,10 @@ export function SameAnswer({
 }): ReactNode {
   return (
     <details className="same">
-      <summary>{TEXTS.same.title}</summary>
-      <Copied label={TEXTS.same.command} text={commandLine} />
-      <Copied label={TEXTS.same.api} text={curl(addressOf(path, parameters), token() !== null, body)} />
-      <Copied label={TEXTS.same.link} text={location.href} />
+      <summary>{of ? TEXTS.same.of(of) : TEXTS.same.title}</summary>
+      <Copied label={of ? TEXTS.same.commandOf(of) : TEXTS.same.command} text={commandLine} />
+      <Copied label={of ? TEXTS.same.apiOf(of) : TEXTS.same.api} text={curl(addressOf(path, parameters), token() !== null, body)} />
+      {!of && <Copied label={TEXTS.same.link} text={location.href} />}
     </details>
   );
 }

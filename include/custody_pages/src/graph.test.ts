@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventDocument, LineageDocument, LineageNode } from "./documents.ts";
 import { behindOf, drawn, edgesOf, endsOf, hasFailed, momentsOf, NODES_MAX, titleOf, upTo, way } from "./graph.ts";
-import { barsOfDays } from "./histogram_days.ts";
 import { bytes, relative } from "./moments.ts";
 
 const node = (uuid: string, children: string[] = [], parents: string[] = []): LineageNode => ({
@@ -81,16 +80,6 @@ test("up to a time a lineage has the events until then, and the FlowFiles that t
   assert.deepEqual(shown(7), [["root", 2], ["child", 0], ["unseen", 0]]);
   assert.deepEqual(shown(8), [["root", 2], ["child", 0], ["unseen", 0], ["other", 1]]);
   assert.equal(upTo(nodes, null, ["root"]), nodes);
-});
-
-test("days without events have bars, and many days share one", () => {
-  const bars = barsOfDays({ "2026-03-03": 2, "2026-03-01": 1 });
-  assert.deepEqual(bars.map(({ label, count }) => [label, count]), [["2026-03-01", 1], ["2026-03-02", 0], ["2026-03-03", 2]]);
-  const years = barsOfDays({ "2016-01-01": 3, "2026-01-01": 4 });
-  assert.equal(years.length <= 400, true);
-  assert.equal(years.reduce((sum, bar) => sum + bar.count, 0), 7);
-  assert.equal(years.at(-1)!.until, "2026-01-01");
-  assert.deepEqual(barsOfDays({}), []);
 });
 
 test("sizes and times are said in the largest unit that fits", () => {

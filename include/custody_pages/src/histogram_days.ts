@@ -1,6 +1,7 @@
 // Counts of days, and of finer spans, as bars.
 
 import { absolute, iso } from "./moments.ts";
+import { instantOf, ofAddress } from "./zone.ts";
 import type { HistogramBucket } from "./documents.ts";
 
 export interface Bar {
@@ -18,8 +19,11 @@ const MINUTE_MS = 60_000;
 const WIDTHS_MS = [1, 5, 15, 30, 60, 180, 360, 720].map((minutes) => minutes * MINUTE_MS);
 const FINE_BARS_MAX = 120;
 
+/** Whose days are counted. */
+export type DaysOf = "reader" | "utc";
+
 /** Days with their counts as bars, those between them too; many days share a bar. */
-export function barsOfDays(days: Record<string, number>): Bar[] {
+export function barsOfDays(days: Record<string, number>, of: DaysOf): Bar[] {
   const known = Object.entries(days)
     .map(([day, count]) => [Date.parse(day), count] as const)
     .filter(([day]) => Number.isFinite(day))
@@ -33,12 +37,17 @@ export function barsOfDays(days: Record<string, number>): Bar[] {
   const dayText = (offset: number): string => new Date(first + offset * DAY_MS).toISOString().slice(0, 10);
   return counts.map((count, at) => {
     const [since, until] = [dayText(at * width), dayText(Math.min((at + 1) * width, number) - 1)];
-    return { since, until, label: since === until ? since : `${since} – ${until}`, count };
+    const named = since === until ? since : `${since} – ${until}`;
+    return { since: boundOf(since, of), until: boundOf(until, of, true), label: of === "utc" ? `${named} UTC` : named, count };
   });
 }
 
+function boundOf(day: string, of: DaysOf, isEnd = false): string {
+  return of === "utc" ? ofAddress(day, isEnd) : instantOf(day, isEnd);
+}
+
 export interface FineBars {
-  /** The first and the last day, both included. */
+  /** The first and the last instant, both included: from the beginning of a day on. */
   since: string;
   until: string;
   /** So many spans of the same length. */
@@ -46,15 +55,19 @@ export interface FineBars {
 }
 
 /** How days are cut into finer bars; null where they are so many that a bar is a day or more. */
-export function finerThanDays(days: Record<string, number>): FineBars | null {
+export function finerThanDays(days: Record<string, number>, of: DaysOf): FineBars | null {
   const known = Object.keys(days)
     .filter((day) => Number.isFinite(Date.parse(day)))
     .sort();
   if (!known.length) return null;
-  const [since, until] = [known[0]!, known.at(-1)!];
-  const span = Date.parse(until) + DAY_MS - Date.parse(since);
+  const since = boundOf(known[0]!, of);
+  const first = Date.parse(since);
+  const span = Date.parse(boundOf(known.at(-1)!, of, true)) + 1 - first;
   const width = WIDTHS_MS.find((one) => span / one <= FINE_BARS_MAX);
-  return width === undefined ? null : { since, until, buckets: Math.round(span / width) };
+  if (width === undefined) return null;
+  // Whole spans: where a clock changed, the last one may go on behind the last day.
+  const buckets = Math.ceil(span / width);
+  return { since, until: new Date(first + buckets * width - 1).toISOString(), buckets };
 }
 
 /** Bars without those at both ends that count nothing. */

@@ -9,7 +9,7 @@ import { Failure, Frame, Head, Notices, SameAnswer, start, TableFrame } from "./
 import { JobState, numberOf, useJob } from "./job.tsx";
 import { meantBy, optionsOf, type Meant } from "./meant.ts";
 import { count } from "./moments.ts";
-import { Question, WriterField } from "./question.tsx";
+import { Question, TimeField, WriterField } from "./question.tsx";
 import { useMay } from "./replay_plan.tsx";
 import { TEXTS } from "./texts.ts";
 
@@ -56,14 +56,8 @@ function Conditions(): ReactNode {
           <input name="attribute" defaultValue={pair} size={20} />
         </label>
       ))}
-      <label>
-        {TEXTS.search.since}
-        <input name="since" defaultValue={parameters.get("since") ?? ""} size={12} />
-      </label>
-      <label>
-        {TEXTS.search.until}
-        <input name="until" defaultValue={parameters.get("until") ?? ""} size={12} />
-      </label>
+      <TimeField name="since" label={TEXTS.search.since} />
+      <TimeField name="until" label={TEXTS.search.until} />
       <button type="submit" className="main">
         {texts.choose}
       </button>

@@ -1,5 +1,7 @@
 // Times and sizes as people read them, in the reader's own zone.
 
+import { offsetText } from "./zone.ts";
+
 const ABSOLUTE = new Intl.DateTimeFormat("en-GB", {
   year: "numeric",
   month: "short",
@@ -20,9 +22,11 @@ const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 const TIME_MAX = 8.64e15;
 
-/** A time of the event; the number itself where no calendar has it. */
+/** A time; with its offset where that is another one than now. The number itself where no calendar has it. */
 export function absolute(ms: number): string {
-  return Math.abs(ms) <= TIME_MAX ? ABSOLUTE.format(ms) : String(ms);
+  if (Math.abs(ms) > TIME_MAX) return String(ms);
+  const offset = offsetText(ms);
+  return offset === offsetText(Date.now()) ? ABSOLUTE.format(ms) : `${ABSOLUTE.format(ms)} ${offset}`;
 }
 
 export function relative(ms: number, now: number): string {

@@ -4,9 +4,9 @@ import { useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
 import { ask, order } from "./api.ts";
 import { command } from "./command.ts";
-import type { CatalogDifference, Job, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
+import type { CatalogChain, CatalogDifference, Job, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
 import { Deeds } from "./deeds.tsx";
-import { Frame, Head, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
+import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { AttestationList } from "./attestations.tsx";
 import { HoldList } from "./holds.tsx";
 import { JobState, numberOf, useJob } from "./job.tsx";
@@ -14,6 +14,7 @@ import { bytes, count } from "./moments.ts";
 import { useMay } from "./replay_plan.tsx";
 import { Question } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
+import { ofAddress, typedOf } from "./zone.ts";
 
 const texts = TEXTS.proof;
 const parameters = ownParameters();
@@ -91,11 +92,11 @@ function DifferenceForm({ writer }: { writer: string }): ReactNode {
       <input type="hidden" name="writer" value={writer} />
       <label>
         {texts.former}
-        <input name="former" defaultValue={former ?? ""} size={20} required />
+        <input name="former" defaultValue={typedOf(ofAddress(former ?? "", true), true)} size={20} required />
       </label>
       <label>
         {texts.later}
-        <input name="later" defaultValue={later ?? ""} size={20} />
+        <input name="later" defaultValue={typedOf(ofAddress(later ?? "", true), true)} size={20} />
       </label>
       <button type="submit">{texts.compare}</button>
     </Question>
@@ -187,8 +188,49 @@ function TimelineOf({ writer }: { writer: string }): ReactNode {
       <Shown answer={answer} again={again}>
         {(timeline) => (timeline.items.length ? <Transactions key={writer} timeline={timeline} /> : <p>{texts.nothing}</p>)}
       </Shown>
-      <SameAnswer commandLine={command("catalog log", [], { writer })} path={path} parameters={{ limit: PAGE_SIZE, before }} />
+      <Chain key={writer} writer={writer} />
+      <SameAnswer commandLine={command("catalog log", [], { to: before ? Number(before) - 1 : null, writer })} path={path} parameters={{ limit: PAGE_SIZE, before }} />
     </section>
+  );
+}
+
+/** The digest of the newest transaction, and whether all before it are those that were committed; asked for by a button. */
+function Chain({ writer }: { writer: string }): ReactNode {
+  const path = `timeline/${encodeURIComponent(writer)}/chain`;
+  const [isAsked, setAsked] = useState(false);
+  return (
+    <section>
+      <h3>{texts.chain}</h3>
+      {isAsked ? (
+        <Checked path={path} />
+      ) : (
+        <p>
+          <button type="button" onClick={() => setAsked(true)}>
+            {texts.checkChain}
+          </button>{" "}
+          <span className="quiet">{texts.chainHint}</span>
+        </p>
+      )}
+      <SameAnswer of={texts.chain} commandLine={command("catalog verify", [], { writer })} path={path} />
+    </section>
+  );
+}
+
+function Checked({ path }: { path: string }): ReactNode {
+  const [answer, again] = useAnswer((signal) => ask<CatalogChain>(path, {}, signal), path);
+  return (
+    <Shown answer={answer} again={again}>
+      {({ revision, digest, revisions, defects, notices }) => (
+        <>
+          <Notices notices={[...defects, ...notices]} />
+          {revision !== null && !defects.length && (
+            <p role="status">
+              <strong>{texts.verified(revision, revisions)}</strong> {texts.ownDigest} <code>{digest}</code>
+            </p>
+          )}
+        </>
+      )}
+    </Shown>
   );
 }
 

@@ -5,10 +5,13 @@ import { ask } from "./api.ts";
 import { ownParameters } from "./address.ts";
 import type { Welcome } from "./documents.ts";
 import { TEXTS } from "./texts.ts";
+import { instantOf, ofAddress, typedOf } from "./zone.ts";
 
 const parameters = ownParameters();
+/** Fields for times, and whether the last instant of what is typed is meant. */
+const TIMES: Record<string, boolean> = { since: false, until: true, as_of: true, former: true, later: true };
 
-/** A form whose fields become the address of this page; empty ones are left out. */
+/** A form whose fields become the address of this page; empty ones are left out, and times are of the reader's zone. */
 export function Question({ children }: { children: ReactNode }): ReactNode {
   return (
     <search>
@@ -16,8 +19,10 @@ export function Question({ children }: { children: ReactNode }): ReactNode {
         className="question"
         onSubmit={(event) => {
           event.preventDefault();
-          const given = [...new FormData(event.currentTarget)].filter(([, value]) => value !== "");
-          location.assign(`?${new URLSearchParams(given as [string, string][])}`);
+          const fields = [...new FormData(event.currentTarget)] as [string, string][];
+          const given = fields.filter(([, value]) => value !== "");
+          const meant = given.map(([name, value]) => [name, name in TIMES ? instantOf(value, TIMES[name]!) : value]);
+          location.assign(`?${new URLSearchParams(meant)}`);
         }}
       >
         {children}
@@ -53,14 +58,20 @@ export function WriterField(): ReactNode {
   );
 }
 
-/** The moment that is asked about; empty is now. */
-export function AsOfField(): ReactNode {
+/** A time, shown as it would be typed in the reader's zone. */
+export function TimeField({ name, label, hint = TEXTS.timeHint }: { name: string; label: string; hint?: string }): ReactNode {
+  const isEnd = TIMES[name] ?? false;
   return (
-    <label title={TEXTS.asOfHint}>
-      {TEXTS.asOf}
-      <input name="as_of" defaultValue={parameters.get("as_of") ?? ""} size={12} />
+    <label title={hint}>
+      {label}
+      <input name={name} defaultValue={typedOf(ofAddress(parameters.get(name) ?? "", isEnd), isEnd)} size={14} />
     </label>
   );
+}
+
+/** The moment that is asked about; empty is now. */
+export function AsOfField(): ReactNode {
+  return <TimeField name="as_of" label={TEXTS.asOf} hint={TEXTS.asOfHint} />;
 }
 
 /** What the form does not show, and keeps in the address. */

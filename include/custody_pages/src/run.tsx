@@ -8,7 +8,6 @@ import { Contents } from "./content.tsx";
 import { NewestRuns } from "./dag_runs.tsx";
 import type { AssetContent, DagRun, RunAsset } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
-import { quoted } from "./query.ts";
 import { AsOfField, Question, WriterField } from "./question.tsx";
 import { TEXTS } from "./texts.ts";
 
@@ -30,10 +29,8 @@ const asked = {
   writer,
   as_of: asOf,
 };
-// The same on the command line: Airflow's listener names each event after its run and its task.
-const query = task
-  ? `component_id:${quoted(`${dag}.${task}`)} AND filename:${quoted(`${run}/${task}`)}`
-  : `process_group_id:${quoted(dag)} AND filename:${run.replaceAll(/[^\w.:+\-]/g, "?")}*`;
+const showing = command("airflow-runs show", [dag, run], { task, "map-index": asked.map_index, writer, "as-of": asOf });
+const listing = command("airflow-runs list", dag ? [dag] : [], { limit: RUNS_SHOWN, writer, "as-of": asOf });
 
 function RunPage(): ReactNode {
   return (
@@ -65,6 +62,14 @@ function RunPage(): ReactNode {
           <NewestRuns title={texts.newest} limit={RUNS_SHOWN} writer={writer} asOf={asOf} />
         </>
       )}
+      {!task && (
+        <SameAnswer
+          of={TEXTS.same.dagRuns}
+          commandLine={listing}
+          path="dag-runs"
+          parameters={{ dag_id: dag, limit: RUNS_SHOWN, writer, as_of: asOf }}
+        />
+      )}
     </Frame>
   );
 }
@@ -84,7 +89,7 @@ function Answered(): ReactNode {
         )}
       </Shown>
       {!task && <NewestRuns title={texts.others(dag)} dag={dag} run={run} limit={RUNS_SHOWN} writer={writer} asOf={asOf} />}
-      <SameAnswer commandLine={command("search", [query], { oldest: true, writer, "as-of": asOf })} path="dag-run" parameters={asked} />
+      <SameAnswer commandLine={showing} path="dag-run" parameters={asked} />
     </>
   );
 }

@@ -1,22 +1,26 @@
 // Search: a query, facets, a histogram, and the events that match.
 
-import { useEffect, useState, type ReactNode } from "react";
+import { useCallback, useEffect, useRef, useState, type ReactNode } from "react";
 import { changed, ownParameters, pageAddress, type Parameters, remember, sameMoment } from "./address.ts";
-import { ask } from "./api.ts";
+import { ApiError, ask } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, Facets, Fields, Histogram as Answered, Listed } from "./documents.ts";
-import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
+import { FixedLink, Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, useParameters, When } from "./frame.tsx";
 import { Histogram } from "./histogram.tsx";
-import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar } from "./histogram_days.ts";
+import { barsOfBuckets, barsOfDays, finerThanDays, trimmed, type Bar, type DaysOf } from "./histogram_days.ts";
 import { bytes, count } from "./moments.ts";
-import { AsOfField, Kept, Question, WriterField } from "./question.tsx";
+import { AsOfField, Kept, Question, TimeField, WriterField } from "./question.tsx";
 import { QueryField } from "./query_field.tsx";
 import { anywhere, combined } from "./query.ts";
+import { nameOf, newsSince, SHOWN_MAX, type News, type Seen } from "./tail.ts";
 import { COLUMN_TEXTS, TEXTS } from "./texts.ts";
+import { boundText, zoneName } from "./zone.ts";
 
 const PAGE_SIZE = 100;
-const SHOWN_MAX = 5000;
+/** From one answer to the next question. */
 const FOLLOW_MS = 2000;
+/** Facets and bars look at every event that matches: they come less often. */
+const SUMMARY_MS = 15_000;
 const COLUMNS = ["event_time", "event_type", "component_name", "filename", "file_size", "flowfile_uuid"];
 const FACETS = ["event_type", "component_name", "component_type", "source_node"];
 const FACET_VALUES = 12;
@@ -43,6 +47,7 @@ function Search(): ReactNode {
   const [fields] = useAnswer((signal) => ask<Fields>("fields", {}, signal), "fields");
   const known = fields.state === "there" ? fields.value : null;
   const [page, again] = useAnswer((signal) => ask<EventPage>("events", { ...pageAsked, limit: PAGE_SIZE }, signal), query);
+  const [round, summarizeSoon] = useRounds(SUMMARY_MS);
   return (
     <Frame page="search" title={TEXTS.search.title}>
       <SearchForm fields={known} />
@@ -50,10 +55,10 @@ function Search(): ReactNode {
       <Shown answer={page} again={again}>
         {(first) => (
           <>
-            <Days />
+            <Days round={round} />
             <div className="beside">
-              <FacetLists fields={known} />
-              <Results first={first} fields={known} />
+              <FacetLists fields={known} round={round} />
+              <Results first={first} fields={known} onNews={summarizeSoon} />
             </div>
           </>
         )}
@@ -68,20 +73,27 @@ function Search(): ReactNode {
   );
 }
 
+/** A number that grows some time after it was asked to, once for all that asked meanwhile. */
+function useRounds(ms: number): [number, () => void] {
+  const [round, setRound] = useState(0);
+  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
+  const soon = useCallback(() => {
+    timer.current ??= setTimeout(() => {
+      timer.current = null;
+      setRound((now) => now + 1);
+    }, ms);
+  }, [ms]);
+  return [round, soon];
+}
+
 function SearchForm({ fields }: { fields: Fields | null }): ReactNode {
   const current = useParameters();
   return (
     <Question>
         <QueryField initial={parameters.get("q") ?? ""} fields={fields} />
         <Kept names={["f", "columns", "facet", "follow"]} current={current} />
-        <label>
-          {TEXTS.search.since}
-          <input name="since" defaultValue={since} size={12} />
-        </label>
-        <label>
-          {TEXTS.search.until}
-          <input name="until" defaultValue={until} size={12} />
-        </label>
+        <TimeField name="since" label={TEXTS.search.since} />
+        <TimeField name="until" label={TEXTS.search.until} />
         <label>
           {TEXTS.search.order}
           <select name="oldest_first" defaultValue={isOldest ? "true" : ""}>
@@ -127,7 +139,8 @@ function ChosenList(): ReactNode {
     `${field} ${value || TEXTS.search.empty}`,
     changed(current, { f: parameters.getAll("f").filter((_, other) => other !== at) }),
   ]);
-  if (since || until) chosen.push([`${since || "…"} – ${until || "…"}`, changed(current, { since: null, until: null })]);
+  const bound = (text: string, isEnd: boolean): string => (text ? boundText(text, isEnd) : "…");
+  if (since || until) chosen.push([`${bound(since, false)} – ${bound(until, true)}`, changed(current, { since: null, until: null })]);
   if (!chosen.length) return null;
   return (
     <section aria-label={TEXTS.search.chosen}>
@@ -144,32 +157,71 @@ function ChosenList(): ReactNode {
   );
 }
 
-function Days(): ReactNode {
+function Days({ round }: { round: number }): ReactNode {
   const current = useParameters();
-  const [answer] = useAnswer((signal) => barsOf(signal), query);
+  const [answer] = useAnswer((signal) => barsOf(signal), String(round));
   if (answer.state !== "there") return <div className="histogram waits" />;
-  return <Histogram bars={answer.value} address={(first, last) => changed(current, { since: first, until: last })} />;
+  const { bars, same } = answer.value;
+  return (
+    <>
+      <Histogram bars={bars} address={(first, last) => changed(current, { since: first, until: last })} />
+      {bars.length > 0 && <SameAnswer of={TEXTS.same.bars} {...same} />}
+    </>
+  );
+}
+
+interface Counted {
+  bars: Bar[];
+  /** The command and the request that count the same. */
+  same: { commandLine: string; path: string; parameters: Parameters };
+}
+
+/** A command that counts what matches. */
+function counting(options: Record<string, string | number | string[]>): string {
+  return command("search", query ? [query] : [], { ...options, writer, "as-of": asOf });
 }
 
 /** Bars of the chosen time; without one, of all days that have events, cut finer where they are few. */
-async function barsOf(signal: AbortSignal): Promise<Bar[]> {
-  const spans = async (bounds: Parameters): Promise<Bar[]> =>
-    barsOfBuckets((await ask<Answered>("events/histogram", { ...asked, ...bounds }, signal)).buckets);
+async function barsOf(signal: AbortSignal): Promise<Counted> {
+  const spans = async (bounds: { since: string; until: string; buckets: number }): Promise<Counted> => {
+    const parameters = { ...asked, ...bounds };
+    const { buckets } = await ask<Answered>("events/histogram", parameters, signal);
+    return { bars: barsOfBuckets(buckets), same: { commandLine: counting(bounds), path: "events/histogram", parameters } };
+  };
   if (since) return spans({ since, until, buckets: BARS });
-  const { facets: counts } = await ask<Facets>("events/facets", { ...asked, field: "day", top: DAYS_MAX }, signal);
-  const days = counts["day"] ?? {};
-  const finer = finerThanDays(days);
-  return finer ? trimmed(await spans({ ...finer })) : barsOfDays(days);
+  const [days, of] = await daysOf(signal);
+  const finer = finerThanDays(days, of);
+  if (!finer) {
+    const zone = of === "reader" ? zoneName() : "UTC";
+    const parameters = { ...asked, field: "day", top: DAYS_MAX, zone };
+    const commandLine = counting({ facet: "day", top: DAYS_MAX, zone });
+    return { bars: barsOfDays(days, of), same: { commandLine, path: "events/facets", parameters } };
+  }
+  const counted = await spans(finer);
+  return { ...counted, bars: trimmed(counted.bars) };
 }
 
-function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
+/** How many events each day has: a day of the reader, or of UTC where the server does not know the reader's zone. */
+async function daysOf(signal: AbortSignal): Promise<[Record<string, number>, DaysOf]> {
+  const question = { ...asked, field: "day", top: DAYS_MAX };
+  const counted = async (zone: string): Promise<Record<string, number>> =>
+    (await ask<Facets>("events/facets", { ...question, zone }, signal)).facets["day"] ?? {};
+  try {
+    return [await counted(zoneName()), "reader"];
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 400) throw error;
+    return [await counted("UTC"), "utc"];
+  }
+}
+
+function FacetLists({ fields, round }: { fields: Fields | null; round: number }): ReactNode {
   const current = useParameters();
   const wanted = current.getAll("facet");
   const names = [...FACETS, ...wanted].filter((name, at, all) => all.indexOf(name) === at && fields?.facets.includes(name));
   // One question for all of them: the events that match are looked for once.
   const [answer] = useAnswer(
     async (signal) => (names.length ? ask<Facets>("events/facets", { ...asked, field: names, top: FACET_VALUES }, signal) : null),
-    names.join(),
+    `${names.join()} ${round}`,
   );
   const counts = answer.state === "there" ? answer.value?.facets : undefined;
   const others = fields?.facets.filter((name) => name !== "day" && !names.includes(name)) ?? [];
@@ -192,6 +244,14 @@ function FacetLists({ fields }: { fields: Fields | null }): ReactNode {
               ))}
             </ul>
           </details>
+        )}
+        {names.length > 0 && (
+          <SameAnswer
+            of={TEXTS.same.values}
+            commandLine={counting({ facet: names, top: FACET_VALUES })}
+            path="events/facets"
+            parameters={{ ...asked, field: names, top: FACET_VALUES }}
+          />
         )}
       </details>
     </aside>
@@ -236,32 +296,35 @@ function FacetList({ field, counts }: { field: string; counts: Record<string, nu
   );
 }
 
-function Results({ first, fields }: { first: EventPage; fields: Fields | null }): ReactNode {
-  const [items, setItems] = useState(first.items);
-  const [next, setNext] = useState(first.next);
-  const [total, setTotal] = useState(first.total);
-  const [notices, setNotices] = useState(first.notices ?? []);
+function Results({ first, fields, onNews }: { first: EventPage; fields: Fields | null; onNews: () => void }): ReactNode {
+  const [{ seen, news, isAnew }, see] = useState({
+    seen: { items: first.items, total: first.total, next: first.next, notices: first.notices ?? [] } as Seen,
+    news: 0,
+    isAnew: false,
+  });
+  const { items, total, next, notices } = seen;
   const [error, setError] = useState<string | null>(null);
-  const [news, setNews] = useState(0);
   const [columns, setColumns] = useState(() => parameters.get("columns")?.split(",").filter(Boolean) ?? COLUMNS);
   const more = async (): Promise<void> => {
     try {
       const page = await ask<EventPage>(next!);
-      setItems([...items, ...page.items]);
-      setNext(page.next);
-      setNotices([...new Set([...notices, ...(page.notices ?? [])])]);
+      const added = {
+        items: [...items, ...page.items],
+        total,
+        next: page.next,
+        notices: [...new Set([...notices, ...(page.notices ?? [])])],
+      };
+      // Where new ones came meanwhile, the list is another one.
+      see((now) => (now.seen === seen ? { ...now, seen: added } : now));
+      setError(null);
     } catch (failure) {
       setError((failure as Error).message);
     }
   };
-  const take = (page: EventPage): void => {
-    const known = new Set(items.map(nameOf));
-    const added = page.items.filter((item) => !known.has(nameOf(item)));
-    setTotal(page.total);
-    if (added.length) {
-      setNews(news + added.length);
-      setItems([...added, ...items].slice(0, SHOWN_MAX));
-    }
+  const take = (found: News, of: Seen): void => {
+    // Where more were added at the end meanwhile, the next look finds the new ones again.
+    see((now) => (now.seen === of ? { seen: found, news: now.news + found.added, isAnew: now.isAnew || found.isAnew } : now));
+    if (found.added) onNews();
   };
   const wider = anywhere(parameters.get("q") ?? "");
   return (
@@ -272,7 +335,7 @@ function Results({ first, fields }: { first: EventPage; fields: Fields | null })
           <strong>{TEXTS.search.total(total)}</strong>
           {news > 0 && <span> · {TEXTS.search.followed(news)}</span>}
         </p>
-        {!isOldest && !asOf && <Follow take={take} />}
+        {!isOldest && !asOf && <Follow seen={seen} take={take} />}
         <ColumnChoice fields={fields} columns={columns} choose={setColumns} />
         <details>
           <summary>{TEXTS.search.export}</summary>
@@ -284,8 +347,14 @@ function Results({ first, fields }: { first: EventPage; fields: Fields | null })
             ))}
           </div>
         </details>
+        <FixedLink revisions={first.as_of} />
         <a href={pageAddress("replay", { q: query, writer, as_of: asOf })}>{TEXTS.search.replay}</a>
       </div>
+      {isAnew && (
+        <p className="notices" role="status">
+          {TEXTS.search.anew(SHOWN_MAX)}
+        </p>
+      )}
       {first.lost > 0 && <p className="notices">{TEXTS.search.lost(first.lost)}</p>}
       {items.length ? (
         <>
@@ -317,29 +386,48 @@ function Results({ first, fields }: { first: EventPage; fields: Fields | null })
   );
 }
 
-function nameOf({ writer: by, event }: Listed): string {
-  return `${by}/${event.event_id}`;
-}
-
-function Follow({ take }: { take: (page: EventPage) => void }): ReactNode {
+function Follow({ seen, take }: { seen: Seen; take: (news: News, of: Seen) => void }): ReactNode {
   const [isOn, setOn] = useState(parameters.get("follow") === "true");
+  const [failure, setFailure] = useState<string | null>(null);
+  const latest = useRef({ seen, take });
+  latest.current = { seen, take };
   useEffect(() => {
     if (!isOn) return;
     const stop = new AbortController();
-    const timer = setInterval(() => {
-      if (document.visibilityState === "hidden") return;
-      // What fails once is asked for again in a moment.
-      ask<EventPage>("events", { ...asked, limit: PAGE_SIZE }, stop.signal).then(take, () => undefined);
-    }, FOLLOW_MS);
+    let timer: ReturnType<typeof setTimeout>;
+    // The next question only after the answer: slow answers would overtake each other.
+    const look = async (): Promise<void> => {
+      if (document.visibilityState !== "hidden") {
+        const of = latest.current.seen;
+        try {
+          const asking = (address: string | null): Promise<EventPage> =>
+            address === null
+              ? ask<EventPage>("events", { ...asked, limit: PAGE_SIZE }, stop.signal)
+              : ask<EventPage>(address, {}, stop.signal);
+          const found = await newsSince(of, asking);
+          if (stop.signal.aborted) return;
+          latest.current.take(found, of);
+          setFailure(null);
+        } catch (error) {
+          if (stop.signal.aborted) return;
+          setFailure((error as Error).message);
+        }
+      }
+      timer = setTimeout(() => void look(), FOLLOW_MS);
+    };
+    timer = setTimeout(() => void look(), FOLLOW_MS);
     return () => {
-      clearInterval(timer);
+      clearTimeout(timer);
       stop.abort();
     };
-  });
+  }, [isOn]);
   return (
-    <Switch name="follow" isOn={isOn} turn={setOn}>
-      {TEXTS.search.follow}
-    </Switch>
+    <span>
+      <Switch name="follow" isOn={isOn} turn={setOn}>
+        {TEXTS.search.follow}
+      </Switch>
+      {isOn && failure && <span role="alert">{TEXTS.search.followFails(failure)}</span>}
+    </span>
   );
 }
 

@@ -53,6 +53,9 @@ function StatusPage(): ReactNode {
       <Jobs round={round} />
       <Runs round={round} />
       <SameAnswer commandLine={command("status", [])} path="status" />
+      <SameAnswer of={TEXTS.same.quarantine} commandLine={command("quarantine list", [])} path="quarantine" parameters={{ limit: QUARANTINE_SHOWN }} />
+      <SameAnswer of={TEXTS.same.jobs} commandLine={command("jobs", [], { limit: RUNS_SHOWN })} path="jobs" parameters={{ limit: RUNS_SHOWN }} />
+      <SameAnswer of={TEXTS.same.runs} commandLine={command("runs", [], { limit: RUNS_SHOWN })} path="runs" parameters={{ limit: RUNS_SHOWN }} />
     </Frame>
   );
 }

@@ -7,6 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -106,6 +107,14 @@ def test_facets_count_all_that_match_whatever_answers(repository: Repository) ->
     counts, notices = Repository.open(repository.settings.root).facets(*asked)
     assert counts == expected
     assert shard.name in "".join(notices)
+
+
+def test_days_of_a_zone_are_counted_whatever_answers(repository: Repository) -> None:
+    zone = "Asia/Kolkata"
+    expected = Counter(str(datetime.fromtimestamp(item.event_time / 1000, ZoneInfo(zone)).date()) for item in EVENTS)
+    assert repository.facets("", ["day"], zone=zone) == ({"day": expected}, ())
+    shutil.rmtree(next((repository.settings.containers[0] / "main/index").iterdir()))
+    assert Repository.open(repository.settings.root).facets("", ["day"], zone=zone)[0] == {"day": expected}
 
 
 def _day(item: Event) -> str:

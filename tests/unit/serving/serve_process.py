@@ -49,9 +49,9 @@ class Served:
 
 
 @contextmanager
-def served(root: Path, *arguments: str, **settings: str) -> Iterator[Served]:
+def served(root: Path, *arguments: str, python: str = sys.executable, **settings: str) -> Iterator[Served]:
     """Start `custody serve` and kill it at the end, if it has not ended; settings are environment variables."""
-    command = [sys.executable, "-c", _PROGRAM, "-r", str(root), "serve", "--port", "0", *arguments]
+    command = [python, "-c", _PROGRAM, "-r", str(root), "serve", "--port", "0", *arguments]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(INCLUDE), **settings}
     )

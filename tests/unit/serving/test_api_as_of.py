@@ -25,6 +25,7 @@ NOT_OF_EVENTS = {
     "/status": "what is live and waits now",
     "/timeline/{writer}": "the transactions themselves, `before` a revision",
     "/timeline/{writer}/difference": "two moments of its own",
+    "/timeline/{writer}/chain": "the transactions themselves, up to the newest",
     "/quarantine": "what is no event",
     "/quarantine/{key}": "what is no event",
     "/quarantine/resubmissions": "what is no event",
@@ -118,6 +119,9 @@ def told_by(answer: Any) -> Any:
     document = answer.json()
     if "owner" in document:
         return (document["state"], document["done"], document["result"]["refused"])
+    if "event" in document:
+        # The same event, found in another revision.
+        document.pop("as_of")
     for place in (document.get("content"), document.get("previous_content")):
         if isinstance(place, dict):
             place.pop("href", None)
