@@ -142,7 +142,7 @@ def test_nodes_say_what_they_are(client: TestClient, repository: Repository) -> 
 def test_a_lineage_begins_at_names_of_any_kind(
     client: TestClient, repository: Repository, parameter: str, value: str, start: str
 ) -> None:
-    document = lineage(client, **{parameter: value})
+    document = lineage(client, None, **{parameter: value})
     assert document["starts"] == [start]
     assert document.get("notices", []) == []
     word = value if parameter == "what" else f"{parameter}={value}"
