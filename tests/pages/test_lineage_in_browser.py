@@ -71,11 +71,18 @@ def server(repository: Repository) -> Iterator[Served]:
 
 
 def drawn(page: Any, number: int) -> None:
-    """Wait until the picture has so many nodes, and the table as many rows."""
+    """Wait until so many nodes of the picture are in sight, and the table has as many rows."""
+    listed(page, number)
     nodes = page.locator(".react-flow__node")
     nodes.nth(number - 1).wait_for()
     nodes.nth(number).wait_for(state="detached")
-    assert table(page).get_by_role("rowheader").count() == number
+
+
+def listed(page: Any, number: int) -> None:
+    """Wait until the table has so many rows; of the picture only what is in sight is there."""
+    rows = table(page).get_by_role("rowheader")
+    rows.nth(number - 1).wait_for()
+    rows.nth(number).wait_for(state="detached")
 
 
 def table(page: Any) -> Any:
@@ -143,7 +150,7 @@ def test_what_is_expanded_stays_where_it_is_and_is_folded_again(server: Served, 
             page.keyboard.press("Enter")
 
     with opened(server.url) as page:
-        page.goto(f"{server.url}/ui/lineage.html?dataset={'/'.join(RAW)}")
+        page.goto(f"{server.url}/ui/lineage.html?dataset={'/'.join(RAW)}&depth=0")
         settled(page)
         drawn(page, 3)
         node = in_picture(page, CLEAN_UUID)
@@ -152,7 +159,9 @@ def test_what_is_expanded_stays_where_it_is_and_is_folded_again(server: Served, 
         assert more.inner_text() == "+2"
         before, scrolled = node.bounding_box(), page.evaluate("scrollY")
         act(more)
-        drawn(page, 5)
+        listed(page, 5)
+        # What came of it begins to its right, in sight.
+        in_picture(page, REPORTING).wait_for()
         fold = node.get_by_role("button", name="Fold what was shown of clean/orders")
         fold.wait_for()
         after = node.bounding_box()
@@ -178,11 +187,16 @@ def test_what_was_expanded_behind_an_expansion_is_folded_with_it(server: Served)
         drawn(page, 3)
         rows = table(page)
         for at, number in ((1, 5), (2, 7)):
-            rows.locator(f"#row-{CHAIN[at]}").get_by_role("button", name=re.compile("^Show ")).click()
-            drawn(page, number)
+            row = rows.locator(f"#row-{CHAIN[at]}")
+            button = row.get_by_role("button", name=re.compile("^Show "))
+            button.scroll_into_view_if_needed()
+            before = row.bounding_box()["y"]
+            button.click()
+            listed(page, number)
+            assert abs(row.bounding_box()["y"] - before) < 2, "the row stays where it is"
         assert expanded(page) == CHAIN[1:3]
         rows.locator(f"#row-{CHAIN[1]}").get_by_role("button", name="Fold").click()
-        drawn(page, 3)
+        listed(page, 3)
         assert expanded(page) == []
 
 
@@ -239,7 +253,7 @@ def test_an_export_has_what_happened_up_to_the_time_that_is_chosen(server: Serve
 @pytest.mark.parametrize(
     ("query", "buttons", "switch"),
     [
-        (f"dataset={'/'.join(RAW)}", [CLEAN_UUID], False),
+        (f"dataset={'/'.join(RAW)}&depth=0", [CLEAN_UUID], False),
         (f"flowfile={CHAIN[0]}&depth=0&writer=main&as_of=0", [CHAIN[1], CHAIN[2]], False),
         (f"what={CHAIN[0]}&depth=0&direction=down", [CHAIN[1], CHAIN[2], CHAIN[3]], True),
     ],
@@ -256,18 +270,18 @@ def test_the_command_and_the_request_that_are_shown_give_the_answer_of_the_page(
             row.get_by_role("button", name="Fold").wait_for()
         if switch:
             page.get_by_label("Only what failed").check()
-        page.wait_for_load_state("networkidle")
-        shown = {row.get_attribute("id").removeprefix("row-") for row in table(page).locator("tbody tr").all()}
         page.get_by_text("The same answer elsewhere").click()
         line = page.get_by_label("Command line").input_value()
         request = page.get_by_label("API", exact=True).input_value()
+        with urllib.request.urlopen(shlex.split(request)[-1]) as answer:  # noqa: S310 - the server of this test
+            asked = json.load(answer)
+        listed(page, len(asked["nodes"]))
+        shown = {row.get_attribute("id").removeprefix("row-") for row in table(page).locator("tbody tr").all()}
     program, *words = shlex.split(line)
     assert program == "custody"
     result = CliRunner().invoke(cli, ["-r", str(repository.settings.root), *words, "--json"])
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
-    with urllib.request.urlopen(shlex.split(request)[-1]) as answer:  # noqa: S310 - the server of this test
-        asked = json.load(answer)
     assert {node["uuid"] for node in asked["nodes"]} == shown
     assert plain(said["nodes"], by_writers=True) == plain(asked["nodes"])
     assert (said["starts"], said["cut"], said["events"]) == (asked["starts"], asked["frontier"], asked["events"])

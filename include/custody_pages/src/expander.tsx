@@ -11,7 +11,8 @@ export interface Expansion {
   isExpanded: boolean;
   /** What lies behind its bound; nothing where that was not counted. */
   behind: Behind | undefined;
-  turn: (uuid: string, isExpanded: boolean) => void;
+  /** `pressed` is the button: what is around it stays where it is. */
+  turn: (uuid: string, isExpanded: boolean, pressed: Element) => void;
 }
 
 /** One button for both, so that whoever pressed it still has it. */
@@ -29,7 +30,7 @@ export function Expander({ node, expansion, isSmall = false }: { node: LineageNo
       onClick={(event) => {
         // Neither chooses the node that it stands in.
         event.stopPropagation();
-        turn(node.uuid, !isExpanded);
+        turn(node.uuid, !isExpanded, event.currentTarget);
       }}
       onKeyDown={(event) => event.stopPropagation()}
     >

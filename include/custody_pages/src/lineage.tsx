@@ -1,6 +1,6 @@
 // Lineage: what led to FlowFiles and what came of them, as a table and as a picture of the nearest ones.
 
-import { lazy, Suspense, useDeferredValue, useEffect, useMemo, useState, type ReactNode } from "react";
+import { lazy, Suspense, useDeferredValue, useEffect, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { changed, ownParameters, pageAddress, type Parameters, queryText, remember, sameMoment } from "./address.ts";
 import { ApiError, ask, askByBody } from "./api.ts";
 import { command } from "./command.ts";
@@ -201,10 +201,14 @@ function Views({
   };
   const counts = useBehind(lineage, edges, roots);
   const behind = Object.keys(lineage.frontier).filter((uuid) => !(counts.get(uuid)?.isAll && counts.get(uuid)?.events === 0)).length;
+  const keepPlace = useKeptPlace(lineage);
   const expansionOf = (node: LineageNode): Expansion => ({
     isExpanded: expanded.includes(node.uuid),
     behind: counts.get(node.uuid),
-    turn: (uuid, isExpanded) => turn(isExpanded ? [...expanded, uuid] : foldedWith(edges, roots, expanded, uuid), uuid),
+    turn: (uuid, isExpanded, pressed) => {
+      keepPlace(pressed);
+      turn(isExpanded ? [...expanded, uuid] : foldedWith(edges, roots, expanded, uuid), uuid);
+    },
   });
   const hasOthers = lineage.nodes.some(({ kind }) => !["FLOWFILE", "UNKNOWN"].includes(kind));
   return (
@@ -337,6 +341,20 @@ function useUntil(moments: number[]): [number | null, (until: number | null) => 
     return () => clearTimeout(timer);
   }, [until]);
   return [until, bound];
+}
+
+/** Keeps the row or the picture with what was pressed where it is on the screen, when an answer makes what is above longer. */
+function useKeptPlace(lineage: LineageDocument): (pressed: Element) => void {
+  const kept = useRef<{ place: Element; top: number } | null>(null);
+  useLayoutEffect(() => {
+    const { place, top } = kept.current ?? {};
+    if (place?.isConnected && top !== undefined) scrollBy(0, place.getBoundingClientRect().top - top);
+    kept.current = null;
+  }, [lineage]);
+  return (pressed) => {
+    const place = pressed.closest("tr, section") ?? pressed;
+    kept.current = { place, top: place.getBoundingClientRect().top };
+  };
 }
 
 /** What each of the nearest nodes has behind a bound: as many halves of them are asked for as it takes to count each. */
