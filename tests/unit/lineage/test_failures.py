@@ -103,8 +103,9 @@ def test_a_failure_across_an_identifier_keeps_its_way() -> None:
     events = [
         event(0, event_id=0, event_type="ADDINFO", flowfile_uuid="here", **names),
         event(1, event_id=1, event_type="ADDINFO", flowfile_uuid="there", **names),
-        event(2, event_id=2, event_type="ROUTE", flowfile_uuid="there", relationship="failure"),
-        event(3, event_id=3, event_type="ADDINFO", flowfile_uuid="third", **names),
+        event(2, event_id=2, event_type="ADDINFO", flowfile_uuid="third", **names),
+        event(3, event_id=3, event_type="FORK", flowfile_uuid="there", parent_uuids=("there",), child_uuids=("child",)),
+        event(4, event_id=4, event_type="ROUTE", flowfile_uuid="child", relationship="failure"),
     ]
 
     def among(uuids: Sequence[str], most: int) -> list[tuple[str, Event]]:
@@ -114,6 +115,6 @@ def test_a_failure_across_an_identifier_keeps_its_way() -> None:
         return [("main", one) for one in events if one.event_type == "ADDINFO"][:most]
 
     lineage: Lineage = trace(among, ["here"], 100, identified=identified)
-    assert set(lineage.nodes) == {"here", "there", "third"}
-    assert set(lineage.only_failures().nodes) == {"here", "there"}
-    assert replace(lineage, starts=()).only_failures().nodes.keys() == {"there"}
+    assert set(lineage.nodes) == {"here", "there", "third", "child"}
+    assert set(lineage.only_failures().nodes) == {"here", "there", "child"}
+    assert replace(lineage, starts=()).only_failures().nodes.keys() == {"child"}

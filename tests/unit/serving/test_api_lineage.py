@@ -294,3 +294,23 @@ def test_masked_names_are_in_no_answer(by_rights: tuple[TestClient, dict[str, di
     dot = client.get("lineage/export", params={"run": CLEANING, "format": "dot"}, headers=headers["masked"]).text
     assert "clean/orders" not in dot
     assert "shop/clean orders" not in dot
+
+
+def test_one_writer_alone_is_asked_in_the_same_way(tmp_path: Path) -> None:
+    root = Repository.create(tmp_path / "repository").settings.root
+    append(Repository.open(root), [event(0, flowfile_uuid="f")])
+    (root / "custody.toml").write_text('[repository]\nwriter = "other"\n')
+    repository = Repository.open(root)
+    append(repository, [event(1, event_type="SEND", flowfile_uuid="f")])
+
+    with client_of(repository, Access()) as client:
+        for parameters, words, events in (
+            ({}, [], 2),
+            ({"writer": "other"}, ["--only-writer", "other"], 1),
+        ):
+            asked, said = lineage(client, None, flowfile="f", **parameters), command(repository, "f", *words, "--json")
+            assert asked["events"] == said["events"] == events
+            assert plain(said["nodes"], by_writers=True) == plain(asked["nodes"])
+        ids = lineage(client, None, event="other:0")["starts"]
+    assert ids == ["f"]
+    assert command(repository, "0", "--writer", "other", "--json")["events"] == 2, "whose event is meant, and no bound"
