@@ -220,7 +220,7 @@ export const TEXTS = {
       `${others ? plural(nodes, "node", "nodes") : plural(nodes, "FlowFile", "FlowFiles")} with ${plural(events, "event", "events")}`,
     more: (number: number) => `${plural(number, "node has", "nodes have")} more behind a bound.`,
     left: (number: number, max: number) =>
-      `The picture has the ${max} nearest; ${plural(number, "other is", "others are")} in the table.`,
+      `The picture has the ${max} nearest FlowFiles; ${plural(number, "other is", "others are")} in the table.`,
     picture: "Picture",
     table: "Table",
     tableCaption: "FlowFiles of this lineage",
