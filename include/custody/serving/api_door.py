@@ -511,11 +511,11 @@ class _Api:
         points = _points(
             {
                 StartKind.WHAT: what,
-                StartKind.FLOWFILE: flowfile,
                 StartKind.IDENTIFIER: identifier,
                 StartKind.EVENT: event,
                 StartKind.RUN: run,
                 StartKind.DATASET: dataset,
+                StartKind.FLOWFILE: flowfile,
             }
         )
         bounds = _bounds(events_max, depth, since, until, direction)
@@ -545,11 +545,11 @@ class _Api:
         points = _points(
             {
                 StartKind.WHAT: what,
-                StartKind.FLOWFILE: flowfile,
                 StartKind.IDENTIFIER: identifier,
                 StartKind.EVENT: event,
                 StartKind.RUN: run,
                 StartKind.DATASET: dataset,
+                StartKind.FLOWFILE: flowfile,
             }
         )
         bounds = _bounds(events_max, depth, since, until, direction)
@@ -845,6 +845,7 @@ def _first_since(catalog: Catalog, time_ms: int) -> int:
 
 
 def _points(named: Mapping[StartKind, list[str] | None]) -> list[StartingPoint]:
+    # FlowFiles last: what is expanded is one, and the lineage begins at what was asked for first.
     return [
         StartingPoint.of(text) if kind is StartKind.WHAT else StartingPoint(kind, text)
         for kind, texts in named.items()

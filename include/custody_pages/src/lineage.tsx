@@ -39,8 +39,8 @@ const REMEMBERED_AFTER_MS = 300;
 const texts = TEXTS.lineage;
 
 const parameters = ownParameters();
-/** Where a lineage begins, by the kinds that the API and the command have; `what` is a name of any kind. */
-const STARTS = ["what", "flowfile", "identifier", "event", "run", "dataset"] as const;
+/** Where a lineage begins, by the kinds of the API and in its order; `what` is a name of any kind. */
+const STARTS = ["what", "identifier", "event", "run", "dataset", "flowfile"] as const;
 const starts = Object.fromEntries(STARTS.map((kind) => [kind, parameters.getAll(kind).filter(Boolean)])) as Record<(typeof STARTS)[number], string[]>;
 /** The same as words of the command. */
 const words = STARTS.flatMap((kind) => starts[kind].map((name) => (kind === "what" ? name : `${kind}=${name}`)));

@@ -314,3 +314,10 @@ def test_one_writer_alone_is_asked_in_the_same_way(tmp_path: Path) -> None:
         ids = lineage(client, None, event="other:0")["starts"]
     assert ids == ["f"]
     assert command(repository, "0", "--writer", "other", "--json")["events"] == 2, "whose event is meant, and no bound"
+
+
+def test_starts_stand_as_they_are_asked_for_and_flowfiles_last(client: TestClient, repository: Repository) -> None:
+    asked = lineage(client, None, flowfile=[FAILED, ENTRY], dataset="/".join(RAW), depth=0)
+    assert asked["starts"] == [RAW_UUID, FAILED, ENTRY]
+    words = ["dataset=" + "/".join(RAW), f"flowfile={FAILED}", f"flowfile={ENTRY}", "--depth", "0"]
+    assert command(repository, *words, "--json")["starts"] == asked["starts"]
