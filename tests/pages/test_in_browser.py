@@ -413,11 +413,13 @@ def test_what_lies_behind_a_bound_is_counted_where_it_can_be_shown(server: Serve
         page.goto(f"{server.url}/ui/lineage.html?flowfile={ORDER}&depth=0")
         settled(page)
         # Each part of the order was sent, by an event that lies behind the bound.
-        more = page.get_by_role("link", name="Show 1 more event")
+        table = page.get_by_role("region", name="FlowFiles of this lineage")
+        more = table.get_by_role("button", name="Show 1 more event")
         more.first.wait_for()
         assert more.count() == len(CHILDREN)
-        led(page, more.first.click)
-        more.first.wait_for()
+        more.first.click()
+        table.get_by_role("button", name="Fold").wait_for()
+        more.nth(len(CHILDREN) - 1).wait_for(state="detached")
         assert more.count() == len(CHILDREN) - 1
 
 

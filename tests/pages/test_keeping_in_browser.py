@@ -128,7 +128,7 @@ def test_somebody_new_finds_where_an_order_ended_what_it_held_before_who_wrote_i
 def test_a_name_in_the_field_of_a_lineage_leads_to_its_file(server: Served) -> None:
     with opened(server.url, 404) as page:
         page.goto(f"{server.url}/ui/lineage.html")
-        page.get_by_label("FlowFile's uuid, or an identifier").fill("order-3-45226.json")
+        page.get_by_label("FlowFile, event, run, dataset or identifier").fill("order-3-45226.json")
         led(page, page.get_by_role("button", name="Show", exact=True).click)
         led(page, page.get_by_role("link", name="as the name of a file").click)
         assert total(page) == "3 events"

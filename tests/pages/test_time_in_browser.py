@@ -172,7 +172,7 @@ def test_a_moment_that_is_chosen_goes_along_from_page_to_page(server: Served, re
         led(page, ends.get_by_role("link").first.click)
         page.get_by_role("heading", name="What happened").wait_for()
         led(page, page.get_by_role("link", name="Lineage", exact=True).first.click)
-        page.get_by_label("FlowFile's uuid, or an identifier").fill(ORDER)
+        page.get_by_label("FlowFile, event, run, dataset or identifier").fill(ORDER)
         page.get_by_label("Generations").select_option("all")
         led(page, page.get_by_role("button", name="Show", exact=True).click)
         page.get_by_text("4 FlowFiles with 2 events").wait_for()

@@ -50,6 +50,8 @@ _LIFECYCLES = {"CREATE": EventType.CREATE, "DROP": EventType.DROP}
 DATASET = "DATASET"
 JOB = "JOB"
 """In `openlineage.event_type`, of events that are about a dataset or a job alone."""
+FAILED_STATES = frozenset(["FAIL", "ABORT"])
+"""In `openlineage.event_type`, of the end of a run that did not do its work."""
 _MAKES_OUTPUTS = {"RUNNING", "OTHER", "COMPLETE"}
 
 
@@ -94,6 +96,103 @@ def dataset_uuid(namespace: str, name: str, version: str | None = None) -> str:
     return uuid_of_name("dataset", namespace, name, *([] if version is None else [version]))
 
 
+def run_uuid(run_id: str) -> str:
+    """Return the FlowFile uuid of a run."""
+    if _USUAL_UUID.fullmatch(run_id):
+        return run_id
+    try:
+        return str(uuid.UUID(run_id))
+    except ValueError:
+        return uuid_of_name("run", run_id)
+
+
+def kind_said(event: Event) -> str | None:
+    """Return what an event is about: a run's state such as `START`, DATASET or JOB; None where it does not say so.
+
+    It is an attribute, and part of the id at the source for whom that attribute is masked.
+    """
+    if event.source_format != SOURCE_FORMAT:
+        return None
+    said = event.updated_attributes.get("openlineage.event_type")
+    if said in _TYPES or said in (DATASET, JOB):
+        return said
+    parts = (event.source_event_id or "").split("/")
+    if parts[0] in (DATASET, JOB):
+        return parts[0]
+    return parts[-2] if len(parts) > 2 and parts[-2] in _TYPES else None
+
+
+class DatasetName(msgspec.Struct, frozen=True):
+    """A dataset, or one version of it."""
+
+    namespace: str
+    name: str
+    version: str | None = None
+
+    @property
+    def uuid(self) -> str:
+        """The FlowFile uuid."""
+        return dataset_uuid(self.namespace, self.name, self.version)
+
+
+class _Identifier(msgspec.Struct):
+    namespace: str
+    name: str
+
+
+class _Version(msgspec.Struct):
+    label: str | None = msgspec.field(default=None, name="datasetVersion")
+
+
+class _Change(msgspec.Struct):
+    former: _Identifier | None = msgspec.field(default=None, name="previousIdentifier")
+
+
+class _NamingFacets(msgspec.Struct):
+    version: _Version | None = None
+    change: _Change | None = msgspec.field(default=None, name="lifecycleStateChange")
+
+
+class _Named(msgspec.Struct):
+    namespace: str
+    name: str
+    facets: _NamingFacets | None = None
+
+
+class _Naming(msgspec.Struct):
+    dataset: _Named | None = None
+    inputs: list[_Named] | None = None
+    outputs: list[_Named] | None = None
+
+
+class _Kept(msgspec.Struct):
+    openlineage: _Naming
+
+
+_KEPT = msgspec.json.Decoder(_Kept)
+
+
+def datasets_named(event: Event) -> list[DatasetName]:
+    """Return the datasets that a stored event names, such as inputs and outputs of its run; none where it cannot say.
+
+    It reads `extra`, where a mask may have put other texts: a masked name gives another uuid, which nothing has.
+    """
+    if event.source_format != SOURCE_FORMAT or event.extra is None:
+        return []
+    try:
+        kept = _KEPT.decode(event.extra).openlineage
+    except msgspec.MsgspecError:
+        return []
+    named = [*([kept.dataset] if kept.dataset else ()), *(kept.inputs or ()), *(kept.outputs or ())]
+    names = []
+    for one in named:
+        version = one.facets.version.label if one.facets and one.facets.version else None
+        names.append(DatasetName(one.namespace, one.name, version or None))
+        if one.facets and one.facets.change and one.facets.change.former:
+            names.append(DatasetName(one.facets.change.former.namespace, one.facets.change.former.name))
+    return names
+
+
 def _run_event(document: Document, extra: str, digest: str) -> Event:
     job, run = mapping("job", document["job"]), mapping("run", document["run"])
     require(job, "namespace", "name")
@@ -105,10 +204,10 @@ def _run_event(document: Document, extra: str, digest: str) -> Event:
         raise InvalidInputError(f"eventType: expected one of {', '.join(_TYPES)}, got {kind[:40]!r}")
     said = text("eventTime", document["eventTime"])
     time = parse_iso("eventTime", said)
-    run_uuid = _run_uuid(run_id)
+    own_uuid = run_uuid(run_id)
     inputs = [_dataset(item) for item in mappings("inputs", document.get("inputs") or [])]
     outputs = [_dataset(item) for item in mappings("outputs", document.get("outputs") or [])]
-    parents, children = _relatives(run_uuid, inputs, outputs if kind in _MAKES_OUTPUTS else [])
+    parents, children = _relatives(own_uuid, inputs, outputs if kind in _MAKES_OUTPUTS else [])
     event_type = _TYPES[kind]
     if event_type is EventType.JOIN and not (parents or children):
         event_type = EventType.DROP  # the run has ended, no data were named
@@ -134,7 +233,7 @@ def _run_event(document: Document, extra: str, digest: str) -> Event:
         component_name=name,
         process_group_id=None if parent is None else f"{parent[0]}/{parent[1]}",
         process_group_name=None if parent is None else parent[1],
-        flowfile_uuid=run_uuid,
+        flowfile_uuid=own_uuid,
         file_size=_output_size(document) if kind in _MAKES_OUTPUTS else 0,
         details=_details(kind, facets),
         parent_uuids=parents,
@@ -249,15 +348,6 @@ def _former_name(change: object) -> tuple[str, str] | None:
         }:
             return namespace, name
     return None
-
-
-def _run_uuid(run_id: str) -> str:
-    if _USUAL_UUID.fullmatch(run_id):
-        return run_id
-    try:
-        return str(uuid.UUID(run_id))
-    except ValueError:
-        return uuid_of_name("run", run_id)
 
 
 def _dataset(document: Document) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 """The diagram of a lineage: nodes for FlowFiles and for events, and edges in the order of time, as NiFi draws them.
 
-An event's node has its reference (`custody:WRITER/events/ID`), the file name, and whether its contents can be had. What
-may not or cannot be seen is a node of the kind UNKNOWN.
+Runs, jobs and datasets are nodes as FlowFiles are, with their kind and their names. An event's node has its reference
+(`custody:WRITER/events/ID`), the file name, and whether its contents can be had. What may not or cannot be seen is a
+node of the kind UNKNOWN.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Iterable
 import msgspec
 
 from custody.flow.content import Availability, ContentReader
-from custody.lineage.graph import Cut, FlowFileNode, Lineage, NodeKind
+from custody.lineage.graph import Cut, FlowFileNode, Lineage
+from custody.lineage.identities import Identity, NodeKind
 from custody.model import ContentClaim, Event, EventType
 
 EVENT = "EVENT"
@@ -19,7 +21,7 @@ _BEGINS = (EventType.CREATE, EventType.RECEIVE)
 
 
 class DiagramNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A FlowFile, an event, or what is UNKNOWN of either; the time in ms since the epoch."""
+    """A FlowFile, run, job or dataset, an event, or what is UNKNOWN of any; the time in ms since the epoch."""
 
     id: str
     """A FlowFile's uuid as `flowfile:UUID`, an event's reference."""
@@ -39,15 +41,29 @@ class DiagramNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     output_content: Availability | None = None
     parent_uuids: tuple[str, ...] = ()
     child_uuids: tuple[str, ...] = ()
+    namespace: str | None = None
+    name: str | None = None
+    """Of a run's job, a job or a dataset."""
+    version: str | None = None
+    failed: bool = False
+    """Whether the event tells of a failure, or one of the events of the FlowFile does."""
 
     @property
     def label(self) -> str:
         """What a picture says of it, in a few words."""
+        failed = " failed" if self.failed else ""
         if self.kind == EVENT:
-            return f"{self.event_type} {self.event_id}"
-        name = f"event {self.event_id}" if self.event_id is not None else self.filename or self.flowfile_uuid or ""
-        text = f"unknown: {name}" if self.kind == NodeKind.UNKNOWN else name
-        return text if self.cut is None else f"{text} … (more: {self.cut})"
+            return f"{self.event_type} {self.event_id}{failed}"
+        name = f"event {self.event_id}" if self.event_id is not None else self._named or self.flowfile_uuid or ""
+        text = name if self.kind == NodeKind.FLOWFILE else f"{self.kind.lower()}: {name}"
+        return f"{text}{failed}" if self.cut is None else f"{text}{failed} … (more: {self.cut})"
+
+    @property
+    def _named(self) -> str | None:
+        if self.kind in (NodeKind.FLOWFILE, NodeKind.UNKNOWN):
+            return self.filename
+        identity = Identity(kind=NodeKind(self.kind), namespace=self.namespace, name=self.name, version=self.version)
+        return identity.label
 
 
 class DiagramEdge(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +90,11 @@ class Diagram(msgspec.Struct, frozen=True, kw_only=True):
         """Return the diagram of a lineage; the headers of its contents are looked at, their bytes are not read."""
         plan = _Plan(lineage)
         in_order = sorted(
-            ((event, writer) for node in lineage.nodes.values() for event, writer in _stored(node)),
-            key=lambda pair: (pair[0].event_time, pair[0].event_id, pair[1]),
+            (stored for node in lineage.nodes.values() for stored in _stored(node)),
+            key=lambda stored: (stored[0].event_time, stored[0].event_id, stored[1]),
         )
-        for event, writer in in_order:
-            plan.add_event(_event_node(event, writer, contents), event)
+        for event, writer, failed in in_order:
+            plan.add_event(_event_node(event, writer, contents, failed=failed), event)
         plan.add_unknown()
         edges = tuple(plan.edges.values())
         nodes = tuple(plan.nodes.values())
@@ -110,12 +126,13 @@ class _Plan:
         """Add an event behind what it came from, and before the FlowFiles that it made."""
         uuid = event.flowfile_uuid
         begins = event.event_type in _BEGINS and uuid not in self._last
-        makes = (*event.child_uuids, *([uuid] if begins else []))
+        left_out = self._lineage.left_out
+        makes = tuple(one for one in (*event.child_uuids, *([uuid] if begins else [])) if one not in left_out)
         # Before the node itself, so that what an event came from is earlier in the list.
         sources = [
             (parent, self._before(parent))
             for parent in dict.fromkeys((*event.parent_uuids, uuid))
-            if parent not in makes or parent in self._last
+            if (parent not in makes or parent in self._last) and parent not in left_out
         ]
         self.nodes[node.id] = node
         for parent, last in sources:
@@ -138,6 +155,8 @@ class _Plan:
                 id=url, kind=NodeKind.UNKNOWN, event_id=unknown.event_id, writer=unknown.writer, url=url
             )
             for uuid in unknown.uuids:
+                if uuid in self._lineage.left_out:
+                    continue
                 # Its time is not known: beside the FlowFile, not behind its last event.
                 self._join(self._flowfile(uuid, None), url, uuid)
 
@@ -157,6 +176,10 @@ class _Plan:
                 time=time,
                 cut=None if known is None else known.cut,
                 filename=known.events[-1].filename if known is not None and known.events else None,
+                namespace=None if known is None else known.namespace,
+                name=None if known is None else known.name,
+                version=None if known is None else known.version,
+                failed=known is not None and known.failed,
             )
         return place
 
@@ -164,11 +187,12 @@ class _Plan:
         self.edges.setdefault((source, target), DiagramEdge(source=source, target=target, flowfile_uuid=uuid))
 
 
-def _stored(node: FlowFileNode) -> Iterable[tuple[Event, str]]:
-    return zip(node.events, node.writers, strict=True)
+def _stored(node: FlowFileNode) -> Iterable[tuple[Event, str, bool]]:
+    failed = node.events_failed or (False,) * len(node.events)
+    return zip(node.events, node.writers, failed, strict=True)
 
 
-def _event_node(event: Event, writer: str, contents: ContentReader) -> DiagramNode:
+def _event_node(event: Event, writer: str, contents: ContentReader, *, failed: bool) -> DiagramNode:
     url = event_reference(writer, event.event_id)
     return DiagramNode(
         id=url,
@@ -185,6 +209,7 @@ def _event_node(event: Event, writer: str, contents: ContentReader) -> DiagramNo
         output_content=_availability(contents, event.content_claim, event.content_uri),
         parent_uuids=event.parent_uuids,
         child_uuids=event.child_uuids,
+        failed=failed,
     )
 
 

@@ -1,16 +1,19 @@
-"""Exports of a lineage's diagram: JSON, DOT, SVG, GraphML and OpenLineage; the same diagram gives the same bytes."""
+"""Exports of a lineage's diagram: JSON, DOT, SVG, GraphML, CSV and OpenLineage; the same diagram, the same bytes."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from xml.etree import ElementTree as ET
 
 import msgspec
 
+from custody.format.csv_cells import plain_cell
 from custody.lineage.diagram import EVENT, Diagram, DiagramEdge, DiagramNode
-from custody.lineage.graph import NodeKind
+from custody.lineage.identities import NodeKind
 from custody.lineage.openlineage import Dataset, run_event
 from custody.lineage.svg import svg
 
@@ -31,8 +34,22 @@ _FIELDS = {
     "component": "string",
     "input_content": "string",
     "output_content": "string",
+    "namespace": "string",
+    "name": "string",
+    "version": "string",
+    "failed": "boolean",
 }
-"""The fields of a node that GraphML has, with their types there."""
+"""The fields of a node that GraphML has, with their types there; CSV has the same."""
+_SHAPES = {
+    EVENT: "box",
+    NodeKind.FLOWFILE: "ellipse",
+    NodeKind.RUN: "hexagon",
+    NodeKind.JOB: "component",
+    NodeKind.DATASET: "cylinder",
+    NodeKind.UNKNOWN: "ellipse",
+}
+"""Of DOT."""
+_EDGE_FIELDS = ("source", "target", "flowfile_uuid")
 
 
 class ExportFormat(StrEnum):
@@ -43,6 +60,8 @@ class ExportFormat(StrEnum):
     SVG = "svg"
     GRAPHML = "graphml"
     OPENLINEAGE = "openlineage"
+    CSV_NODES = "csv-nodes"
+    CSV_EDGES = "csv-edges"
 
 
 def export(diagram: Diagram, form: ExportFormat) -> str:
@@ -70,8 +89,7 @@ def _dot(diagram: Diagram) -> str:
 
 
 def _dot_attributes(node: DiagramNode) -> str:
-    shape = "box" if node.kind == EVENT else "ellipse"
-    chosen = {"label": node.label, "shape": shape}
+    chosen = {"label": node.label, "shape": _SHAPES[node.kind]}
     if node.kind == NodeKind.UNKNOWN:
         chosen["style"] = "dashed"
     if node.url is not None:
@@ -104,10 +122,33 @@ def _graphml(diagram: Diagram) -> str:
 def _add_node(graph: ET.Element, node: DiagramNode) -> None:
     element = ET.SubElement(graph, "node", {"id": _xml(node.id)})
     for name in _FIELDS:
-        value = getattr(node, name)
-        if value is not None:
-            _add_data(element, name, str(value))
+        if (text := _field(node, name)) is not None:
+            _add_data(element, name, text)
     _add_data(element, "label", node.label)
+
+
+def _field(node: DiagramNode, name: str) -> str | None:
+    value = getattr(node, name)
+    if value is None or value is False:
+        return None
+    return "true" if value is True else str(value)
+
+
+def _csv_nodes(diagram: Diagram) -> str:
+    rows = ([node.id, *(_field(node, name) for name in _FIELDS), node.label] for node in diagram.nodes)
+    return _csv(("id", *_FIELDS, "label"), rows)
+
+
+def _csv_edges(diagram: Diagram) -> str:
+    return _csv(_EDGE_FIELDS, ([getattr(edge, name) for name in _EDGE_FIELDS] for edge in diagram.edges))
+
+
+def _csv(head: Iterable[str], rows: Iterable[Iterable[str | None]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(head)
+    writer.writerows([None if cell is None else plain_cell(_xml(cell)) for cell in row] for row in rows)
+    return text.getvalue()
 
 
 def _add_data(element: ET.Element, key: str, value: str) -> None:
@@ -126,12 +167,22 @@ def _openlineage(diagram: Diagram) -> str:
 
 def _run_events(diagram: Diagram) -> Iterator[dict[str, object]]:
     events = {node.id: node for node in diagram.nodes if node.kind == EVENT}
+    datasets = {
+        node.flowfile_uuid: Dataset(node.name, node.namespace, node.version)
+        for node in diagram.nodes
+        # Under its own name, so that whoever reads the export knows it again.
+        if node.kind == NodeKind.DATASET and node.name is not None and node.namespace is not None
+    }
     ends: dict[str, tuple[dict[str, None], dict[str, None]]] = {place: ({}, {}) for place in events}
     for edge in diagram.edges:
         _put_edge(ends, edge)
     for place, node in events.items():
         inputs, outputs = ends[place]
-        yield _run_event(node, list(inputs), list(outputs))
+        yield _run_event(node, _datasets(inputs, datasets), _datasets(outputs, datasets))
+
+
+def _datasets(uuids: Iterable[str], known: Mapping[str | None, Dataset]) -> list[Dataset]:
+    return [known.get(uuid) or Dataset(uuid) for uuid in uuids]
 
 
 def _put_edge(ends: dict[str, tuple[dict[str, None], dict[str, None]]], edge: DiagramEdge) -> None:
@@ -142,7 +193,7 @@ def _put_edge(ends: dict[str, tuple[dict[str, None], dict[str, None]]], edge: Di
         ends[edge.source][1][edge.flowfile_uuid] = None
 
 
-def _run_event(node: DiagramNode, inputs: list[str], outputs: list[str]) -> dict[str, object]:
+def _run_event(node: DiagramNode, inputs: list[Dataset], outputs: list[Dataset]) -> dict[str, object]:
     facet = {
         "url": node.url,
         "eventType": node.event_type,
@@ -154,7 +205,7 @@ def _run_event(node: DiagramNode, inputs: list[str], outputs: list[str]) -> dict
         "outputContent": node.output_content,
     }
     job = node.component or "unknown"
-    return run_event(node.id, node.time or 0, job, facet, map(Dataset, inputs), map(Dataset, outputs))
+    return run_event(node.id, node.time or 0, job, facet, inputs, outputs)
 
 
 _WRITERS: dict[ExportFormat, Callable[[Diagram], str]] = {
@@ -163,4 +214,6 @@ _WRITERS: dict[ExportFormat, Callable[[Diagram], str]] = {
     ExportFormat.SVG: svg,
     ExportFormat.GRAPHML: _graphml,
     ExportFormat.OPENLINEAGE: _openlineage,
+    ExportFormat.CSV_NODES: _csv_nodes,
+    ExportFormat.CSV_EDGES: _csv_edges,
 }

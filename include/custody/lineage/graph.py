@@ -1,4 +1,7 @@
-"""Lineage: a graph of FlowFiles with all their events, their ancestors and their descendants."""
+"""Lineage: a graph of FlowFiles with all their events, their ancestors and their descendants.
+
+Runs and datasets are nodes as FlowFiles are (`identities.py`). A run stands between what it read and what it wrote.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from custody.errors import InvalidInputError
+from custody.lineage.failures import has_failed
+from custody.lineage.identities import Identity, NodeKind, identities
 from custody.model import Event, EventType
 
 EXPANDABLE = (EventType.CLONE, EventType.FORK, EventType.JOIN, EventType.REPLAY)
@@ -30,11 +35,12 @@ class Cut(StrEnum):
     IDENTIFIER = "identifier"
 
 
-class NodeKind(StrEnum):
-    """FLOWFILE, or UNKNOWN for what may not or cannot be seen and still connects others."""
+class Toward(StrEnum):
+    """The sides to which a lineage goes: to what led to where it begins, to what came of it, or to both."""
 
-    FLOWFILE = "FLOWFILE"
-    UNKNOWN = "UNKNOWN"
+    BOTH = "both"
+    UP = "up"
+    DOWN = "down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class Bounds:
     until_ms: int | None = None
     identifier_flowfiles_max: int = 100
     """An alternate identifier that more FlowFiles have tells nothing of them: the lineage does not go on across it."""
+    toward: Toward = Toward.BOTH
 
     def include(self, event: Event) -> bool:
         """Whether an event lies within the times."""
@@ -72,9 +79,27 @@ class FlowFileNode:
     parents: tuple[str, ...]
     children: tuple[str, ...]
     kind: NodeKind = NodeKind.FLOWFILE
-    """UNKNOWN: others name it, and no event that made it or that it had can be seen."""
+    """UNKNOWN: others name it, and no event that made it or that it had can be seen, nor one that says what it is."""
     cut: Cut | None = None
     """The bound behind which there is more of it."""
+    namespace: str | None = None
+    """Of a run's job, a job or a dataset."""
+    name: str | None = None
+    """The name of a run's job, of a job or of a dataset; None where it may not be told, and of a FlowFile."""
+    version: str | None = None
+    """Of a dataset whose versions are told apart."""
+    failed: bool = False
+    """Whether one of its events tells of a failure (`failures.py`)."""
+    events_failed: tuple[bool, ...] = ()
+    """For each of its events whether it does."""
+
+    @property
+    def label(self) -> str | None:
+        """What people know it by: namespace and name, or the newest file name; None where nobody named it."""
+        named = Identity(kind=self.kind, namespace=self.namespace, name=self.name, version=self.version).label
+        if named is not None or self.kind not in (NodeKind.FLOWFILE, NodeKind.UNKNOWN):
+            return named
+        return self.events[-1].filename if self.events else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +126,10 @@ class Lineage:
     """The alternate identifiers across which it goes on, or began, each with the FlowFiles that have it."""
     as_of: Mapping[str, int] = field(default_factory=dict, compare=False)
     """The revisions that it is made of, by writer, as those of a search."""
+    starts: tuple[str, ...] = ()
+    """The FlowFiles at which it begins, as far as something is known of them."""
+    left_out: frozenset[str] = frozenset()
+    """FlowFiles that its events name and that are no nodes, because they were not asked for."""
 
     @property
     def cut(self) -> dict[str, Cut]:
@@ -114,6 +143,53 @@ class Lineage:
             for uuid, node in self.nodes.items()
         }
         return replace(self, nodes=nodes)
+
+    def only_failures(self) -> Lineage:
+        """Return the nodes with failures, and those on a shortest way from where it begins to each of them."""
+        near = self._neighbours()
+        came: dict[str, str | None] = dict.fromkeys(self.starts)
+        # A dict gives its keys in the order in which they came, but may not grow meanwhile: a list may.
+        pending = list(came)
+        for uuid in pending:
+            for other in near[uuid]:
+                if other not in came:
+                    came[other] = uuid
+                    pending.append(other)
+        kept = set(self.starts)
+        for node in self.nodes.values():
+            at: str | None = node.uuid if node.failed else None
+            while at is not None and at not in kept:
+                kept.add(at)
+                at = came.get(at)
+        return self._only(kept)
+
+    def _neighbours(self) -> dict[str, list[str]]:
+        near = {uuid: [*node.parents, *node.children] for uuid, node in self.nodes.items()}
+        for uuids in self.identifiers.values():
+            for uuid in uuids:
+                near[uuid] += uuids
+        return near
+
+    def _only(self, kept: Set[str]) -> Lineage:
+        """Return the lineage with some of its nodes."""
+        nodes = {
+            uuid: replace(
+                node,
+                parents=tuple(one for one in node.parents if one in kept),
+                children=tuple(one for one in node.children if one in kept),
+            )
+            for uuid, node in self.nodes.items()
+            if uuid in kept
+        }
+        shared = {name: tuple(one for one in uuids if one in kept) for name, uuids in self.identifiers.items()}
+        return replace(
+            self,
+            nodes=nodes,
+            events=sum(len(node.events) for node in nodes.values()),
+            unknown_events=tuple(one for one in self.unknown_events if not kept.isdisjoint(one.uuids)),
+            identifiers={name: uuids for name, uuids in shared.items() if uuids},
+            left_out=self.left_out | (self.nodes.keys() - kept),
+        )
 
     def roots(self) -> list[FlowFileNode]:
         """Return the FlowFiles without a parent in the graph, oldest first."""
@@ -167,17 +243,23 @@ class _Walk:
     """Each alternate identifier that was met, with its FlowFiles as far as they were asked for."""
     followed: set[str] = field(default_factory=set)
 
-    def take(self, found: Sequence[tuple[str, Event]]) -> set[str]:
-        """Keep the events within the times; return the FlowFiles that they mention."""
+    def take(self, found: Sequence[tuple[str, Event]], asked: Set[str] | None = None) -> set[str]:
+        """Keep the events within the times, and on the sides that are asked for; return the FlowFiles to go on with.
+
+        `asked` are the FlowFiles that the events were found by; without them an event leads to all that it mentions.
+        """
         mentioned: set[str] = set()
         for writer, event in found:
+            leads_to = set(_relatives(event)) if asked is None else _leads_to(event, asked, self.bounds.toward)
+            if not leads_to:
+                continue
             if self.bounds.include(event):
                 self.events[writer, event.event_id] = event
                 if event.alternate_identifier_uri:
                     self.identifiers.setdefault(event.alternate_identifier_uri, set()).add(event.flowfile_uuid)
-                mentioned.update(_relatives(event))
+                mentioned |= leads_to
             else:
-                self.mark(_relatives(event), Cut.TIME)
+                self.mark(leads_to, Cut.TIME)
         return mentioned
 
     def follow(self, identified: Identified, asked: Set[str] = frozenset()) -> set[str]:
@@ -257,9 +339,11 @@ def trace(
         bounds = Bounds(bounds)
     walk = _Walk(bounds)
     walk.take(begin)
-    frontier, depth = set(uuids), 0
+    begins_at = tuple(dict.fromkeys(uuids))
+    frontier, depth = set(begins_at), 0
     if identified is not None and identifiers:
         frontier |= walk.follow(identified, set(identifiers))
+    reached = set(frontier)
     # Invariant: a FlowFile is looked up once; what was visited leaves the frontier, so a cycle ends.
     while frontier and len(walk.events) <= bounds.events_max:
         if bounds.depth_max is not None and depth > bounds.depth_max:
@@ -271,12 +355,14 @@ def trace(
         if len(found) > bounds.events_max:
             walk.mark(frontier, Cut.SIZE)
         walk.visited |= frontier
-        frontier = walk.take(found)
+        reached |= frontier
+        frontier = walk.take(found, None if bounds.toward is Toward.BOTH else frontier)
         if identified is not None:
             frontier |= walk.follow(identified)
         frontier -= walk.visited
         depth += 1
     walk.mark(frontier, Cut.SIZE)
+    reached |= frontier
     # Cut in time order, so that a graph that is not complete lacks its newest events and not random ones.
     in_order = sorted(walk.events, key=lambda place: (walk.events[place].event_time, place[1], place[0]))
     for place in in_order[bounds.events_max :]:
@@ -284,7 +370,17 @@ def trace(
     chosen = [(writer, walk.events[writer, event_id]) for writer, event_id in in_order[: bounds.events_max]]
     # What is cut, and no node of the graph, is named by the nodes that the same events mention.
     nodes = _nodes(chosen, walk)
-    return Lineage(nodes, len(chosen), not walk.cut, identifiers=_shared(nodes, walk, identifiers))
+    shared = _shared(nodes, walk, identifiers)
+    begins_at = (*begins_at, *(uuid for name in identifiers for uuid in shared.get(name, ())))
+    lineage = Lineage(
+        nodes,
+        len(chosen),
+        not walk.cut,
+        identifiers=shared,
+        starts=tuple(uuid for uuid in dict.fromkeys(begins_at) if uuid in nodes),
+    )
+    # An event of a FlowFile names what is on its other side, too, which was not asked for.
+    return lineage if bounds.toward is Toward.BOTH else lineage._only(reached & nodes.keys())
 
 
 def require_expandable(event: Event, direction: Direction) -> tuple[str, ...]:
@@ -318,34 +414,81 @@ def _relatives(event: Event) -> Iterator[str]:
     yield from event.child_uuids
 
 
+def _leads_to(event: Event, asked: Set[str], toward: Toward) -> set[str]:
+    """Return the FlowFiles to one side of some FlowFiles that an event mentions; none where it is not of that side.
+
+    An event of a FlowFile itself is of both sides, and leads to the FlowFile where to nothing else.
+    """
+    before, after = event.parent_uuids, event.child_uuids
+    if toward is Toward.DOWN:
+        before, after = after, before
+    own = event.flowfile_uuid
+    found = {own} if own in asked else set[str]()
+    # Of a run that is neither parent nor child, its inputs lie on the one side and its outputs on the other.
+    if not asked.isdisjoint(after) or (own in asked and own not in before):
+        found.update(before)
+        if own not in after:
+            found.add(own)
+    return found
+
+
 def _shared(nodes: Mapping[str, FlowFileNode], walk: _Walk, asked: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the identifiers that join FlowFiles of the graph, and those that were asked for."""
     having = {name: tuple(sorted(uuid for uuid in uuids if uuid in nodes)) for name, uuids in walk.identifiers.items()}
     return {name: uuids for name, uuids in sorted(having.items()) if len(uuids) > 1 or (uuids and name in asked)}
 
 
-def _nodes(events: Iterable[tuple[str, Event]], walk: _Walk) -> dict[str, FlowFileNode]:
+def _nodes(events: Sequence[tuple[str, Event]], walk: _Walk) -> dict[str, FlowFileNode]:
     own: dict[str, list[Event]] = defaultdict(list)
     writers: dict[str, list[str]] = defaultdict(list)
     parents: dict[str, dict[str, None]] = defaultdict(dict)
     children: dict[str, dict[str, None]] = defaultdict(dict)
+    known = identities(event for _, event in events)
     for writer, event in events:
         own[event.flowfile_uuid].append(event)
         writers[event.flowfile_uuid].append(writer)
-        for parent in event.parent_uuids:
-            for child in event.child_uuids:
-                # An event may name a FlowFile as its own parent; an edge to itself would make it no root.
-                if parent != child:
-                    children[parent][child] = None
-                    parents[child][parent] = None
+        for parent, child in _edges(event, known):
+            # An event may name a FlowFile as its own parent; an edge to itself would make it no root.
+            if parent != child:
+                children[parent][child] = None
+                parents[child][parent] = None
     names = dict.fromkeys([*own, *parents, *children])
     nodes = {}
     for uuid in names:
-        cut = walk.cut.get(uuid)
-        # A FlowFile that an event made is known by it, although nothing else happened to it.
-        is_known = uuid in own or uuid in parents or cut is not None
-        kind = NodeKind.FLOWFILE if is_known else NodeKind.UNKNOWN
+        cut, identity = walk.cut.get(uuid), known.get(uuid)
+        if identity is None:
+            # A FlowFile that an event made is known by it, although nothing else happened to it.
+            is_known = uuid in own or uuid in parents or cut is not None
+            identity = _FLOWFILE if is_known else _UNKNOWN
+        failed = tuple(map(has_failed, own[uuid]))
         nodes[uuid] = FlowFileNode(
-            uuid, tuple(own[uuid]), tuple(writers[uuid]), tuple(parents[uuid]), tuple(children[uuid]), kind, cut
+            uuid,
+            tuple(own[uuid]),
+            tuple(writers[uuid]),
+            tuple(parents[uuid]),
+            tuple(children[uuid]),
+            identity.kind,
+            cut,
+            identity.namespace,
+            identity.name,
+            identity.version,
+            any(failed),
+            failed,
         )
     return nodes
+
+
+def _edges(event: Event, known: Mapping[str, Identity]) -> Iterator[tuple[str, str]]:
+    """Yield parents with children; a run that is neither stands between them."""
+    uuid, before, after = event.flowfile_uuid, event.parent_uuids, event.child_uuids
+    is_run = uuid in known and known[uuid].kind == NodeKind.RUN
+    if is_run and uuid not in before and uuid not in after:
+        yield from ((parent, uuid) for parent in before)
+        yield from ((uuid, child) for child in after)
+        return
+    for parent in before:
+        for child in after:
+            yield parent, child
+
+
+_FLOWFILE, _UNKNOWN = Identity(kind=NodeKind.FLOWFILE), Identity(kind=NodeKind.UNKNOWN)

@@ -11,6 +11,9 @@ from custody.format.identifiers import uuid_of_name
 _PRODUCER = "https://pypi.org/project/custody"
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 _FACET_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"
+_VERSION_SCHEMA = (
+    "https://openlineage.io/spec/facets/1-0-1/DatasetVersionDatasetFacet.json#/$defs/DatasetVersionDatasetFacet"
+)
 NAMESPACE = "custody"
 """Of jobs and of FlowFiles."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,6 +25,7 @@ class Dataset:
 
     name: str
     namespace: str = NAMESPACE
+    version: str | None = None
 
 
 def run_event(
@@ -51,5 +55,9 @@ def run_event(
     }
 
 
-def _document(dataset: Dataset) -> dict[str, str]:
-    return {"namespace": dataset.namespace, "name": dataset.name}
+def _document(dataset: Dataset) -> dict[str, object]:
+    document: dict[str, object] = {"namespace": dataset.namespace, "name": dataset.name}
+    if dataset.version is not None:
+        version = {"_producer": _PRODUCER, "_schemaURL": _VERSION_SCHEMA, "datasetVersion": dataset.version}
+        document["facets"] = {"version": version}
+    return document

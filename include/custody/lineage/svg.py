@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from custody.lineage.diagram import EVENT, Diagram, DiagramEdge, DiagramNode
-from custody.lineage.graph import NodeKind
+from custody.lineage.identities import NodeKind
 
 NODES_MAX = 2000
 """A picture of more shows nothing to a person, and browsers take minutes for it."""
@@ -16,7 +16,14 @@ _LABEL_MAX = 28
 _WIDTH, _HEIGHT = 200, 34
 _GAP_X, _GAP_Y = 24, 40
 _NOT_XML = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_FILLS = {EVENT: "#eef3fb", NodeKind.FLOWFILE: "#e9f6ec", NodeKind.UNKNOWN: "#f3f3f3"}
+_FILLS = {
+    EVENT: "#eef3fb",
+    NodeKind.FLOWFILE: "#e9f6ec",
+    NodeKind.RUN: "#fbf1e2",
+    NodeKind.JOB: "#fbf1e2",
+    NodeKind.DATASET: "#eee9f8",
+    NodeKind.UNKNOWN: "#f3f3f3",
+}
 
 
 def svg(diagram: Diagram) -> str:
@@ -88,16 +95,34 @@ def _line(places: Mapping[str, tuple[int, int]], edge: DiagramEdge) -> str:
 def _box(place: tuple[int, int], node: DiagramNode) -> str:
     x, y = place
     dashes = ' stroke-dasharray="4 3"' if node.kind == NodeKind.UNKNOWN else ""
-    radius = 3 if node.kind == EVENT else _HEIGHT // 2
+    if node.failed:
+        dashes += ' stroke-width="3"'
     # Not a link: no browser knows the scheme; the reference is in the title.
     label = _text(_short(node.label))
     return (
         f"<g id={quoteattr(_plain(node.id))}><title>{_text(_title(node))}</title>"
-        f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius}" fill="{_FILLS[node.kind]}" '
-        f'stroke="#667"{dashes}/>'
+        f'{_shape(x, y, node.kind)} fill="{_FILLS[node.kind]}" stroke="#667"{dashes}/>'
         f'<text x="{x + _WIDTH // 2}" y="{y + _HEIGHT // 2 + 4}" text-anchor="middle">{label}</text>'
         "</g>"
     )
+
+
+def _shape(x: int, y: int, kind: str) -> str:
+    """Return the beginning of the element that draws a kind: another outline each, so that no colour has to tell."""
+    right, bottom, middle, slant = x + _WIDTH, y + _HEIGHT, y + _HEIGHT // 2, 12
+    match kind:
+        case NodeKind.RUN:
+            corners = f"{x},{middle} {x + slant},{y} {right - slant},{y} {right},{middle} {right - slant},{bottom}"
+            return f'<polygon points="{corners} {x + slant},{bottom}"'
+        case NodeKind.JOB:
+            return f'<polygon points="{x + slant},{y} {right},{y} {right - slant},{bottom} {x},{bottom}"'
+        case NodeKind.DATASET:
+            half, cap = _WIDTH // 2, 5
+            lid = f"M{x} {y + cap} A{half} {cap} 0 0 1 {right} {y + cap} A{half} {cap} 0 0 1 {x} {y + cap}"
+            return f'<path d="{lid} V{bottom - cap} A{half} {cap} 0 0 0 {right} {bottom - cap} V{y + cap}"'
+        case _:
+            radius = 3 if kind == EVENT else _HEIGHT // 2
+            return f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius}"'
 
 
 def _title(node: DiagramNode) -> str:
@@ -108,7 +133,7 @@ def _title(node: DiagramNode) -> str:
         "output": node.output_content,
     }
     details = [f"{name} {_short(value, 200)}" for name, value in said.items() if value]
-    return "; ".join([node.url or node.label[:200], *details])
+    return "; ".join([node.url or node.label[:200], *details, *(["failed"] if node.failed and node.url else [])])
 
 
 def _short(text: str, most: int = _LABEL_MAX) -> str:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from custody.flow.content import Content
     from custody.ingest.ingest import Ingest, IngestPreview
     from custody.ingest.slots import SlotWriter
-    from custody.lineage import Bounds, Diagram, Direction, Lineage
+    from custody.lineage import Bounds, Diagram, Direction, Lineage, StartingPoint
     from custody.maintenance import CompactionReport, RewritePlan
     from custody.recovery import Leftover, RecoveryReport
     from custody.replay import ReplayCheck, ReplayPlan, ReplayReport, ReplaySources
@@ -605,8 +605,60 @@ class Repository:
             NotFoundError: no event mentions any of them.
             InvalidInputError: an identifier is given, and index.fields leaves alternate identifiers out.
         """
+        named = {uuid: (uuid,) for uuid in uuids}
+        return self._lineage_from(named, identifiers, bounds, writer=writer, as_of=as_of)
+
+    @as_one_question
+    def lineage_from(
+        self,
+        points: Sequence[StartingPoint],
+        bounds: Bounds | None = None,
+        *,
+        event_writer: str | None = None,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
+    ) -> Lineage:
+        """Return the lineage of what some names mean: FlowFiles, events, runs, datasets, alternate identifiers.
+
+        Its `starts` are the FlowFiles that they mean; a name that nothing is known of has a notice.
+
+        Args:
+            points: where it begins.
+            bounds: as `lineage`.
+            event_writer: whose events are meant where one is named by its id alone.
+            writer: only of this writer's events.
+            as_of: as `lineage`.
+
+        Raises:
+            NotFoundError: nothing is known of any of them, or there is no such event.
+            InvalidInputError: there are none, or one is not well formed; as `lineage`.
+        """
+        from custody.airflow_runs.run_events import asset_uuid
+        from custody.lineage import beginning
+        from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD
+
+        begins = beginning(
+            points,
+            partial(self.get, as_of=as_of),
+            asset_uuid,
+            event_writer or writer,
+            is_joined=ALTERNATE_IDENTIFIER_FIELD in self.settings.index.fields,
+        )
+        return self._lineage_from(begins.names, begins.identifiers, bounds, writer=writer, as_of=as_of)
+
+    def _lineage_from(
+        self,
+        names: Mapping[str, tuple[str, ...]],
+        identifiers: Sequence[str],
+        bounds: Bounds | None,
+        *,
+        writer: str | None,
+        as_of: AsOf | None,
+    ) -> Lineage:
+        from custody.lineage import Beginning
         from custody.repository.lineage_api import ALTERNATE_IDENTIFIER_FIELD, lineage_of
 
+        begins = Beginning(dict(names), tuple(identifiers))
         chosen, index = self._bounds(bounds), self.settings.index
         is_joined = ALTERNATE_IDENTIFIER_FIELD in index.fields
         if identifiers and not is_joined:
@@ -618,7 +670,7 @@ class Repository:
             self._searched(writer, as_of),
             self._shards,
             self.searchable.attributes,
-            uuids,
+            begins.uuids,
             chosen,
             identifiers=identifiers,
             is_joined=is_joined,
@@ -627,8 +679,13 @@ class Repository:
         # Events that are there and lie outside of the times are no missing FlowFile.
         if lineage.events == 0 and lineage.is_complete:
             unread = f" Not all could be read: {lineage.notices[0]}" if lineage.notices else ""
-            raise NotFoundError(f"no event mentions the FlowFile {', '.join((*uuids, *identifiers))}.{unread}")
-        return lineage
+            asked = ", ".join(dict.fromkeys((*names, *identifiers)))
+            raise NotFoundError(f"no event mentions the FlowFile {asked}.{unread}")
+        unknown = begins.missing(lineage.starts, lineage.identifiers)
+        if not unknown:
+            return lineage
+        said = (f"no event of this lineage mentions {name}." for name in unknown)
+        return replace(lineage, notices=(*lineage.notices, *said))
 
     @as_one_question
     def expand(

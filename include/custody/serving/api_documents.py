@@ -10,7 +10,7 @@ import msgspec
 from custody.catalog.difference_summary import DifferenceSummary
 from custody.catalog.transaction_summary import TransactionSummary
 from custody.flowfile_repository import QueueStatus
-from custody.lineage import Cut, Lineage, NodeKind
+from custody.lineage import Cut, FlowFileNode, Lineage, NodeKind
 from custody.maintenance.attestations import KeptAttestation
 from custody.quarantine import QuarantineEntry
 from custody.query import SearchStats
@@ -93,21 +93,40 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
+class LineageEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event of a lineage, with the writer that counted its id."""
+
+    writer: str
+    event: msgspec.Raw
+    failed: bool = False
+    """Whether it tells of a failure."""
+
+
 class LineageNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A FlowFile of a lineage with its own events, the oldest first."""
+    """A FlowFile, a run, a job or a dataset of a lineage with its own events, the oldest first."""
 
     uuid: str
     kind: NodeKind
-    events: list[Listed]
+    events: list[LineageEvent]
     parents: tuple[str, ...]
     children: tuple[str, ...]
     cut: Cut | None = None
     """The bound behind which there is more of it."""
+    namespace: str | None = None
+    """Of a run's job, a job or a dataset."""
+    name: str | None = None
+    """Of a run's job, a job or a dataset; of a FlowFile its events have a file name."""
+    version: str | None = None
+    """Of a dataset whose versions are told apart."""
+    failed: bool = False
+    """Whether one of its events tells of a failure."""
 
 
 class LineageDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A lineage; `frontier` names the FlowFiles that have more behind a bound, each with the bound."""
 
+    starts: tuple[str, ...]
+    """The uuids of the nodes at which it begins."""
     nodes: list[LineageNode]
     events: int
     is_complete: bool
@@ -278,14 +297,19 @@ def lineage_document(lineage: Lineage, characters_max: int) -> LineageDocument:
         LineageNode(
             uuid=node.uuid,
             kind=node.kind,
-            events=listed(map(StoredEvent, node.writers, node.events), characters_max),
+            events=_lineage_events(node, characters_max),
             parents=node.parents,
             children=node.children,
             cut=node.cut,
+            namespace=node.namespace,
+            name=node.name,
+            version=node.version,
+            failed=node.failed,
         )
         for node in lineage.nodes.values()
     ]
     return LineageDocument(
+        starts=lineage.starts,
         nodes=nodes,
         events=lineage.events,
         is_complete=lineage.is_complete,
@@ -297,13 +321,21 @@ def lineage_document(lineage: Lineage, characters_max: int) -> LineageDocument:
     )
 
 
+def _lineage_events(node: FlowFileNode, characters_max: int) -> list[LineageEvent]:
+    told = zip(node.writers, node.events, node.events_failed, strict=True)
+    return [
+        LineageEvent(writer=writer, event=event_json(event, characters_max), failed=failed)
+        for writer, event, failed in told
+    ]
+
+
 def schemas() -> Mapping[str, Any]:
     """Return the schemas of all documents, by their names."""
     # Of its own module only checkers see this class: `custody status` is to load no more than it needs.
     vars(status)["QueueStatus"] = QueueStatus
     _, components = msgspec.json.schema_components(ANSWERS, ref_template=_REFERENCE)
     event = {"$ref": _REFERENCE.format(name="EventDocument")}
-    for name in ("Listed", "OneEvent"):
+    for name in ("Listed", "LineageEvent", "OneEvent"):
         components[name]["properties"]["event"] = event
     return components
 

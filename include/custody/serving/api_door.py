@@ -9,7 +9,7 @@ What is read needs the scope `read`, bytes of contents need `content`; replays n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -24,6 +24,7 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import Depends, FastAPI, Query, Request, params
 from fastapi.openapi.utils import get_openapi
+from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
@@ -38,7 +39,7 @@ from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
 from custody.flow.content import Availability, Content, ContentReader
 from custody.format.names import is_name
-from custody.lineage import Bounds, ExportFormat, Lineage, export
+from custody.lineage import Bounds, ExportFormat, Lineage, StartingPoint, StartKind, Toward, export
 from custody.model import Event, EventType, shortened
 from custody.model.visibility import Visibility
 from custody.query import facet_fields
@@ -140,6 +141,14 @@ Limit = Annotated[int | None, Query(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str | None, Query(max_length=_TEXT_MAX)]
 Moment = Annotated[str | None, Query(max_length=100, description="A time, as in queries: 2026-03-01, 3 hours ago.")]
 Name = Annotated[str, Query(min_length=1, max_length=500)]
+Starts = Annotated[
+    list[Annotated[str, StringConstraints(max_length=2000)]] | None,
+    Query(
+        max_length=100,
+        description="Where it begins. `event` is WRITER:ID, `dataset` is NAMESPACE/NAME, `run` is the id of a run of "
+        "OpenLineage; `what` is a name of any kind, as on the command line.",
+    ),
+]
 Id = int
 
 
@@ -496,27 +505,50 @@ class _Api:
 
     def lineage(
         self,
-        flowfile: Annotated[list[str] | None, Query(max_length=100)] = None,
-        identifier: Annotated[list[str] | None, Query(max_length=100)] = None,
+        what: Starts = None,
+        flowfile: Starts = None,
+        identifier: Starts = None,
+        event: Starts = None,
+        run: Starts = None,
+        dataset: Starts = None,
         *,
         depth: Annotated[int | None, Query(ge=0, le=1000)] = 1,
+        direction: Toward = Toward.BOTH,
+        failed: Annotated[bool, Query(description="Only what failed, and the way to it.")] = False,
         events_max: Annotated[int, Query(ge=1, le=NODES_MAX)] = NODES_MAX,
         since: Moment = None,
         until: Moment = None,
         writer: Writer = None,
         as_of: AsOf = None,
     ) -> Response:
-        """What led to some FlowFiles, and what came of them; one generation unless more are asked for."""
-        lineage = self._lineage(flowfile, identifier, depth, events_max, since, until, writer, as_of)
+        """What led to FlowFiles, runs or datasets, and what came of them; one generation unless more are asked for."""
+        points = _points(
+            {
+                StartKind.WHAT: what,
+                StartKind.IDENTIFIER: identifier,
+                StartKind.EVENT: event,
+                StartKind.RUN: run,
+                StartKind.DATASET: dataset,
+                StartKind.FLOWFILE: flowfile,
+            }
+        )
+        bounds = _bounds(events_max, depth, since, until, direction)
+        lineage = self._lineage(points, bounds, writer, as_of, failed=failed)
         return _json(lineage_document(lineage, self._settings.query.attribute_characters_max))
 
     def lineage_export(
         self,
-        flowfile: Annotated[list[str] | None, Query(max_length=100)] = None,
-        identifier: Annotated[list[str] | None, Query(max_length=100)] = None,
+        what: Starts = None,
+        flowfile: Starts = None,
+        identifier: Starts = None,
+        event: Starts = None,
+        run: Starts = None,
+        dataset: Starts = None,
         *,
         form: Annotated[ExportFormat, Query(alias="format")] = ExportFormat.JSON,
         depth: Annotated[int | None, Query(ge=0, le=1000)] = 1,
+        direction: Toward = Toward.BOTH,
+        failed: Annotated[bool, Query(description="Only what failed, and the way to it.")] = False,
         events_max: Annotated[int, Query(ge=1, le=NODES_MAX)] = NODES_MAX,
         since: Moment = None,
         until: Moment = None,
@@ -524,7 +556,18 @@ class _Api:
         as_of: AsOf = None,
     ) -> Response:
         """The same lineage in a format for other programs."""
-        lineage = self._lineage(flowfile, identifier, depth, events_max, since, until, writer, as_of)
+        points = _points(
+            {
+                StartKind.WHAT: what,
+                StartKind.IDENTIFIER: identifier,
+                StartKind.EVENT: event,
+                StartKind.RUN: run,
+                StartKind.DATASET: dataset,
+                StartKind.FLOWFILE: flowfile,
+            }
+        )
+        bounds = _bounds(events_max, depth, since, until, direction)
+        lineage = self._lineage(points, bounds, writer, as_of, failed=failed)
         # A picture is opened by a browser: its text is inert there, and as text it can do nothing at all.
         return Response(export(self._repository.diagram(lineage), form), media_type="text/plain; charset=utf-8")
 
@@ -703,25 +746,21 @@ class _Api:
 
     def _lineage(
         self,
-        flowfile: list[str] | None,
-        identifier: list[str] | None,
-        depth: int | None,
-        events_max: int,
-        since: str | None,
-        until: str | None,
+        points: Sequence[StartingPoint],
+        bounds: Bounds,
         writer: str | None,
         as_of: str | None,
+        *,
+        failed: bool,
     ) -> Lineage:
-        if not flowfile and not identifier:
-            raise InvalidInputError("lineage: expected a flowfile or an identifier.")
-        first, last = _times(since, until)
-        lineage = self._repository.lineage(
-            flowfile or (),
-            Bounds(events_max, depth, first, last),
-            identifiers=identifier or (),
-            writer=_check_writer(writer),
-            as_of=_moment(as_of),
-        )
+        for point in points:
+            by, _, _ = point.text.rpartition(":")
+            if point.kind is StartKind.EVENT and by:
+                self._workspace(by)
+        repository = self._repository
+        lineage = repository.lineage_from(points, bounds, writer=_check_writer(writer), as_of=_moment(as_of))
+        if failed:
+            lineage = lineage.only_failures()
         longest = self._settings.query.attribute_characters_max
         return lineage.with_events(partial(shortened, characters_max=longest))
 
@@ -850,6 +889,20 @@ def _first_since(catalog: Catalog, time_ms: int) -> int:
         return catalog.revision_at(time_ms - 1) + 1
     except (NotFoundError, PrunedError):
         return 0  # all that is kept came later
+
+
+def _points(named: Mapping[StartKind, list[str] | None]) -> list[StartingPoint]:
+    # FlowFiles last: what is expanded is one, and the lineage begins at what was asked for first.
+    return [
+        StartingPoint.of(text) if kind is StartKind.WHAT else StartingPoint(kind, text)
+        for kind, texts in named.items()
+        for text in texts or ()
+    ]
+
+
+def _bounds(events_max: int, depth: int | None, since: str | None, until: str | None, direction: Toward) -> Bounds:
+    first, last = _times(since, until)
+    return Bounds(events_max, depth, first, last, toward=direction)
 
 
 def _times(since: str | None, until: str | None) -> tuple[int | None, int | None]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
+from custody.format.csv_cells import plain_cell
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.read.search import StoredEvent
 from custody.read.time_travel import AsOf, Revisions
@@ -39,8 +40,6 @@ _COLUMNS = (
     "source_node",
     "source_ordinal",
 )
-# A table program would take such a cell for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Page = list[StoredEvent]
 
 
@@ -145,7 +144,7 @@ def _csv(pages: Iterator[Page], _: _End) -> Iterator[bytes]:
 
 
 def _cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return plain_cell(value) if isinstance(value, str) else value
 
 
 def _taken(sink: io.BytesIO) -> bytes:

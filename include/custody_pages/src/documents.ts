@@ -90,16 +90,27 @@ export interface Welcome {
   links: Record<string, string>;
 }
 
+export interface LineageEvent {
+  writer: string;
+  event: EventDocument;
+  failed?: boolean;
+}
+
 export interface LineageNode {
   uuid: string;
   kind: string;
-  events: Listed[];
+  events: LineageEvent[];
   parents: string[];
   children: string[];
   cut?: string | null;
+  namespace?: string | null;
+  name?: string | null;
+  version?: string | null;
+  failed?: boolean;
 }
 
 export interface LineageDocument {
+  starts: string[];
   nodes: LineageNode[];
   events: number;
   is_complete: boolean;

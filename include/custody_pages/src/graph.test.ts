@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventDocument, LineageDocument, LineageNode } from "./documents.ts";
-import { behindOf, drawn, edgesOf, endsOf, hasFailed, momentsOf, NODES_MAX, titleOf, upTo, way } from "./graph.ts";
+import { behindOf, countOf, drawn, edgesOf, endsOf, foldedWith, momentsOf, NODES_MAX, titleOf, upTo, way } from "./graph.ts";
 import { bytes, relative } from "./moments.ts";
 
 const node = (uuid: string, children: string[] = [], parents: string[] = []): LineageNode => ({
@@ -12,6 +12,7 @@ const node = (uuid: string, children: string[] = [], parents: string[] = []): Li
   children,
 });
 const lineage = (nodes: LineageNode[]): LineageDocument => ({
+  starts: [],
   nodes,
   events: 0,
   is_complete: true,
@@ -24,10 +25,32 @@ const happened = (changes: Partial<EventDocument>): LineageNode => ({
   events: [{ writer: "main", event: { event_type: "ROUTE", event_time: 5, component_id: "c", component_type: "t", flowfile_uuid: "a", file_size: 0, ...changes } }],
 });
 
-test("behind a bound are the events that the lineage does not show", () => {
+test("behind a bound are the events that the lineage does not show, of all that they mention", () => {
   const bounded = happened({ event_id: 3, flowfile_uuid: "a" });
+  const cut = [{ ...bounded, uuid: "a" }, node("dataset"), node("none")];
   const found = [3, 4, 9].map((event_id) => ({ writer: "main", event: { ...bounded.events[0]!.event, event_id } }));
-  assert.deepEqual([...behindOf([bounded], found)], [["a", 2]]);
+  found.push({ writer: "main", event: { ...bounded.events[0]!.event, event_id: 10, flowfile_uuid: "run", parent_uuids: ["dataset", "dataset"] } });
+  assert.deepEqual(
+    [...behindOf(cut, cut, found, true)],
+    [["a", { events: 2, isAll: true }], ["dataset", { events: 1, isAll: true }], ["none", { events: 0, isAll: true }]],
+  );
+});
+
+test("a number on an expander says where it is not all", () => {
+  assert.equal(countOf({ events: 12, isAll: true }), "+12");
+  assert.equal(countOf({ events: 100, isAll: true }), "+100");
+  assert.equal(countOf({ events: 101, isAll: true }), "100+");
+  assert.equal(countOf({ events: 12, isAll: false }), "12+");
+  assert.equal(countOf({ events: 4000, isAll: false }), "100+");
+  assert.equal(countOf({ events: 0, isAll: false }), "+");
+  assert.equal(countOf(undefined), "+");
+});
+
+test("what was expanded behind an expansion is folded with it, unless another way leads there", () => {
+  const edges = edgesOf([node("root", ["a", "b"]), node("a", ["c"]), node("b", ["d"]), node("c", ["e"]), node("d", ["e"]), node("e")]);
+  assert.deepEqual(foldedWith(edges, ["root"], ["a", "c", "e"], "a"), ["c", "e"]);
+  assert.deepEqual(foldedWith(edges.filter(({ from }) => from !== "d"), ["root"], ["a", "c", "e", "b"], "a"), ["b"]);
+  assert.deepEqual(foldedWith(edges, ["root"], ["a"], "a"), []);
 });
 
 test("an edge that both ends name is one, and one to what is not there is none", () => {
@@ -53,16 +76,23 @@ test("the way to a FlowFile is a shortest one, in either direction", () => {
   assert.deepEqual(way(edges, "a", "z"), []);
 });
 
-test("failures are told by relationship, details and states, not by any text", () => {
-  assert.equal(hasFailed(happened({ relationship: "failure" })), true);
-  assert.equal(hasFailed(happened({ details: "Connection error" })), true);
-  assert.equal(hasFailed(happened({ updated_attributes: { "airflow.state": "failed" } })), true);
-  assert.equal(hasFailed(happened({ updated_attributes: { filename: "error.log" }, relationship: "success" })), false);
-});
-
 test("a FlowFile is called by its file, else by the beginning of its uuid", () => {
   assert.equal(titleOf(happened({ updated_attributes: { filename: "orders.csv" } })), "orders.csv");
   assert.equal(titleOf(happened({})), "a1b2c3d4");
+});
+
+test("a run and a dataset are called by their own names, and never by the file name of an event", () => {
+  const told = { updated_attributes: { filename: "orders.csv" } };
+  assert.equal(titleOf({ ...happened(told), kind: "RUN", name: "clean orders", namespace: "shop" }), "clean orders");
+  assert.equal(titleOf({ ...happened(told), kind: "DATASET", name: "orders", version: "7" }), "orders@7");
+  assert.equal(titleOf({ ...happened(told), kind: "RUN" }), "a1b2c3d4");
+});
+
+test("up to a time a FlowFile has failed only if it had failed by then", () => {
+  const late = happened({ event_time: 9 });
+  late.events.push({ ...happened({ event_time: 12 }).events[0]!, failed: true });
+  const until = (time: number): (boolean | undefined)[] => upTo([{ ...late, failed: true }], time, []).map(({ failed }) => failed);
+  assert.deepEqual([until(9), until(12)], [[false], [true]]);
 });
 
 test("the moments are the times of all events, each once", () => {

@@ -30,15 +30,42 @@ export function edgesOf(nodes: LineageNode[]): Edge[] {
   return [...edges.values()];
 }
 
-/** How many events each FlowFile has that the lineage does not: of those that some were found of. */
-export function behindOf(cut: LineageNode[], found: Listed[]): Map<string, number> {
-  const shown = new Set(cut.flatMap(({ events }) => events.map(({ writer, event }) => `${writer}/${event.event_id}`)));
-  const counts = new Map<string, number>();
+/** Events behind a bound, of which there may be more than were counted. */
+export interface Behind {
+  events: number;
+  isAll: boolean;
+}
+
+/** More than so many events of a FlowFile are no number that anybody wants to know. */
+const SAID_MAX = 100;
+
+/** A number on an expander: `+12`; `12+` where there may be more, `100+` from there on; `+` where nothing was counted. */
+export function countOf(behind: Behind | undefined): string {
+  if (!behind || (behind.events === 0 && !behind.isAll)) return "+";
+  if (behind.events > SAID_MAX) return `${SAID_MAX}+`;
+  return behind.isAll ? `+${behind.events}` : `${behind.events}+`;
+}
+
+/** How many events mention each of some FlowFiles, and are not in the lineage: of those that were found. */
+export function behindOf(nodes: LineageNode[], cut: LineageNode[], found: Listed[], isAll: boolean): Map<string, Behind> {
+  const shown = new Set(nodes.flatMap(({ events }) => events.map(({ writer, event }) => `${writer}/${event.event_id}`)));
+  const counts = new Map(cut.map(({ uuid }) => [uuid, { events: 0, isAll }]));
   for (const { writer, event } of found) {
     if (shown.has(`${writer}/${event.event_id}`)) continue;
-    counts.set(event.flowfile_uuid, (counts.get(event.flowfile_uuid) ?? 0) + 1);
+    for (const uuid of new Set([event.flowfile_uuid, ...(event.parent_uuids ?? []), ...(event.child_uuids ?? [])])) {
+      const count = counts.get(uuid);
+      if (count) count.events += 1;
+    }
   }
   return counts;
+}
+
+/** The expansions that are left when one is taken back: those that a way leads to that does not go through it. */
+export function foldedWith(edges: Edge[], roots: string[], expanded: string[], uuid: string): string[] {
+  const near = neighbours(edges.filter(({ from, to }) => from !== uuid && to !== uuid));
+  const reached = new Set(roots.filter((one) => one !== uuid));
+  for (const one of reached) for (const other of near.get(one) ?? []) reached.add(other);
+  return expanded.filter((one) => one !== uuid && reached.has(one));
 }
 
 /** The nodes in order of their distance from the roots; those that no root leads to stand last. */
@@ -138,26 +165,20 @@ export function upTo(nodes: LineageNode[], until: number | null, roots: string[]
     const events = node.events.filter(({ event }) => event.event_time <= until);
     for (const { event } of events)
       for (const uuid of [...(event.parent_uuids ?? []), ...(event.child_uuids ?? [])]) named.add(uuid);
-    return { ...node, events };
+    return { ...node, events, failed: events.some(({ failed }) => failed) };
   });
   return then.filter(({ uuid, events }) => events.length || named.has(uuid));
 }
 
-/** The name that people know a FlowFile by: its newest filename, or what it is said to be elsewhere. */
+/** Kinds that have a name of their own; of another node the newest file name is it. */
+const NAMED = ["RUN", "JOB", "DATASET"];
+
+/** What people know a node by: its name or newest filename. */
 export function titleOf(node: LineageNode): string {
-  for (const { event } of node.events.toReversed()) {
+  if (node.name) return node.version ? `${node.name}@${node.version}` : node.name;
+  for (const { event } of NAMED.includes(node.kind) ? [] : node.events.toReversed()) {
     const name = event.updated_attributes?.["filename"] ?? event.previous_attributes?.["filename"];
     if (name) return name;
   }
   return node.uuid.slice(0, 8);
-}
-
-const FAILED = /\b(fail|failed|failure|error|retry|denied|rejected)\b/i;
-
-/** Whether an event of a FlowFile says that something failed: by its relationship, its details or a state. */
-export function hasFailed(node: LineageNode): boolean {
-  return node.events.some(({ event }) => {
-    const states = Object.entries(event.updated_attributes ?? {}).filter(([name]) => /state|status|event_?type/i.test(name));
-    return [event.relationship, event.details, ...states.map(([, value]) => value)].some((text) => text && FAILED.test(text));
-  });
 }

@@ -1,12 +1,13 @@
 // Lineage: what led to FlowFiles and what came of them, as a table and as a picture of the nearest ones.
 
-import { lazy, Suspense, useDeferredValue, useEffect, useMemo, useState, type ReactNode } from "react";
-import { ownParameters, pageAddress, type Parameters, remember, sameMoment } from "./address.ts";
+import { lazy, Suspense, useDeferredValue, useEffect, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { changed, ownParameters, pageAddress, type Parameters, queryText, remember, sameMoment } from "./address.ts";
 import { ApiError, ask, askByBody } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, LineageDocument, LineageNode } from "./documents.ts";
+import { Expander, type Expansion } from "./expander.tsx";
 import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
-import { behindOf, byDistance, drawn, edgesOf, endsOf, hasFailed, momentsOf, NODES_MAX, titleOf, upTo, way, type Edge } from "./graph.ts";
+import { behindOf, byDistance, drawn, edgesOf, endsOf, foldedWith, momentsOf, NODES_MAX, titleOf, upTo, way, type Behind, type Edge } from "./graph.ts";
 import { absolute, iso } from "./moments.ts";
 import { anywhere } from "./query.ts";
 import { AsOfField, Question, WriterField } from "./question.tsx";
@@ -14,45 +15,54 @@ import { TEXTS } from "./texts.ts";
 
 // The table does not wait for the code of the picture.
 const Picture = lazy(() => import("./picture.tsx"));
-const EXPORTS = { svg: "SVG", json: "JSON", dot: "DOT", graphml: "GraphML", openlineage: "OpenLineage" };
+const EXPORTS = {
+  svg: "SVG",
+  json: "JSON",
+  dot: "DOT",
+  graphml: "GraphML",
+  "csv-nodes": "CSV of nodes",
+  "csv-edges": "CSV of edges",
+  openlineage: "OpenLineage",
+};
 const EVENTS_SHOWN = 6;
 /** Rows of the table that are there at once, and by which it grows. */
 const ROWS = 300;
 const ENDS = 5;
-/** So many FlowFiles with a bound are counted, by so many events. */
-const COUNTED = 100;
+/** So many nodes with a bound are counted at once, of the nearest that the picture has, by so many events. */
+const COUNTED = 50;
 const EVENTS_COUNTED = 1000;
+/** So many questions are asked to count them. */
+const COUNTS_MAX = 40;
+/** As many events as a lineage may have by the API. */
+const EVENTS_MAX = 6000;
 const REMEMBERED_AFTER_MS = 300;
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const texts = TEXTS.lineage;
 
 const parameters = ownParameters();
-// One field takes both, as `custody lineage` does.
-const what = parameters.getAll("what").filter(Boolean);
-const flowfiles = [...parameters.getAll("flowfile"), ...what.filter((one) => UUID.test(one))];
-const identifiers = [...parameters.getAll("identifier"), ...what.filter((one) => !UUID.test(one))];
+/** Where a lineage begins, by the kinds of the API and in its order; `what` is a name of any kind. */
+const STARTS = ["what", "identifier", "event", "run", "dataset", "flowfile"] as const;
+const starts = Object.fromEntries(STARTS.map((kind) => [kind, parameters.getAll(kind).filter(Boolean)])) as Record<(typeof STARTS)[number], string[]>;
+/** The same as words of the command. */
+const words = STARTS.flatMap((kind) => starts[kind].map((name) => (kind === "what" ? name : `${kind}=${name}`)));
+const firstName = STARTS.flatMap((kind) => starts[kind])[0] ?? "";
 const depth = parameters.get("depth") ?? "1";
+const generations = depth === "all" ? 1000 : depth;
+const given = parameters.get("direction");
+const direction = given === "up" || given === "down" ? given : "both";
 const writer = parameters.get("writer");
 const asOf = parameters.get("as_of");
-const asked: Parameters = {
-  flowfile: flowfiles,
-  identifier: identifiers,
-  depth: depth === "all" ? 1000 : depth,
-  writer,
-  as_of: asOf,
-};
-const own = (changes: Parameters): string =>
-  pageAddress("lineage", { flowfile: flowfiles, identifier: identifiers, depth, writer, as_of: asOf, ...changes });
+/** Another start with the same bounds. */
+const startAt = (uuid: string): string =>
+  pageAddress("lineage", { flowfile: [uuid], depth, direction: direction === "both" ? null : direction, writer, as_of: asOf });
 
 function LineagePage(): ReactNode {
-  const hasRoot = flowfiles.length + identifiers.length > 0;
-  const first = flowfiles[0] ?? identifiers[0] ?? "";
+  const shown = words[0]?.startsWith("flowfile=") ? firstName : (words[0] ?? "");
   return (
     <Frame page="lineage" title={texts.title}>
       <Question>
           <label className="grows">
             {texts.what}
-            <input name="what" defaultValue={first} size={40} required />
+            <input name="what" defaultValue={shown} size={40} required />
           </label>
           <label>
             {texts.depth}
@@ -63,35 +73,86 @@ function LineagePage(): ReactNode {
               <option value="all">{texts.allDepths}</option>
             </select>
           </label>
+          <label>
+            {texts.direction}
+            <select name="direction" defaultValue={direction === "both" ? "" : direction}>
+              <option value="">{texts.directions.both}</option>
+              <option value="up">{texts.directions.up}</option>
+              <option value="down">{texts.directions.down}</option>
+            </select>
+          </label>
           <WriterField />
           <AsOfField />
           <button type="submit" className="main">
             {texts.show}
           </button>
       </Question>
-      {hasRoot ? <Answered first={first} /> : <p>{texts.which}</p>}
+      {words.length ? <Answered /> : <p>{texts.which}</p>}
     </Frame>
   );
 }
 
-function Answered({ first }: { first: string }): ReactNode {
-  const [answer, again] = useAnswer((signal) => ask<LineageDocument>("lineage", asked, signal), "lineage");
-  const wider = anywhere(first);
+function Answered(): ReactNode {
+  const [expanded, expand] = useState(parameters.getAll("expanded").filter(Boolean));
+  const [anchor, hold] = useState<string | null>(null);
+  const [isFailedOnly, failedOnly] = useState(parameters.get("failed") === "true");
+  const asked: Parameters = {
+    ...starts,
+    flowfile: [...starts.flowfile, ...expanded],
+    depth: generations,
+    direction: direction === "both" ? null : direction,
+    failed: isFailedOnly,
+    events_max: EVENTS_MAX,
+    writer,
+    as_of: asOf,
+  };
+  const key = queryText(asked);
+  const [answer, again] = useAnswer((signal) => ask<LineageDocument>("lineage", asked, signal), key);
+  const wider = anywhere(firstName);
   const isUnknown = answer.state === "failed" && answer.error instanceof ApiError && answer.error.status === 404;
+  const turn = (next: string[], about: string): void => {
+    hold(about);
+    expand(next);
+    remember({ expanded: next });
+  };
   return (
     <>
       {isUnknown ? (
         <div className="nothing">
           <p>{texts.nothing}</p>
-          {wider && <a href={pageAddress("search", { q: wider, ...sameMoment() })}>{texts.asName(first)}</a>}
+          {wider && <a href={pageAddress("search", { q: wider, ...sameMoment() })}>{texts.asName(firstName)}</a>}
         </div>
       ) : (
         <Shown answer={answer} again={again}>
-          {(lineage) => (lineage.nodes.length ? <Views lineage={lineage} /> : <p>{texts.nothing}</p>)}
+          {(lineage) =>
+            lineage.nodes.length ? (
+              <Views
+                lineage={lineage}
+                asked={asked}
+                expanded={expanded}
+                turn={turn}
+                anchor={anchor}
+                isFailedOnly={isFailedOnly}
+                failedOnly={(isOn) => {
+                  hold(null);
+                  failedOnly(isOn);
+                }}
+              />
+            ) : (
+              <p>{texts.nothing}</p>
+            )
+          }
         </Shown>
       )}
       <SameAnswer
-        commandLine={command("lineage", [first], { depth: depth === "all" ? null : depth, writer, "as-of": asOf })}
+        commandLine={command("lineage", [...words, ...expanded.map((uuid) => `flowfile=${uuid}`)], {
+          depth: generations,
+          direction: direction === "both" ? null : direction,
+          failed: isFailedOnly,
+          events: EVENTS_MAX,
+          "only-writer": writer,
+          "as-of": asOf,
+        })}
         path="lineage"
         parameters={asked}
       />
@@ -99,20 +160,36 @@ function Answered({ first }: { first: string }): ReactNode {
   );
 }
 
-function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
-  const roots = flowfiles.length ? flowfiles : Object.values(lineage.identifiers).flat();
+function Views({
+  lineage,
+  asked,
+  expanded,
+  turn,
+  anchor,
+  isFailedOnly,
+  failedOnly,
+}: {
+  lineage: LineageDocument;
+  asked: Parameters;
+  expanded: string[];
+  turn: (expanded: string[], about: string) => void;
+  anchor: string | null;
+  isFailedOnly: boolean;
+  failedOnly: (isOn: boolean) => void;
+}): ReactNode {
+  // What was expanded is a start for the API; here it is none.
+  const roots = useMemo(() => {
+    const own = lineage.starts.filter((uuid) => !expanded.includes(uuid) || starts.flowfile.includes(uuid));
+    return own.length ? own : lineage.starts;
+  }, [lineage]);
   const [chosen, choose] = useState<string | null>(parameters.get("chosen"));
   const moments = useMemo(() => momentsOf(lineage.nodes), [lineage]);
   const [until, bound] = useUntil(moments);
   // The slider moves at once; what it shows follows as fast as it can.
   const shownUntil = useDeferredValue(until);
-  const [isFailedOnly, failedOnly] = useState(parameters.get("failed") === "true");
   const [rows, allow] = useState(ROWS);
   const edges = useMemo(() => edgesOf(lineage.nodes), [lineage]);
-  const nodes = useMemo(
-    () => upTo(lineage.nodes, shownUntil, roots).filter((node) => !isFailedOnly || hasFailed(node) || roots.includes(node.uuid)),
-    [lineage, shownUntil, isFailedOnly],
-  );
+  const nodes = useMemo(() => upTo(lineage.nodes, shownUntil, roots), [lineage, shownUntil]);
   const names = new Map(lineage.nodes.map((node) => [node.uuid, titleOf(node)]));
   const picture = useMemo(() => drawn({ ...lineage, nodes }, roots), [nodes]);
   // The table begins with what the picture has.
@@ -122,14 +199,24 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
     choose(uuid);
     remember({ chosen: uuid });
   };
-  const behind = Object.keys(lineage.frontier).length;
   const counts = useBehind(lineage, edges, roots);
+  const behind = Object.keys(lineage.frontier).filter((uuid) => !(counts.get(uuid)?.isAll && counts.get(uuid)?.events === 0)).length;
+  const keepPlace = useKeptPlace(lineage);
+  const expansionOf = (node: LineageNode): Expansion => ({
+    isExpanded: expanded.includes(node.uuid),
+    behind: counts.get(node.uuid),
+    turn: (uuid, isExpanded, pressed) => {
+      keepPlace(pressed);
+      turn(isExpanded ? [...expanded, uuid] : foldedWith(edges, roots, expanded, uuid), uuid);
+    },
+  });
+  const hasOthers = lineage.nodes.some(({ kind }) => !["FLOWFILE", "UNKNOWN"].includes(kind));
   return (
     <>
       <Notices notices={lineage.notices} />
       <p role="status">
-        <strong>{texts.summary(lineage.nodes.length, lineage.events)}</strong>. {behind > 0 && texts.more(behind)}{" "}
-        {picture.left > 0 && texts.left(picture.left, NODES_MAX)}
+        <strong>{texts.summary(lineage.nodes.length, lineage.events, hasOthers)}</strong>. {behind > 0 && texts.more(behind)}{" "}
+        {picture.left > 0 && texts.left(picture.left, NODES_MAX)} {until !== null && texts.sliderNote}
       </p>
       <div className="row">
         {moments.length > 1 && <TimeSlider moments={moments} until={until} bound={bound} />}
@@ -138,23 +225,39 @@ function Views({ lineage }: { lineage: LineageDocument }): ReactNode {
         </Switch>
         <div className="row" role="group" aria-label={texts.export}>
           {Object.entries(EXPORTS).map(([format, name]) => (
-            <SaveButton key={format} path="lineage/export" parameters={{ ...asked, format }} name={`lineage.${format}`}>
+            <SaveButton
+              key={format}
+              path="lineage/export"
+              parameters={{ ...asked, format, until: until === null ? null : iso(until) }}
+              name={format.startsWith("csv-") ? `lineage-${format.slice(4)}.csv` : `lineage.${format}`}
+            >
               {name}
             </SaveButton>
           ))}
         </div>
+        <span className="quiet">{texts.exportNote}</span>
       </div>
       <Ends nodes={nodes} names={names} isCut={behind > 0} pick={pick} />
       <section aria-label={texts.picture}>
         <Suspense fallback={<p className="picture">{texts.drawing}</p>}>
-          <Picture drawn={picture} roots={roots} chosen={chosen} onWay={onWay} choose={pick} />
+          <Picture drawn={picture} roots={roots} chosen={chosen} onWay={onWay} faded={isFailedOnly} anchor={anchor} expansionOf={expansionOf} choose={pick} />
         </Suspense>
       </section>
       <TableFrame label={texts.tableCaption}>
-        <Head columns={[texts.flowfile, texts.events, texts.first, texts.last, texts.parents, texts.children, texts.bound]} />
+        <Head columns={[texts.flowfile, texts.kind, texts.events, texts.first, texts.last, texts.parents, texts.children, texts.bound]} />
         <tbody>
           {inOrder.slice(0, rows).map((node) => (
-            <NodeRow key={node.uuid} node={node} names={names} isChosen={node.uuid === chosen} isRoot={roots.includes(node.uuid)} onWay={onWay} more={counts.get(node.uuid)} pick={pick} />
+            <NodeRow
+              key={node.uuid}
+              node={node}
+              names={names}
+              isChosen={node.uuid === chosen}
+              isRoot={roots.includes(node.uuid)}
+              isFailedOnly={isFailedOnly}
+              onWay={onWay}
+              expansion={expansionOf(node)}
+              pick={pick}
+            />
           ))}
         </tbody>
       </TableFrame>
@@ -200,7 +303,7 @@ function Ends({ nodes, names, isCut, pick }: { nodes: LineageNode[]; names: Map<
             {TEXTS.search.shown(rows, ends.length)}
           </button>
         )}
-        {isCut && texts.moreEnds} {isCut && depth !== "all" && <a href={own({ depth: "all" })}>{texts.whole}</a>}
+        {isCut && texts.moreEnds} {isCut && depth !== "all" && <a href={changed(ownParameters(), { depth: "all" })}>{texts.whole}</a>}
       </p>
     </section>
   );
@@ -240,18 +343,29 @@ function useUntil(moments: number[]): [number | null, (until: number | null) => 
   return [until, bound];
 }
 
-/** How many events each of the nearest FlowFiles has behind a bound; nothing where there are too many to be counted at once. */
-function useBehind(lineage: LineageDocument, edges: Edge[], roots: string[]): Map<string, number> {
-  const [counts, setCounts] = useState<Map<string, number>>(new Map());
+/** Keeps the row or the picture with what was pressed where it is on the screen, when an answer makes what is above longer. */
+function useKeptPlace(lineage: LineageDocument): (pressed: Element) => void {
+  const kept = useRef<{ place: Element; top: number } | null>(null);
+  useLayoutEffect(() => {
+    const { place, top } = kept.current ?? {};
+    if (place?.isConnected && top !== undefined) scrollBy(0, place.getBoundingClientRect().top - top);
+    kept.current = null;
+  }, [lineage]);
+  return (pressed) => {
+    const place = pressed.closest("tr, section") ?? pressed;
+    kept.current = { place, top: place.getBoundingClientRect().top };
+  };
+}
+
+/** What each of the nearest nodes has behind a bound: as many halves of them are asked for as it takes to count each. */
+function useBehind(lineage: LineageDocument, edges: Edge[], roots: string[]): Map<string, Behind> {
+  const [counts, setCounts] = useState<Map<string, Behind>>(new Map());
   useEffect(() => {
-    const cut = byDistance(lineage.nodes, edges, roots).filter((node) => node.cut).slice(0, COUNTED);
-    if (!cut.length) return;
+    const cut = byDistance(lineage.nodes, edges, roots).slice(0, NODES_MAX).filter((node) => node.cut);
     const stop = new AbortController();
-    const query = { or: cut.map(({ uuid }) => ({ field: "flowfile_uuid", equals: uuid })) };
-    const question = { query, limit: EVENTS_COUNTED, ...(writer && { writer }), ...(asOf && { as_of: asOf }) };
-    askByBody<EventPage>("events/search", question, stop.signal).then(
-      ({ total, items }) => total <= EVENTS_COUNTED && setCounts(behindOf(cut, items)),
-      // The links lead there as well without a number.
+    setCounts(new Map());
+    countBehind(lineage.nodes, cut, stop.signal, (found) => setCounts((before) => new Map([...before, ...found]))).catch(
+      // The buttons show more as well without a number.
       () => undefined,
     );
     return () => stop.abort();
@@ -259,36 +373,58 @@ function useBehind(lineage: LineageDocument, edges: Edge[], roots: string[]): Ma
   return counts;
 }
 
+async function countBehind(nodes: LineageNode[], cut: LineageNode[], signal: AbortSignal, tell: (found: Map<string, Behind>) => void): Promise<void> {
+  const waiting: LineageNode[][] = [];
+  for (let at = 0; at < cut.length; at += COUNTED) waiting.push(cut.slice(at, at + COUNTED));
+  for (let asked = 0; waiting.length && asked < COUNTS_MAX; asked++) {
+    const some = waiting.shift()!;
+    const query = { or: some.map(({ uuid }) => ({ field: "flowfile_uuid", equals: uuid })) };
+    const question = { query, limit: EVENTS_COUNTED, ...(writer && { writer }), ...(asOf && { as_of: asOf }) };
+    const { total, items } = await askByBody<EventPage>("events/search", question, signal);
+    if (signal.aborted) return;
+    const isAll = total <= EVENTS_COUNTED;
+    tell(behindOf(nodes, some, items, isAll));
+    // One with very many would hide what the others have.
+    if (!isAll && some.length > 1) waiting.push(some.slice(0, some.length >> 1), some.slice(some.length >> 1));
+  }
+}
+
 function NodeRow({
   node,
   names,
   isChosen,
   isRoot,
+  isFailedOnly,
   onWay,
-  more,
+  expansion,
   pick,
 }: {
   node: LineageNode;
   names: Map<string, string>;
   isChosen: boolean;
   isRoot: boolean;
+  isFailedOnly: boolean;
   onWay: string[];
-  more: number | undefined;
+  expansion: Expansion;
   pick: (uuid: string) => void;
 }): ReactNode {
   const isOnWay = onWay.includes(node.uuid);
+  const isFaint = isFailedOnly && !node.failed && !isRoot;
   return (
-    <tr id={`row-${node.uuid}`} className={isOnWay || isChosen ? "chosen-row" : ""}>
+    <tr id={`row-${node.uuid}`} className={isOnWay || isChosen ? "chosen-row" : isFaint ? "faint-row" : ""}>
       <th scope="row">
         <button type="button" aria-pressed={isChosen} onClick={() => pick(node.uuid)}>
           {names.get(node.uuid)}
         </button>{" "}
-        <code className="quiet">{node.uuid}</code>
+        {node.namespace && <span className="quiet">{node.namespace}</span>} <code className="quiet">{node.uuid}</code>
         {isRoot && <span className="quiet"> ({texts.start})</span>}
         {isOnWay && <span className="unseen"> {texts.way}</span>}
-        {node.kind !== "FLOWFILE" && <span className="quiet"> ({texts.unknown})</span>}{" "}
-        {!isRoot && <a href={own({ flowfile: [node.uuid], identifier: [] })}>{texts.centre}</a>}
+        {node.kind === "UNKNOWN" && <span className="quiet"> ({texts.unknown})</span>}
+        {node.failed && <strong> {texts.failedMark}</strong>}
+        {isFaint && <span className="quiet"> ({texts.onWayToFailure})</span>}{" "}
+        {!isRoot && <a href={startAt(node.uuid)}>{texts.centre}</a>}
       </th>
+      <td>{texts.kinds[node.kind] ?? node.kind}</td>
       <td>
         <Events node={node} />
       </td>
@@ -305,11 +441,7 @@ function NodeRow({
         <Relatives uuids={node.children} names={names} />
       </td>
       <td>
-        {node.cut && (
-          <>
-            {texts.bounds[node.cut] ?? node.cut} <a href={own({ flowfile: [...flowfiles, node.uuid] })}>{texts.expand(more)}</a>
-          </>
-        )}
+        {node.cut && (texts.bounds[node.cut] ?? node.cut)} <Expander node={node} expansion={expansion} />
       </td>
     </tr>
   );
@@ -319,10 +451,11 @@ function Events({ node }: { node: LineageNode }): ReactNode {
   const shown = node.events.slice(0, EVENTS_SHOWN);
   return (
     <>
-      {shown.map(({ writer: by, event }, at) => (
+      {shown.map(({ writer: by, event, failed }, at) => (
         <span key={`${by}/${event.event_id}`}>
           {at > 0 && ", "}
           <a href={pageAddress("event", { writer: by, event: event.event_id, as_of: asOf })}>{event.event_type}</a>
+          {failed && ` (${texts.failed})`}
         </span>
       ))}
       {node.events.length > shown.length && (

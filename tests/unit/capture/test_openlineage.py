@@ -58,8 +58,10 @@ def test_what_one_run_writes_and_another_reads_is_one_node_of_the_lineage() -> N
         run_event("COMPLETE", 2, inputs=[dataset("tree")], outputs=[dataset("wood")]),
     )
     lineage = lineage_of(events, dataset_uuid("lake://east", "wood"))
-    assert lineage.nodes[SEED].children == (TREE,)
-    assert lineage.nodes[TREE].children == (dataset_uuid("lake://east", "wood"),)
+    [run] = lineage.nodes[SEED].children
+    assert lineage.nodes[run].children == (TREE,)
+    [other] = lineage.nodes[TREE].children
+    assert lineage.nodes[other].children == (dataset_uuid("lake://east", "wood"),)
 
 
 def test_inputs_named_at_the_start_and_outputs_named_at_the_end_meet_in_the_run() -> None:

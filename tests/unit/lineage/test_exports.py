@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from custody.capture import Accepted, Format
 from custody.config import ContentStore
 from custody.flow.content import ContentReader
-from custody.lineage import Diagram, ExportFormat, Lineage, UnknownEvent, export, trace
+from custody.lineage import Bounds, Diagram, ExportFormat, Lineage, Toward, UnknownEvent, export, trace
 from custody.lineage.svg import NODES_MAX
 from custody.model import ContentClaim, Event
 from custody.vfs import PosixFileSystem
@@ -157,3 +158,16 @@ def test_a_picture_is_bounded_and_says_what_it_leaves_out() -> None:
     text = export(diagram_of(lineage_of(events)), ExportFormat.SVG)
     assert text.count("<rect") == NODES_MAX
     assert "10 more nodes are not drawn" in text
+
+
+@pytest.mark.parametrize(("start", "toward", "expected"), [("c", "down", "cj"), ("j", "up", "cjpx"), ("p", "up", "p")])
+def test_a_diagram_of_one_side_has_no_node_of_the_other(start: str, toward: str, expected: str) -> None:
+    def lookup(uuids: Sequence[str], most: int) -> list[tuple[str, Event]]:
+        wanted = set(uuids)
+        found = [one for one in story() if wanted & {one.flowfile_uuid, *one.parent_uuids, *one.child_uuids}]
+        return [("main", one) for one in found][:most]
+
+    diagram = diagram_of(trace(lookup, [start], Bounds(100, toward=Toward(toward))))
+    assert sorted(node.id for node in diagram.nodes if node.kind != "EVENT") == [f"flowfile:{one}" for one in expected]
+    places = {node.id for node in diagram.nodes}
+    assert {end for edge in diagram.edges for end in (edge.source, edge.target)} <= places
