@@ -1,4 +1,4 @@
-"""Many new files at once are those of one by one, whatever is in the way; what is refused is left to be done by itself."""
+"""Many new files at once are those of one by one, whatever is in the way; what is refused is done by itself."""
 
 from __future__ import annotations
 
