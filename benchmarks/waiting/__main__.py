@@ -1,8 +1,8 @@
 """Questions while gigabytes wait in journals: `PYTHONPATH=include python -m benchmarks.waiting` in the project.
 
-A repository gets groups of sealed journals that nobody rolled over. Each question is asked by a process of its own, the way
-a user asks the first one: its CPU time with that of the processes that it started, and the most memory of either. Answers of
-each kind must name as many events as were written for it; a difference ends with exit code 1.
+A repository gets groups of sealed journals that nobody rolled over. Each question is asked by a process of its own,
+the way the command line asks: CPU time with that of the processes that it started, and the most memory of either. All
+tries of a question must have one answer, and SQL must count every event; a difference ends with exit code 1.
 """
 
 from __future__ import annotations

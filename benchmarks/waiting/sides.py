@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from custody.repository import Repository
+from custody.spark.without_pandas import without_pandas
 
 Figures = dict[str, float]
 
 
 def _words(repository: Repository, end: int) -> int:
     del end
-    return repository.search('event_type:DROP AND details:"auto-terminated" AND file_size:[0 TO 100000000]', limit=5).total
+    text = 'event_type:DROP AND details:"auto-terminated" AND file_size:[0 TO 100000000]'
+    return repository.search(text, limit=5).total
 
 
 def _uuid(repository: Repository, end: int) -> int:
@@ -31,7 +33,7 @@ def _by_id(repository: Repository, end: int) -> int:
 def _lineage(repository: Repository, end: int) -> int:
     event = repository.get(end // 2)
     assert event is not None
-    return len(repository.lineage([event.flowfile_uuid]).events)
+    return repository.lineage([event.flowfile_uuid]).events
 
 
 def _sql(repository: Repository, end: int) -> int:
@@ -51,10 +53,10 @@ QUESTIONS: dict[str, Callable[[Repository, int], int]] = {
 
 
 def ask(root: Path, question: str, end: int) -> Figures:
-    """Ask one question; return seconds of CPU, the most memory of this process and of one it started in MB, the answer."""
-    repository = Repository.open(root)
+    """Ask one question; return its answer, seconds of CPU, the most MB of this process and of one that it started."""
     before = _cpu()
-    answer = QUESTIONS[question](repository, end)
+    with without_pandas():
+        answer = QUESTIONS[question](Repository.open(root), end)
     here, below = (resource.getrusage(who).ru_maxrss / 1000 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {"answer": answer, "CPU s": _cpu() - before, "MB": here, "engine MB": below}
 
