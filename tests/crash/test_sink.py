@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from custody.ngsi_sink.batch_file import FileAppend as BatchPart
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget
+from custody.vfs.wrapping import WrappingFileSystem
 from tests.crash.enumeration import enumerate_crashes
 from tests.crash.sink_scenarios import Sinking
 from tests.parts import Part
@@ -28,6 +30,34 @@ def test_a_crash_of_the_sink_in_every_mode(mode: str) -> None:
     outcome = enumerate_crashes(Sinking(mode), seeds=5)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
+
+
+class Together(FilesTarget):
+    """Makes new files at once, however few they are."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given, together_from=1)
+
+
+def together(patch: pytest.MonkeyPatch, files: type[LocalFiles] = LocalFiles) -> type[Sink]:
+    """Let the sink make all new files of a batch at once."""
+    patch.setattr("custody.ngsi_sink.sink.FilesTarget", Together)
+    patch.setattr("custody.ngsi_sink.sink.LocalFiles", files)
+    patch.setattr("custody.ngsi_sink.local._FILES_A_FOLDER", 0)
+    return Sink
+
+
+def test_a_crash_among_files_that_are_made_together(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = enumerate_crashes(Sinking("csv-column", together(monkeypatch)), seeds=1, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["json-row", "json-column", "csv-row", "csv-column", "parquet"])
+def test_a_crash_among_files_that_are_made_together_in_every_mode(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = enumerate_crashes(Sinking(mode, together(monkeypatch)), seeds=5)
+    assert not outcome.alarms, str(outcome)
 
 
 class WritesBeforeCommit(Sink):
@@ -108,6 +138,30 @@ class NoDirectorySync(LocalFiles):
         self._fs.sync_file(self._file(path))
 
 
+class NoDiskSync(LocalFiles):
+    """Does not sync the disk behind files that were made together."""
+
+    def _all_synced(self, made: Mapping[str, Path]) -> bool:
+        return True
+
+
+class FoldersWithTheFiles(LocalFiles):
+    """Leaves the names of folders to the sync of the files."""
+
+    def create_together(self, files: Mapping[str, memoryview], check: Callable[[], None]) -> set[str]:
+        whole = self._fs
+        self._fs = _NoNames(whole)
+        try:
+            return super().create_together(files, check)
+        finally:
+            self._fs = whole
+
+
+class _NoNames(WrappingFileSystem):
+    def sync_directory(self, folder: Path) -> None:
+        pass
+
+
 def with_target(target: type[FilesTarget]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
     def put(patch: pytest.MonkeyPatch) -> type[Sink]:
         patch.setattr("custody.ngsi_sink.sink.FilesTarget", target)
@@ -136,6 +190,8 @@ BUGS = {
     "takes length for content": with_target(TrustsLength),
     "no sync of what is appended": with_files(NoSync),
     "no sync of a new name": with_files(NoDirectorySync),
+    "no sync of the disk": lambda patch: together(patch, NoDiskSync),
+    "folders are synced with the files": lambda patch: together(patch, FoldersWithTheFiles),
 }
 
 

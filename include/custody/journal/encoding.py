@@ -34,7 +34,7 @@ from custody.model import (
     to_batch,
     to_present,
 )
-from custody.model.columns import read_batch, read_column
+from custody.model.columns import copied_columns, read_batch, view_batch
 
 # Kinds of records are part of the format: add, never change.
 KIND_BATCH = 3
@@ -252,8 +252,26 @@ def check(records: Sequence[EventRecord]) -> None:
             raise CorruptionError(f"{place}: expected {record.count} events in a record, got {held}.")
 
 
-def decode_column(records: Sequence[EventRecord], name: str) -> pa.ChunkedArray:
-    """Return a column of the events of batches of one file, in the order of the records, as EVENT_SCHEMA has it.
+def view_batches(records: Sequence[EventRecord]) -> list[pa.RecordBatch]:
+    """Return the batches of records of one schema where they lie, for `decode_column`.
+
+    Raises:
+        CorruptionError: a record is whole but does not hold what its head says.
+    """
+    schema = records[0].schema
+    batches = []
+    for record in records:
+        place = f"{record.path} @{record.offset}"
+        with _named(place):
+            batch = view_batch(record.body, schema)
+        if batch.num_rows != record.count:
+            raise CorruptionError(f"{place}: expected {record.count} events in 1 records, got {batch.num_rows}.")
+        batches.append(batch)
+    return batches
+
+
+def decode_column(records: Sequence[EventRecord], batches: Sequence[pa.RecordBatch], name: str) -> pa.ChunkedArray:
+    """Return a column of the events of records, in their order, as EVENT_SCHEMA has it; `batches` are their views.
 
     Raises:
         CorruptionError: a record is whole but does not hold what its head says.
@@ -263,12 +281,16 @@ def decode_column(records: Sequence[EventRecord], name: str) -> pa.ChunkedArray:
     schema = records[0].schema
     # Of a column that an older schema version lacks there is nothing but its number of values, which any one has.
     read = name if name in schema.names else schema.names[0]
+    with _named(f"{records[0].path} @{records[0].offset}"):
+        table = pa.Table.from_arrays([copied_columns(batches, read)], schema=pa.schema([schema.field(read)]))
+        return to_present(table, [name]).column(name)
 
-    def columns(same: Sequence[EventRecord]) -> pa.Table:
-        arrays = [read_column(record.body, schema, read) for record in same]
-        return pa.Table.from_arrays([pa.chunked_array(arrays)], schema=pa.schema([schema.field(read)]))
 
-    return to_present(_checked(records, columns), [name]).column(name)
+def same_schemas(records: Sequence[EventRecord]) -> list[tuple[bool, list[EventRecord]]]:
+    """Return records in their order, in lists of neighbours that are decoded together; whether they are batches."""
+    numbers = _numbered_schemas(records)
+    groups = groupby(records, key=lambda each: numbers[id(each.schema)] if each.kind == KIND_BATCH else None)
+    return [(number is not None, list(same)) for number, same in groups]
 
 
 def _parts(records: Sequence[EventRecord]) -> Iterator[list[EventRecord]]:

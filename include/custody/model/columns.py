@@ -240,11 +240,19 @@ def read_batch(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(data, schema)
 
 
-def read_column(message: memoryview, schema: pa.Schema, name: str) -> pa.Array:
-    """Return one column of the batch of a message, a copy of it alone; raises as `read_batch`."""
-    column = pa.ipc.read_record_batch(pa.py_buffer(message), schema).column(name)
+def view_batch(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch of a message where it lies, at any address: its columns are to be copied before they are used.
+
+    Raises as `read_batch`.
+    """
+    return pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+
+
+def copied_columns(batches: Sequence[pa.RecordBatch], name: str) -> pa.Array:
+    """Return one column of batches that `view_batch` gave, as one array, a copy of it alone."""
+    columns = [batch.column(name) for batch in batches]
     # Joined with nothing: of one array alone no copy is made, and it would stay where it lies, at any address.
-    return pa.concat_arrays([column, column.slice(0, 0)])
+    return pa.concat_arrays([*columns, columns[0].slice(0, 0)])
 
 
 SCHEMAS: dict[int, pa.Schema] = {SCHEMA_VERSION: EVENT_SCHEMA}

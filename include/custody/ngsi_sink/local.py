@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from custody.errors import StorageError
 from custody.ngsi_sink.target import not_a_file
 from custody.vfs import FileSystem
+
+_FILES_BETWEEN_CHECKS = 256
+_FILES_A_FOLDER = 4
+"""At least so many new files a folder above their own ones, which is synced by itself; else one by one is as good."""
 
 
 class LocalFiles:
@@ -51,6 +56,52 @@ class LocalFiles:
             writer.write(bytes(data))
             writer.sync()
         self._fs.sync_directory(file.parent)
+
+    def create_together(self, files: Mapping[str, memoryview], check: Callable[[], None]) -> set[str]:
+        """Create many files, in folders of their own or not, with one sync for all; return those that are done.
+
+        Not among them is what was refused, or what the disk cannot sync at once. It may be there in part, as after a
+        crash, and is to be done by itself.
+
+        Durability: on return names and bytes of those that are returned survive power loss.
+        """
+        places = {path: self._file(path) for path in files}
+        by_parent: dict[Path, set[Path]] = {}
+        for file in places.values():
+            by_parent.setdefault(file.parent.parent, set()).add(file.parent)
+        if len(by_parent) * _FILES_A_FOLDER > len(files):
+            return set()
+        check()
+        # Before the files: who finds a file after a crash takes the names of the folders above it for durable.
+        for parent, folders in by_parent.items():
+            try:
+                self._fs.make_directory(parent)
+                for folder in folders:
+                    self._fs.add_directory(folder)
+                self._fs.sync_directory(parent)
+            except StorageError:
+                places = {path: file for path, file in places.items() if file.parent.parent != parent}
+        made: dict[str, Path] = {}
+        for number, (path, file) in enumerate(places.items()):
+            if number % _FILES_BETWEEN_CHECKS == _FILES_BETWEEN_CHECKS - 1:
+                check()
+            try:
+                with self._fs.create(file) as writer:
+                    writer.write(bytes(files[path]))
+            except StorageError:
+                continue
+            made[path] = file
+        return set(made) if made and self._all_synced(made) else set()
+
+    def _all_synced(self, made: Mapping[str, Path]) -> bool:
+        """Sync the disk of files that were just made."""
+        try:
+            return self._fs.sync_disk(next(iter(made.values())).parent)
+        except StorageError:
+            # What memory still shows of them may not be on the disk, and a second sync would not say so.
+            for file in made.values():
+                self._fs.remove(file)
+            return False
 
     def append(self, path: str, data: memoryview) -> None:
         """Add bytes at the end of a file.

@@ -278,8 +278,10 @@ class Sink:
 
         Return the appends that failed, by their positions; they are deferred and get no events.
         """
+        done = self._target.apply_together(batch.parts, data, self._state.check)
         failures = self._retries.all(
-            range(len(batch.parts)), lambda place: self._target.apply(batch.parts[place], data[place])
+            (place for place in range(len(batch.parts)) if place not in done),
+            lambda place: self._target.apply(batch.parts[place], data[place]),
         )
         # An entry is for people, so it may come after the commit: the recovery of this batch shows what a crash
         # prevented.

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from custody.errors import CorruptionError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import FileAppend
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
+TOGETHER_FROM = 64
+"""So many new files of a batch are made at once. Fewer are not: a sync for all waits for what others wrote, too."""
 BUSY_SECONDS = 180.0
 """HDFS takes a file from a dead writer after 60 s, and then needs some seconds to find out its length."""
 
@@ -51,6 +53,16 @@ class Target(Protocol):
             DestinationError: the file is shorter than it was, holds other bytes where these belong, or something other
                 than a file has its name.
             StorageError: it was refused, or nobody answered; it is unknown whether it was done. Apply it again.
+        """
+        ...
+
+    def apply_together(
+        self, parts: Sequence[FileAppend], data: Sequence[memoryview], check: Callable[[], None]
+    ) -> set[int]:
+        """Do what can be done of many parts at once; return the places of those that are done, durably as by `apply`.
+
+        All others are to be applied by themselves; none is refused here. `check` is called now and then, and its error
+        ends everything.
         """
         ...
 
@@ -126,6 +138,15 @@ class AppendableFiles(Protocol):
         ...
 
 
+@runtime_checkable
+class CreatesTogether(Protocol):
+    """Files of which many can be made at once for less than one by one."""
+
+    def create_together(self, files: Mapping[str, memoryview], check: Callable[[], None]) -> set[str]:
+        """Make files, durably; return those that are done. What is left of the others is as after a crash."""
+        ...
+
+
 class FilesTarget:
     """A target on a file system that can append and cut."""
 
@@ -136,11 +157,13 @@ class FilesTarget:
         busy_seconds: float = BUSY_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
+        together_from: int = TOGETHER_FROM,
     ) -> None:
         self._files = files
         self._busy_seconds = busy_seconds
         self._sleep = sleep
         self._now = now
+        self._together_from = together_from
         self._settled: set[str] = set()
         """Paths that only this object has written to since they were settled."""
 
@@ -171,6 +194,16 @@ class FilesTarget:
             else:
                 self._settled.add(part.path)
                 return
+
+    def apply_together(
+        self, parts: Sequence[FileAppend], data: Sequence[memoryview], check: Callable[[], None]
+    ) -> set[int]:
+        """Make the new files among the parts at once, if they are many and the file system gains by it."""
+        new = {part.path: place for place, part in enumerate(parts) if part.offset == 0}
+        if len(new) < self._together_from or not isinstance(self._files, CreatesTogether):
+            return set()
+        done = self._files.create_together({path: data[place] for path, place in new.items()}, check)
+        return {new[path] for path in done}
 
     def uri(self, path: str) -> str:
         """Return the URI of a file."""
@@ -313,7 +346,14 @@ class RetryPool:
         # Made when first needed: a sink that has one file a batch starts no threads.
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="custody-files")
-        running = [self._pool.submit(one, key) for key in keys]
+        # Each thread takes the next key: a future for each of ten thousand files costs more than to look at them.
+        waiting = iter(keys)
+
+        def act_on_next() -> None:
+            for key in waiting:
+                one(key)
+
+        running = [self._pool.submit(act_on_next) for _ in range(min(self._at_once, len(keys)))]
         try:
             # Waits for all before the first error is raised: afterwards no thread may act any more.
             errors = [future.exception() for future in running]

@@ -49,6 +49,8 @@ _EVENTS_SHARE = 8
 # An event as an object beside its bytes in columns: the object, its dictionaries, and the heads of its texts.
 _EVENT_BYTES = 1500
 _TEXT_COPIES = 2
+# That a group was asked for events: its paths, and their places in dictionaries.
+_MARK_BYTES = 1000
 # To make it takes as long as to read a few events.
 _NOTHING = EVENT_SCHEMA.empty_table()
 
@@ -179,19 +181,34 @@ class TailCache:
         groups: Sequence[Group],
         on_damage: OnDamage,
         is_writer_live: Callable[[], bool],
+        *,
+        is_for_few: bool = False,
     ) -> Tail:
         """Return the same events, those of sealed groups in parts if they do not fit into the cache; raises as `read`.
 
-        A group that is cached already is used as it is.
+        A group that is cached already is used as it is. With `is_for_few`, for who takes single events, a large group
+        comes in parts the first time: to decode and keep it takes as much memory as the group, and pays from the second
+        question on.
         """
         if not groups:
             return Tail()
         unread = [group for group in groups if group.is_sealed and self._cache.get(group.sealed) is None]
-        sizes = sum(fs.size(path) for group in unread for path in group.sealed)
+        sizes = [sum(fs.size(path) for path in group.sealed) for group in unread]
         # Less than a part is decoded in one go anyway.
-        is_fitting = sizes <= max(self._cache.cost_max, PART_BYTES)
+        is_fitting = sum(sizes) <= max(self._cache.cost_max, PART_BYTES)
         in_parts = frozenset() if is_fitting else frozenset(group.sealed for group in unread)
+        if is_fitting and is_for_few:
+            large = (group.sealed for group, size in zip(unread, sizes, strict=True) if size > PART_BYTES)
+            in_parts = frozenset(paths for paths in large if not self._was_asked(paths))
         return self._tail(fs, groups, on_damage, is_writer_live, in_parts)
+
+    def _was_asked(self, paths: tuple[Path, ...]) -> bool:
+        """Whether single events of a group were asked for before, as far as is remembered; from now on they were."""
+        key = "asked", paths
+        was_asked = self._cache.get(key) is not None
+        if not was_asked:
+            self._cache.put(key, True, _MARK_BYTES)
+        return was_asked
 
     def _tail(
         self,
@@ -443,9 +460,12 @@ def read_tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage
     return caches_of(workspace).tail.read(workspace.fs, groups, on_damage, workspace.is_held)
 
 
-def read_tail_in_parts(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) -> Tail:
-    """Return the same events, in parts if they do not fit into the cache; raises as `TailCache.read`."""
-    return caches_of(workspace).tail.read_in_parts(workspace.fs, groups, on_damage, workspace.is_held)
+def read_tail_in_parts(
+    workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage, *, is_for_few: bool = False
+) -> Tail:
+    """Return the same events, in parts as `TailCache.read_in_parts` says; raises as `TailCache.read`."""
+    tail = caches_of(workspace).tail
+    return tail.read_in_parts(workspace.fs, groups, on_damage, workspace.is_held, is_for_few=is_for_few)
 
 
 def _checked(fs: FileSystem, paths: Sequence[Path]) -> tuple[DecodedJournal, list[JournalFile]]:

@@ -51,15 +51,23 @@ def snapshot(
     workspace: Workspace,
     on_damage: OnDamage = refuse,
     choose: Callable[[list[Group]], list[Group]] = lambda waiting: waiting,
+    *,
+    is_for_few: bool = False,
 ) -> Snapshot:
     """Take a snapshot; its tail holds the events of the waiting groups that `choose` returns, all by default.
+
+    With `is_for_few` single events are taken from it, and large groups are not decoded for them.
 
     Raises:
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
             given out on a guess.
     """
     state, (moment, tail) = read_at_one_moment(
-        workspace, lambda moment: (moment, read_tail_in_parts(workspace, choose(moment.waiting), on_damage))
+        workspace,
+        lambda moment: (
+            moment,
+            read_tail_in_parts(workspace, choose(moment.waiting), on_damage, is_for_few=is_for_few),
+        ),
     )
     # By the same listing: journals that are another's are told of the moment that the answer is of.
     report_absent(workspace, moment, on_damage)
@@ -93,7 +101,7 @@ def get_many(
     held, others = live.by_log(ids)
     # Only now: most reads by id find everything in live logs, and need no look at the journals.
     if view is None and len(others):
-        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, others))
+        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, others), is_for_few=True)
         # The snapshot has a state of its own, perhaps a newer one: what became live meanwhile has a log now.
         live = caches.live(workspace, view.state)
         held, others = live.by_log(ids)

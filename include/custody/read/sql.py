@@ -19,6 +19,7 @@ from typing import Self
 from uuid import UUID
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from custody.catalog import AddFile, Catalog, CatalogState, Transaction
@@ -32,7 +33,7 @@ from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.read.cache import caches_of, open_log, require_expired
 from custody.read.results import Notices
-from custody.read.tail import Tail
+from custody.read.tail import Tail, TailPart
 from custody.read.time_travel import AsOf
 from custody.read.tombstone_filter import hidden_ids
 from custody.read.views import open_views
@@ -46,7 +47,7 @@ from custody.sql import (
     QueryLimits,
     StoredTable,
 )
-from custody.sql.restrictions import NUMBERS, TEXTS, TIMES
+from custody.sql.restrictions import EVENTS, NUMBERS, TEXTS, TIMES
 from custody.swh.publishing import database_catalog, published_state
 from custody.swh.sql_tables import PREFIX, SOFTWARE_TABLES, damaged_files, files_of
 from custody.vfs import FileSystem
@@ -170,7 +171,7 @@ class SqlResult:
 
     def _begin(self, sources: Callable[[], SqlSources], text: str) -> None:
         # The engine starts while the sources are looked up: its start takes about as long.
-        self._engine = EngineQuery(text, _TABLES, self._limits, PRUNED_COLUMNS)
+        self._engine = EngineQuery(text, _TABLES, self._limits, PRUNED_COLUMNS, SQL_SCHEMA.names)
         try:
             self._sources = found = sources()
             with self._damage_named():
@@ -180,8 +181,10 @@ class SqlResult:
                 transactions = found.transactions() if is_read else TRANSACTIONS_SCHEMA.empty_table()
                 tables = {LOGS: found.logs, TRANSACTIONS: transactions}
                 self.explained, parts = found.pruned(read.asked)
+                tail = found.tail(read.columns) if EVENTS in read.tables else SQL_SCHEMA.empty_table()
+                stored = found.stored(read.tables)
                 self._schema = self._engine.start(
-                    QueryInput(parts, found.tail, found.hidden, tables, found.stored(read.tables), found.masks)
+                    QueryInput(parts, tail, found.hidden, tables, stored, found.masks, SQL_SCHEMA)
                 )
         # The engine runs already: it must not outlive a failed start.
         except BaseException:
@@ -289,15 +292,29 @@ class SqlSources:
         """Writer and id of the events of logs that tombstones hide."""
         self.logs = pa.Table.from_pylist(rows, schema=_LOGS)
 
-    @property
-    def tail(self) -> pa.RecordBatchReader:
-        """The acknowledged events that are in no log yet, without those that must not be given out."""
-        return pa.RecordBatchReader.from_batches(SQL_SCHEMA, self._tail_batches())
+    def tail(self, columns: Collection[str] | None) -> pa.RecordBatchReader:
+        """Return the acknowledged events that are in no log yet, without those that must not be given out.
 
-    def _tail_batches(self) -> Iterator[pa.RecordBatch]:
+        They have the columns of SQL_SCHEMA that are asked for, besides `writer` and `event_id`, or all.
+        """
+        fields = [field for field in SQL_SCHEMA if columns is None or field.name in (*columns, "writer", "event_id")]
+        schema = pa.schema(fields)
+        return pa.RecordBatchReader.from_batches(schema, self._tail_batches(schema))
+
+    def _tail_batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        names = schema.names[1:]
         for writer, tail in self._tails:
-            for table in tail.tables():
-                yield from _with_writer(table, writer).to_batches()
+            for look in tail.looks():
+                if not isinstance(look, TailPart):
+                    columns = look.select(names)
+                elif len(names) == len(EVENT_SCHEMA):
+                    columns = look.table()
+                else:
+                    # One chunk a part: a record is small, and each batch has a head.
+                    columns = pa.table({name: look.column(name).combine_chunks() for name in names})
+                columns = to_present(columns, names)
+                writers = pa.array([writer], pa.string()).take(pa.array(np.zeros(columns.num_rows, np.int8)))
+                yield from columns.add_column(0, SQL_SCHEMA.field(0), writers).cast(schema).to_batches()
 
     def transactions(self) -> pa.Table:
         """Return what the catalogs' transactions did.
@@ -493,10 +510,6 @@ def _transaction_row(workspace: Workspace, transaction: Transaction) -> dict[str
         "shards_removed": kinds.count("remove_shard"),
         "other": [kind for kind in kinds if kind not in _COUNTED_ACTIONS],
     }
-
-
-def _with_writer(table: pa.Table, writer: str) -> pa.Table:
-    return to_present(table).add_column(0, SQL_SCHEMA.field(0), pa.array([writer] * table.num_rows, pa.string()))
 
 
 def _log_row(workspace: Workspace, file: AddFile) -> dict[str, object]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.journal.encoding import KIND_BATCH, EventRecord, decode, decode_column, event_ids
+from custody.journal.encoding import EventRecord, decode, decode_column, event_ids, same_schemas, view_batches
 from custody.journal.journal_file import JournalFile
 from custody.model import EVENT_SCHEMA
 
@@ -39,7 +39,12 @@ class TailPart:
         self._records = records
         self._journals = journals
         self._rows: dict[int, pa.Table] = {}
+        self._batches: dict[int, list[pa.RecordBatch]] = {}
         self.num_rows = sum(record.count for record in records)
+
+    @cached_property
+    def _runs(self) -> list[tuple[bool, list[EventRecord]]]:
+        return same_schemas(self._records)
 
     @property
     def first_event_id(self) -> int:
@@ -61,10 +66,12 @@ class TailPart:
         if name == "event_id":
             return pa.chunked_array([event_ids(self._records)])
         chunks: list[pa.Array] = []
-        for number, (schema, same) in enumerate(groupby(self._records, key=_schema_of_batch)):
-            records = list(same)
-            if schema is not None:
-                chunks += decode_column(records, name).chunks
+        for number, (are_batches, records) in enumerate(self._runs):
+            if are_batches:
+                # Their heads are read once for all columns.
+                if number not in self._batches:
+                    self._batches[number] = view_batches(records)
+                chunks += decode_column(records, self._batches[number], name).chunks
                 continue
             # Rows have no columns: they are decoded as a whole, once for all columns.
             if number not in self._rows:
@@ -83,13 +90,9 @@ class TailPart:
     def release_memory(self) -> None:
         """Release what looking at it took; it may be looked at again."""
         self._rows.clear()
+        self._batches.clear()
         for journal in self._journals:
             journal.release_memory()
-
-
-def _schema_of_batch(record: EventRecord) -> int | None:
-    """Return what the batches of one file have in common; None for rows."""
-    return id(record.schema) if record.kind == KIND_BATCH else None
 
 
 def parts_of(journals: Sequence[JournalFile]) -> Iterator[TailPart]:

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from custody.sql.protocol import ReadQuery
-from custody.sql.restrictions import alternatives
+from custody.sql.restrictions import alternatives, columns_read
 
 # A list of what is allowed, so that table functions of a newer engine are refused until somebody has looked at them.
 _TABLE_FUNCTIONS = frozenset(
@@ -51,9 +51,13 @@ def tables_read(connection: duckdb.DuckDBPyConnection, text: str, tables: Collec
 
 
 def read_query(
-    connection: duckdb.DuckDBPyConnection, text: str, tables: Collection[str], columns: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    tables: Collection[str],
+    columns: Mapping[str, str],
+    event_columns: Collection[str] = (),
 ) -> ReadQuery:
-    """Return which of the tables a query reads, and what it asks of some columns of the events.
+    """Return which of the tables a query reads, what it asks of some columns of the events, and which it may read.
 
     Raises:
         QueryRefusedError: it is not one SELECT, or names what must not be reached.
@@ -76,7 +80,7 @@ def read_query(
     with_names = _with_names(items, table_names.union(own))
     names = (_check(item, table_names | with_names, shown) for item in items)
     read = {name for name in names if name is not None and name not in with_names}
-    return ReadQuery(sorted(read), alternatives(tree, columns))
+    return ReadQuery(sorted(read), alternatives(tree, columns), columns_read(tree, event_columns))
 
 
 def _value(connection: duckdb.DuckDBPyConnection, text: str, values: list[str] | None = None) -> Any:  # noqa: ANN401

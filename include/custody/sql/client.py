@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -69,9 +69,19 @@ class EngineQuery:
     """
 
     def __init__(
-        self, text: str, tables: Collection[str], limits: QueryLimits, columns: Mapping[str, str] | None = None
+        self,
+        text: str,
+        tables: Collection[str],
+        limits: QueryLimits,
+        columns: Mapping[str, str] | None = None,
+        event_columns: Sequence[str] = (),
     ) -> None:
-        asked = {"text": text, "tables": sorted(tables), "columns": dict(columns or {})}
+        asked = {
+            "text": text,
+            "tables": sorted(tables),
+            "columns": dict(columns or {}),
+            "event_columns": list(event_columns),
+        }
         try:
             request = json.dumps(asked, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:

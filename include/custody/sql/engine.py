@@ -70,6 +70,7 @@ class _Request(msgspec.Struct):
     text: str
     tables: list[str]
     columns: dict[str, str]
+    event_columns: list[str] = []
 
 
 def run(limits: dict[str, int], spill: str, memory: int) -> int:
@@ -153,7 +154,7 @@ def on_one_line(text: str) -> str:
 def _answer(control: BinaryIO, results: BinaryIO, limits: EngineLimits, spill: str, memory: int) -> None:
     connection = connect(limits, spill)
     request = msgspec.json.decode(receive_frame(control), type=_Request)
-    read = read_query(connection, request.text, request.tables, request.columns)
+    read = read_query(connection, request.text, request.tables, request.columns, request.event_columns)
     send_frame(results, NAMES, msgspec.json.encode(read))
     # Sent before the input comes: the client makes `transactions` only for queries that read it, and leaves out the
     # logs that cannot hold what is asked for.

@@ -49,10 +49,12 @@ class AskedOfColumn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadQuery(msgspec.Struct, frozen=True):
-    """A query as it was read: the tables that it names, and what it asks of events (`restrictions.alternatives`)."""
+    """A query as it was read: the tables that it names, and what it asks of events (`custody.sql.restrictions`)."""
 
     tables: list[str]
     asked: list[list[AskedOfColumn]]
+    columns: list[str] | None = None
+    """The columns of events that it may read; None for all."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True):
@@ -101,12 +103,14 @@ class QueryInput:
 
     logs: list[LogPart]
     tail: pa.Table | pa.RecordBatchReader
-    """Read once: more than fits into memory may come batch by batch."""
+    """Read once: more than fits into memory may come batch by batch. Of `events`, the columns that the query reads."""
     hidden: pa.Table
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     stored: Mapping[str, StoredTable] = field(default_factory=dict)
     masks: Sequence[str] = ()
     """Patterns of names of attributes whose values the engine must not get; the tail comes without them."""
+    events: pa.Schema | None = None
+    """All columns of the events; None where the tail has them all."""
 
 
 def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
@@ -146,8 +150,15 @@ def write_input(query_input: QueryInput, memory: int) -> bytes:
             places[name] = (start, file.tell() - start)
         # An empty file cannot be mapped.
         file.truncate(max(file.tell(), 1))
+    events = query_input.tail.schema if query_input.events is None else query_input.events
     return msgspec.msgpack.encode(
-        _InputDescription(query_input.logs, places, dict(query_input.stored), list(query_input.masks))
+        _InputDescription(
+            query_input.logs,
+            places,
+            dict(query_input.stored),
+            list(query_input.masks),
+            events.serialize().to_pybytes(),
+        )
     )
 
 
@@ -159,7 +170,28 @@ def read_input(description: bytes, memory: int) -> QueryInput:
         name: pa.ipc.open_stream(mapped.slice(start, length)).read_all()
         for name, (start, length) in written.places.items()
     }
-    return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables, written.stored, written.masks)
+    tail = _with_all(tables.pop(_TAIL), pa.ipc.read_schema(pa.py_buffer(written.events)))
+    return QueryInput(written.logs, tail, tables.pop(_HIDDEN), tables, written.stored, written.masks)
+
+
+def _with_all(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with all columns of a schema: those that it lacks are null, and nobody reads them."""
+    if table.schema.names == schema.names:
+        return table
+    longest = max((batch.num_rows for batch in table.to_batches()), default=0)
+    # One array for all batches: as many nulls as events would take the memory that leaving the columns out spares.
+    nothing = {field.name: pa.nulls(longest, field.type) for field in schema if field.name not in table.schema.names}
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [
+                nothing[name].slice(0, batch.num_rows) if name in nothing else batch.column(name)
+                for name in schema.names
+            ],
+            schema=schema,
+        )
+        for batch in table.to_batches()
+    ]
+    return pa.Table.from_batches(batches, schema)
 
 
 class _InputDescription(msgspec.Struct):
@@ -169,3 +201,4 @@ class _InputDescription(msgspec.Struct):
     places: dict[str, tuple[int, int]]
     stored: dict[str, StoredTable]
     masks: list[str]
+    events: bytes

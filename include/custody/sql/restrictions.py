@@ -1,4 +1,4 @@
-"""What a query asks of the columns of `events`, as far as its text says so plainly.
+"""What a query asks of the columns of `events`, and which of them it reads, as far as its text says so plainly.
 
 Taken from the WHERE of each SELECT that reads `events` and nothing else: conditions that are joined by AND and compare
 a column with constants. They are used to leave out logs and blocks before anything is read; whatever is not understood
@@ -43,6 +43,41 @@ def alternatives(tree: Mapping[str, Any], columns: Mapping[str, str]) -> list[li
     shown = any(item.get("type") == "SHOW_REF" for item in objects)
     # A place that is not one of these SELECTs, such as a side of a join, may need every event.
     return asked if asked and len(asked) == places and not shown and all(asked) else []
+
+
+# What names columns without their names: `*`, COLUMNS(…), and whatever is done to a table as a whole.
+_WHOLE_TYPES = frozenset({"STAR", "SHOW_REF", "PIVOT", "POSITIONAL_REFERENCE"})
+
+
+def columns_read(tree: Mapping[str, Any], columns: Collection[str]) -> list[str] | None:
+    """Return which of the columns of `events` a query may read; None where that is not plain, for all of them.
+
+    A column counts as read wherever its name stands in the query, as whatever.
+    """
+    said: set[str] = set()
+    tables = {EVENTS}
+    objects = list(_objects(tree))
+    for item in objects:
+        # As text: of what an object is called so may be an object itself, such as the type of a sample.
+        if str(item.get("type")) in _WHOLE_TYPES or item.get("ref_type") == "NATURAL":
+            return None
+        if item.get("type") == "BASE_TABLE":
+            # The columns get other names, by their order.
+            if item.get("column_name_alias"):
+                return None
+            tables |= {_name(item), str(item.get("alias", "")).casefold()}
+        said |= {text.casefold() for text in _texts(item)}
+    # A table that is named like a column stands for its rows.
+    references = (item["column_names"] for item in objects if item.get("type") == "COLUMN_REF")
+    if any(str(names[-1]).casefold() in tables for names in references if names):
+        return None
+    return [name for name in columns if name.casefold() in said]
+
+
+def _texts(item: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of an object, and those of its lists."""
+    for value in item.values():
+        yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
 
 
 def _reads_only_events(item: Mapping[str, Any]) -> bool:

@@ -181,6 +181,15 @@ class Primitives(Protocol):
         """Make the names in a folder durable."""
         ...
 
+    def sync_disk(self, folder: Path) -> bool:
+        """Make everything durable that was written on the disk of a folder, by whomever: bytes and names.
+
+        For many files at once. Waits for what others wrote, too. Returns False, with nothing promised, where the disk
+        does not say that it does this; sync each file and folder then. On raise some of it is lost, nobody knows what:
+        what was written must be written anew, under new names.
+        """
+        ...
+
     def lock(self, path: Path) -> AbstractContextManager[None]:
         """Hold an exclusive lock until the context ends; raises LockedError when another holder lives on."""
         ...

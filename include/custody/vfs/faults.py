@@ -17,7 +17,7 @@ from custody.vfs.base import Primitives, Space, WritableFile, refusal
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 
 READS = frozenset({"read", "view", "size", "list"})
-SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
+SYNCS = frozenset({"sync", "sync_file", "sync_directory", "sync_disk"})
 WRITES = frozenset(
     {"create", "append", "write", "rename", "link", "remove", "add_directory", "remove_directory", "cut"}
 )
@@ -174,6 +174,11 @@ class FaultyFileSystem(WrappingFileSystem):
         """Make the names in a folder durable."""
         self.meet("sync_directory", folder)
         self.inner.sync_directory(folder)
+
+    def sync_disk(self, folder: Path) -> bool:
+        """Make everything durable on the disk of a folder."""
+        self.meet("sync_disk", folder)
+        return self.inner.sync_disk(folder)
 
     def space(self, folder: Path) -> Space | None:
         """Return the room that is left, when it is bounded."""

@@ -504,6 +504,22 @@ class MemoryFileSystem(DurableOperations):
         with self.operation("sync_directory", folder):
             self._tree.folder("sync", folder).sync()
 
+    def sync_disk(self, folder: Path) -> bool:
+        """Make everything durable."""
+        with self.operation("sync_disk", folder):
+            self._tree.folder("sync", folder)  # as a real disk, which is asked by a folder that exists
+
+            def below(node: FolderNode) -> None:
+                for child in [*node.names.values()]:
+                    if isinstance(child, FolderNode):
+                        below(child)
+                    else:
+                        child.sync()
+                node.sync()
+
+            below(self._tree.root)
+        return True
+
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
         """Hold `path` locked; the file stays behind when the context ends. A crash releases."""

@@ -18,6 +18,7 @@ from custody.errors import LockedError
 from custody.vfs.base import Space, reported
 from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
 from custody.vfs.mapped import map_file
+from custody.vfs.whole_disk import sync_disk_of
 
 # A process that only checks whether a lock is free holds it for an instant; an opening writer must not fail for that.
 _LOCK_PATIENCE_SECONDS = 1.0
@@ -308,6 +309,15 @@ class PosixFileSystem(DurableOperations):
     def sync_directory(self, folder: Path) -> None:
         """Make the names in a folder durable."""
         self._sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    def sync_disk(self, folder: Path) -> bool:
+        """Make everything durable on the disk of a folder, where its file system is known to do so."""
+        with reported("sync the disk of", folder):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return sync_disk_of(descriptor)
+            finally:
+                os.close(descriptor)
 
     def _sync(self, path: Path, flags: int) -> None:
         with reported("sync", path):

@@ -146,6 +146,10 @@ class WrappingFileSystem(DurableOperations):
         """Make the names in a folder durable."""
         self.inner.sync_directory(folder)
 
+    def sync_disk(self, folder: Path) -> bool:
+        """Make everything durable on the disk of a folder."""
+        return self.inner.sync_disk(folder)
+
     def lock(self, path: Path) -> AbstractContextManager[None]:
         """Hold an exclusive lock until the context ends."""
         return self.inner.lock(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,11 @@ class Refusing:
     def apply(self, part: FileAppend, data: memoryview) -> None:
         self._refuse(part.path, self.writes)
         self._inner.apply(part, data)
+
+    def apply_together(
+        self, parts: Sequence[FileAppend], data: Sequence[memoryview], check: Callable[[], None]
+    ) -> set[int]:
+        return set()  # each is asked for, so that each can be refused
 
     def uri(self, path: str) -> str:
         return self._inner.uri(path)

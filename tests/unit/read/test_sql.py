@@ -148,7 +148,7 @@ def test_projections_and_filters_reach_the_scan(two: Repository) -> None:
     two.forget(EventSelection(event_ids=[5]), "asked for", writer="one")
     sources = SqlSources(two.workspaces(), skip_damaged=False)
     connection = duckdb.connect()
-    register(connection, QueryInput(sources.parts, sources.tail, sources.hidden))
+    register(connection, QueryInput(sources.parts, sources.tail(None), sources.hidden))
     explained = connection.sql("explain select details from events where event_id = 7")
     text = str(explained.fetchall())
     assert "Projections" in text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from custody.journal import JournalFile
+from custody.journal.encoding import EventRecord
 from custody.model import Event
 from custody.read import cache, tail
 from custody.read.reader import snapshot
@@ -121,3 +123,82 @@ def test_a_record_that_is_none_behind_a_right_checksum_is_named(
     found = in_parts.search("", limit=1)
     assert found.total == 210
     assert any("expected 4 events in a record, got 3" in notice for notice in found.notices)
+
+
+@pytest.mark.parametrize("name", ["term", "sql"])
+def test_records_of_several_journals_are_decoded_together(
+    in_parts: Repository, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Journals of a group alternate, and the heads of their records are read once a part, not once a column."""
+    asked: list[int] = []
+    views = tail.view_batches
+
+    def counted(records: Sequence[EventRecord]) -> list[pa.RecordBatch]:
+        asked.extend(record.first_event_id for record in records)
+        return views(records)
+
+    monkeypatch.setattr(tail, "view_batches", counted)
+    assert ANSWERS[name](in_parts)
+    assert len(asked) == len(set(asked)) >= 3
+
+
+SELECTS = [
+    "select count(*) as n from events",
+    "select event_type, sum(file_size) as size from events group by 1 order by 1",
+    "select writer, event_id, updated_attributes from events where event_id > 250 order by event_id",
+    "select e from events e order by e.event_id limit 3",
+    "select * exclude (details) from events order by event_id limit 5",
+    "select events from events order by event_id desc limit 2",
+    "with few as (select DETAILS as said, event_id from events) select few.said from few order by event_id",
+    "select columns('.*_type') from events order by event_id limit 4",
+    "select a.event_id from events a join events b using (flowfile_uuid) order by 1",
+    "select count(*) as n from events natural join (select 105 as event_id)",
+    "select x from events as e(w, x) order by x limit 3",
+    "summarize select file_size from events",
+    "describe events",
+    "select 1 as one",
+]
+
+
+@pytest.mark.parametrize("text", SELECTS)
+def test_the_engine_gets_the_columns_that_a_query_reads(in_parts: Repository, text: str) -> None:
+    def answered(found: Repository) -> list[object]:
+        with found.sql(text) as result:
+            return [row for batch in result.batches() for row in batch.to_pylist()]
+
+    assert answered(in_parts) == answered(_whole(in_parts)) != []
+
+
+def test_the_engine_gets_no_other_column(in_parts: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: set[str] = set()
+    column = tail.TailPart.column
+
+    def noted(part: tail.TailPart, name: str) -> pa.ChunkedArray:
+        taken.add(name)
+        return column(part, name)
+
+    monkeypatch.setattr(tail.TailPart, "column", noted)
+    list(in_parts.sql("select e.event_type from events e where e.file_size > 0").batches())
+    assert taken == {"event_id", "event_type", "file_size"}
+    taken.clear()
+    list(in_parts.sql("select 1").batches())
+    assert not taken
+
+
+def test_a_first_event_by_its_id_decodes_its_record_and_a_second_one_its_group(in_parts: Repository) -> None:
+    found = _whole(in_parts)
+    assert found.get(150) == _event_of(in_parts, 150)
+    kept = cache.caches_of(found.workspace()).decoded
+    assert not _decoded_groups(kept)
+    assert found.get(152) == _event_of(in_parts, 152)
+    assert _decoded_groups(kept) == 1
+    assert found.get(250) == _event_of(in_parts, 250)
+    assert _decoded_groups(kept) == 1
+
+
+def _event_of(found: Repository, event_id: int) -> Event:
+    return next(each.event for each in found.search("", limit=1000).events if each.event.event_id == event_id)
+
+
+def _decoded_groups(kept: object) -> int:
+    return sum(isinstance(kept.get(key), cache.DecodedJournal) for key in kept)  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from custody.read.sql import TRANSACTIONS_SCHEMA, SqlSources
 from custody.repository import EventSelection, Repository
 from custody.sql import QueryInput
-from custody.sql.allowed import QueryRefusedError, tables_read
+from custody.sql.allowed import QueryRefusedError, read_query, tables_read
 from custody.sql.engine import connect, register
 from custody.sql.protocol import EngineLimits
 from tests.support import append, event, run_steps
@@ -39,7 +39,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnectio
     assert sources.hidden.to_pylist() == [{"writer": "main", "event_id": 1}]
     connection = connect(LIMITS, str(root / "spill"))
     tables = {"logs": sources.logs, "transactions": TRANSACTIONS_SCHEMA.empty_table()}
-    register(connection, QueryInput(sources.parts, sources.tail, sources.hidden, tables))
+    register(connection, QueryInput(sources.parts, sources.tail(None), sources.hidden, tables))
     return connection
 
 
@@ -345,3 +345,45 @@ def test_the_others_are_given_out(engine: duckdb.DuckDBPyConnection) -> None:
     assert ids == [0, 2, 3, 5]
     assert asked(engine, "select count(*) from events").to_pylist() == [{"count_star()": 4}]
     assert asked(engine, "from events where event_id in (1, 4)").num_rows == 0
+
+
+COLUMNS = ("writer", "event_id", "event_type", "attributes", "file_size", "component_id")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("select count(*) from events", []),
+        ("select 1", []),
+        ("select EVENT_TYPE, sum(file_size) from events group by 1", ["event_type", "file_size"]),
+        ("select e.event_type from events e where attributes['x'] = 'y'", ["event_type", "attributes"]),
+        ("with c as (select event_type x from events) select x from c", ["event_type"]),
+        ("select count(*) from events join logs using (writer)", ["writer"]),
+        ("select event_type from events order by (select max(e.event_id) from events e)", ["event_id", "event_type"]),
+        ("select event_type from events union by name select file_size from events", ["event_type", "file_size"]),
+        *(
+            (text, None)
+            for text in (
+                "from events",
+                "from events using sample 1 rows",
+                "select e from events e",
+                "select count(events) from events",
+                "select * exclude (writer) from events",
+                "select columns('w.*') from events",
+                "select event_type from events natural join logs",
+                "select a from events as e(a, b)",
+                "select #1 from events",
+                "describe events",
+                "summarize events",
+                "select unnest([e]) from events e",
+                "select e.event_type from (from events) e",
+                "select event_type from (select * from events)",
+            )
+        ),
+    ],
+)
+def test_the_columns_that_a_query_may_read_are_told(
+    engine: duckdb.DuckDBPyConnection, text: str, columns: list[str] | None
+) -> None:
+    read = read_query(engine, text, ["events", "logs"], {}, COLUMNS).columns
+    assert read == (columns if columns is None else [name for name in COLUMNS if name in columns])

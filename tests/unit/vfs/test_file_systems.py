@@ -199,3 +199,12 @@ def test_a_lock_is_held_once_and_can_be_held_again_after_its_end(disk: FileSyste
                 pytest.fail("held twice")
         assert not disk.is_locked(path)
         assert disk.exists(path)
+
+
+def test_a_disk_is_synced_by_a_folder_on_it(disk: FileSystem, tmp_path: Path) -> None:
+    with disk.create(tmp_path / "file") as file:
+        file.write(b"data")
+    disk.sync_disk(tmp_path)
+    assert disk.read(tmp_path / "file") == b"data"
+    with pytest.raises(StorageError, match="absent"):
+        disk.sync_disk(tmp_path / "absent")

@@ -197,3 +197,17 @@ def test_two_names_of_one_file_stay_one_file_after_a_crash(fs: MemoryFileSystem)
     found = fs.crashed(CrashMode.RANDOM_BLOCKS, 1)
     found.truncate(FILE, 2)
     assert found.read(FOLDER / "second") == b"01"
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+def test_a_sync_of_the_disk_makes_names_and_bytes_of_all_folders_durable(mode: CrashMode) -> None:
+    fs = MemoryFileSystem()
+    fs.add_directory(Path("/a"))
+    fs.add_directory(Path("/a/b"))
+    with fs.create(Path("/a/b/file")) as file:
+        file.write(b"data")
+    assert fs.sync_disk(Path("/a"))
+    fs.remove(Path("/a/b/file"))  # not durable: may come back, whole
+    found = [fs.crashed(mode, seed).files().get(Path("/a/b/file"), b"gone") for seed in range(8)]
+    assert set(found) <= {b"data", b"gone"}
+    assert fs.crashed(CrashMode.SYNCED_ONLY).read(Path("/a/b/file")) == b"data"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,21 @@ def test_a_file_is_read_whole_whatever_the_system_says_of_its_size(
     monkeypatch.setattr(os, "fstat", lambda file: os.stat_result([*size(file)[:6], 60_000, *size(file)[7:]]))
     monkeypatch.setattr(os, "read", lambda file, length: read(file, min(length, 1000)))
     assert fs.read(path) == content
+
+
+def test_a_disk_is_synced_at_once_only_where_that_can_be_relied_on(
+    fs: PosixFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not fs.sync_disk(Path("/proc"))
+    monkeypatch.setattr("custody.vfs.whole_disk.KNOWN_FILE_SYSTEMS", frozenset({_type_of(tmp_path)}))
+    assert fs.sync_disk(tmp_path)
+    monkeypatch.setattr("custody.vfs.whole_disk.KNOWN_FILE_SYSTEMS", frozenset())
+    assert not fs.sync_disk(tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr("custody.vfs.whole_disk._reports_errors", lambda: False)
+    assert not fs.sync_disk(tmp_path)
+
+
+def _type_of(folder: Path) -> int:
+    """The type of a file system as `stat` tells it."""
+    return int(subprocess.run(["stat", "-f", "-c", "%t", folder], capture_output=True, check=True).stdout, 16)
