@@ -46,7 +46,7 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connection: str) 
     monkeypatch.setattr(subprocess, "Popen", record)
     task = SimpleNamespace(dag_id="provenance_rollover", run_id="r", task_id="index", try_number=1)
     with pytest.raises(_Submitted) as caught:
-        operator.execute({"run_id": "r", "ti": task})  # type: ignore[arg-type]
+        operator.execute({"run_id": "r", "ti": task})  # type: ignore[typeddict-item]
     command, environment = caught.value.args
     return command, environment
 
