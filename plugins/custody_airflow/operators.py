@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
@@ -69,6 +70,12 @@ class SparkStepOperator(SparkSubmitOperator):
         self.log.info("report: %s", report.line())
         wrote(*report.files)
         return as_dict(report)
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        # On Kubernetes the provider gives them to a driver's pod alone; in `client` mode the driver is a process here.
+        hook._env = self.env_vars  # it has no other way in
+        return hook
 
     def _master(self) -> str:
         try:

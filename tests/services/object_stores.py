@@ -6,7 +6,8 @@ be had says what is missing and is skipped.
 
 Google's clients differ: obstore speaks the XML API (`x-goog-if-generation-match`, `x-goog-copy-source`), of whose
 uploads fake-gcs-server knows none. `XmlUploads` in front of it translates uploads and copies into the same calls of the
-JSON API, condition by condition; whether a condition holds is decided by the server.
+JSON API, condition by condition; whether a condition holds is decided by the server. Parts of an upload wait in
+`XmlUploads` until it is completed, and reach the server as one object.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 from uuid import uuid4
 
 from obstore.store import AzureStore, GCSStore
@@ -42,6 +44,7 @@ BUCKET = "custody"
 _ACCOUNT = "devstoreaccount1"
 # Azurite's own, public, the same everywhere.
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+_COMPLETED = "<CompleteMultipartUploadResult><ETag>of-an-upload</ETag></CompleteMultipartUploadResult>"
 _START_SECONDS = 60
 _MAKE_SECONDS = 1200
 
@@ -132,6 +135,16 @@ def azure_store(url: str, prefix: str | None = None) -> RemoteStore:
     return RemoteStore(client, f"az://{BUCKET}/{prefix}")
 
 
+def azure_environment(url: str) -> dict[str, str]:
+    """Return the variables by which a repository finds Azurite."""
+    return {
+        "AZURE_STORAGE_ACCOUNT_NAME": _ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": _KEY,
+        "AZURE_STORAGE_ENDPOINT": url,
+        "AZURE_ALLOW_HTTP": "true",
+    }
+
+
 def _make_container(url: str) -> None:
     date, version = formatdate(usegmt=True), "2021-08-06"
     lines = ["PUT", *[""] * 11, f"x-ms-date:{date}", f"x-ms-version:{version}"]
@@ -176,11 +189,18 @@ def fake_gcs() -> Iterator[str]:
 def gcs_store(url: str, prefix: str | None = None) -> RemoteStore:
     """Return a store below a prefix that nobody else uses, or below a named one."""
     prefix = prefix or uuid4().hex
-    account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-    client = GCSStore(
-        BUCKET, prefix=prefix, service_account_key=json.dumps(account), client_options={"allow_http": True}
-    )
+    client = GCSStore(BUCKET, prefix=prefix, service_account_key=_account(url), client_options={"allow_http": True})
     return RemoteStore(client, f"gs://{BUCKET}/{prefix}")
+
+
+def gcs_environment(url: str) -> dict[str, str]:
+    """Return the variables by which a repository finds fake-gcs-server."""
+    return {"GOOGLE_SERVICE_ACCOUNT_KEY": _account(url), "GOOGLE_ALLOW_HTTP": "true"}
+
+
+def _account(url: str) -> str:
+    account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+    return json.dumps(account)
 
 
 class XmlUploads(BaseHTTPRequestHandler):
@@ -188,9 +208,39 @@ class XmlUploads(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server_port = 0
+    uploads: ClassVar[dict[str, dict[int, bytes]]] = {}
+    """Parts by their numbers, of the uploads that are not completed."""
 
     def _hand_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query, keep_blank_values=True)
+        if "uploads" in query:
+            self.uploads[name := uuid4().hex] = {}
+            self._answer(f"<InitiateMultipartUploadResult><UploadId>{name}</UploadId></InitiateMultipartUploadResult>")
+            return
+        if upload := query.get("uploadId"):
+            if self.command == "PUT":
+                self.uploads[upload[0]][int(query["partNumber"][0])] = body
+                self._answer("")
+                return
+            parts = self.uploads.pop(upload[0])
+            if self.command == "DELETE":
+                self._answer("")
+                return
+            self.command, self.path = "PUT", urllib.parse.urlsplit(self.path).path
+            self._pass_on(b"".join(parts[number] for number in sorted(parts)), answer=_COMPLETED)
+            return
+        self._pass_on(body)
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("ETag", '"of-a-part"')
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def _pass_on(self, body: bytes, answer: str | None = None) -> None:
+        """Hand a request on; where the server did it, `answer` is said in its place."""
         method, path, kind = self.command, self.path, self.headers.get("Content-Type") or "application/octet-stream"
         headers = {"Host": f"127.0.0.1:{self.server_port}", "Content-Type": kind}
         if method == "PUT":
@@ -200,18 +250,21 @@ class XmlUploads(BaseHTTPRequestHandler):
         connection = http.client.HTTPConnection("127.0.0.1", self.server_port, timeout=30)
         try:
             connection.request(method, path, body=body, headers=headers)
-            answer = connection.getresponse()
-            content = answer.read()
+            given = connection.getresponse()
+            content = given.read()
         finally:
             connection.close()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
+        if answer is not None and given.status == http.HTTPStatus.OK:
+            self._answer(answer)
+            return
+        self.send_response(given.status)
+        for name, value in given.getheaders():
             if name.lower() not in ("connection", "transfer-encoding", "content-length", "date"):
                 self.send_header(name, value)
         if self.command == "PUT":
             self.send_header("ETag", '"of-an-upload"')
         # What HEAD says is the length of what GET would give.
-        length = answer.getheader("Content-Length") if method == "HEAD" else None
+        length = given.getheader("Content-Length") if method == "HEAD" else None
         self.send_header("Content-Length", length or str(len(content)))
         self.end_headers()
         if method != "HEAD":

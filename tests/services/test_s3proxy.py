@@ -6,10 +6,6 @@ The cases are those of `tests/unit/store`, `tests/behaviour/test_catalog_stores.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,19 +21,17 @@ from custody.store.remote import open_remote
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 from tests.behaviour import test_catalog_stores, test_multipart, test_object_store
-from tests.behaviour.answers import build
 from tests.behaviour.places import Place
 from tests.behaviour.s3 import BUCKET, open_uploads, s3_environment, s3_store
 from tests.behaviour.store_proxy import store_proxy
 from tests.behaviour.test_object_store import Pair
 from tests.services.object_stores import cases_of
 from tests.services.s3proxy import s3proxy
-from tests.support import INCLUDE, append, numbered, run_steps, sample
+from tests.services.whole_pass import check_whole_pass, pair_at
+from tests.support import append, sample
 from tests.unit.store import test_store
 
 pytestmark = pytest.mark.slow
-EVENTS = sample(300)
-TEXTS = ("", "event_type:SEND", f"flowfile_uuid:{EVENTS[7].flowfile_uuid}")
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +65,8 @@ def place(signed_url: str) -> Place:
 def pair(signed_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """The same history twice: a repository in a folder, and one whose store is a bucket."""
     local, remote = tmp_path_factory.mktemp("local"), tmp_path_factory.mktemp("remote")
-    build(local)
-    location = f"s3://{BUCKET}/{uuid4().hex}"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in s3_environment(signed_url).items():
-            patch.setenv(name, value)
-        patch.setenv("CUSTODY__REPOSITORY__STORE", location)
-        build(remote)
-        yield Pair(local, remote, open_remote(location))
+    with pair_at(f"s3://{BUCKET}/{uuid4().hex}", s3_environment(signed_url), local, remote) as both:
+        yield both
 
 
 # Objects are files here: a name cannot be one and the folder of another, and the server answers 500.
@@ -130,7 +118,7 @@ def test_parts_of_a_dead_upload_are_found_once_they_are_old_and_freed(
         monkeypatch.setenv(name, value)
     location = f"s3://{BUCKET}/{uuid4().hex}"
     (tmp_path / "custody.toml").write_text(f'[repository]\nstore = "{location}"\n')
-    append(Repository.open(tmp_path), EVENTS)
+    append(Repository.open(tmp_path), sample(300))
     # Signatures hold for the host that the client names, and the proxy hands that on.
     with store_proxy(signed_url) as proxy:
         test_multipart.die_while_uploading(proxy, location)
@@ -145,14 +133,6 @@ def test_parts_of_a_dead_upload_are_found_once_they_are_old_and_freed(
         assert bool(store.unfinished("main/")) == is_left
 
 
-def custody(root: Path, *arguments: str) -> str:
-    command = [sys.executable, "-c", "from custody.cli.main import main; main()", "-r", str(root), *arguments]
-    environ = {**os.environ, "PYTHONPATH": str(INCLUDE)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("multipart_bytes", [4096, 64 << 20])
 def test_a_whole_pass_from_the_command_line_has_the_answers_of_a_folder(
     tmp_path: Path, signed_url: str, monkeypatch: pytest.MonkeyPatch, multipart_bytes: int
@@ -160,31 +140,4 @@ def test_a_whole_pass_from_the_command_line_has_the_answers_of_a_folder(
     for name, value in s3_environment(signed_url).items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("CUSTODY__REPOSITORY__STORE", raising=False)  # of the pair
-    local, remote = tmp_path / "local", tmp_path / "remote"
-    local.mkdir()
-    (local / "custody.toml").touch()
-    remote.mkdir()
-    (remote / "custody.toml").write_text(
-        f'[repository]\nstore = "s3://{BUCKET}/{uuid4().hex}"\nstaging = "store"\nmultipart_bytes = {multipart_bytes}\n'
-        '[journal]\nhandoff = "store"\n'
-    )
-    for root in (local, remote):
-        for start in range(0, len(EVENTS), 100):
-            append(Repository.open(root), EVENTS[start : start + 100])
-    run_steps(Repository.open(local).settings)
-    custody(remote, "handoff")
-    custody(remote, "run", "all", "--local")
-    custody(remote, "verify")
-    # A machine that wrote none of it.
-    settings = (remote / "custody.toml").read_text()
-    shutil.rmtree(remote)
-    remote.mkdir()
-    (remote / "custody.toml").write_text(settings)
-    expected, given = Repository.open(local), Repository.open(remote)
-    assert list(given.events(count=1000)) == list(expected.events(count=1000)) == numbered(EVENTS)
-    for text in TEXTS:
-        found, wanted = given.search(text, limit=1000), expected.search(text, limit=1000)
-        assert (found.total, found.events) == (wanted.total, wanted.events)
-        assert found.total
-    assert given.get(123) == expected.get(123)
-    assert given.status().pending.sealed_groups == 0
+    check_whole_pass(tmp_path, f"s3://{BUCKET}/{uuid4().hex}", multipart_bytes)

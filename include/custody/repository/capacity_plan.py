@@ -5,7 +5,9 @@ a unit (the rollover's own `plan_units`), where units are cut into logs, which l
 checkpoint is due. Days are alike, so that the years follow from one day and from the retention. Sizes of an event come
 from simulated NiFi events (`SAMPLE`); another size of events scales them.
 
-`limits` compares the result with what a machine and the settings bear, and names the settings that hold.
+`limits` compares the result with what a machine and the settings bear, and names the settings that hold. What a
+search asks and takes is no limit but a cost: `questions` has its requests to an object store
+(`custody.repository.request_plan`), `SearchSeconds` its time.
 """
 
 from __future__ import annotations
@@ -20,9 +22,25 @@ from custody.catalog.footers import BLOOM_BYTES_MAX, FOOTER_BYTES_MAX
 from custody.config import Settings
 from custody.errors import InvalidInputError
 from custody.journal import Group
+from custody.maintenance.maintenance_steps import Compact
+from custody.repository.request_plan import (
+    MANIFEST_SHARE,
+    Prices,
+    QuestionRequests,
+    Requests,
+    StoredRepository,
+    compaction_requests,
+    kept_filters,
+    pass_requests,
+    point_read,
+    put_requests,
+    search,
+)
 from custody.rollover.merge import plan_units
+from custody.workspace.step import MEMORY_BYTES_MIN
 
 DAYS_A_YEAR = 365
+_DAYS_A_MONTH = DAYS_A_YEAR / 12
 _DAY_SECONDS = 86_400
 _COMPACT_SECONDS = 3600.0
 _GIB = 1 << 30
@@ -63,6 +81,13 @@ _BLOCK_SHARE = 0.82
 ROLLOVER_BYTES_A_SECOND = 9300 * SAMPLE.journal
 """Of journals by one process without Spark, on one core of a small machine; measured with the same events."""
 _LOG_FRACTION, _LOG_BYTES_MIN = 0.5, 1 << 20
+OPEN_SECONDS, OPEN_SECONDS_A_BYTE = 0.45e-3, 1e-11
+ASK_SECONDS = 40e-6
+"""CPU time of a search for a term that a shard has not: to open one, by its bytes, and to ask one that is open.
+
+Measured on shards of 1,000 to a million events."""
+OPEN_BYTES = 15 << 10
+"""Memory of an open shard, besides its manifest and the pages that the system may drop again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +102,12 @@ class Workload:
     writers: int = 1
     pass_seconds: float = 60.0
     compact_seconds: float | None = _COMPACT_SECONDS
+    cores: float = 1.0
+    """That do the rollover of all writers."""
 
     def check(self) -> None:
         """Raise InvalidInputError for a workload that makes no sense."""
-        for field in ("events_per_day", "event_bytes", "writers", "pass_seconds"):
+        for field in ("events_per_day", "event_bytes", "writers", "pass_seconds", "cores"):
             value = getattr(self, field)
             if not 1 <= value < math.inf:
                 raise InvalidInputError(f"{field.replace('_', '-')}: expected 1 or more, got {value}.")
@@ -100,9 +127,15 @@ class DayOfAWriter:
     rewrites: int = 0
     logs_written: int = 0
     rewritten_events: float = 0.0
+    largest_rewrite: float = 0.0
+    """Events of the largest log that a compaction wrote."""
     logs: list[float] | None = None
     """Events of the live logs, in their order."""
     passes: int = 0
+    busy_passes: int = 0
+    """Those that had something to roll over."""
+    logs_rolled: int = 0
+    """Logs that the rollover wrote; a compaction writes more."""
     checkpoints: int = 0
     """Those that are due by their number of transactions."""
     waiting_bytes: float = 0.0
@@ -131,10 +164,13 @@ def simulate_day(
         sealed += new
         day.groups += len(new)
         day.waiting_bytes = max(day.waiting_bytes, sum(sealed) + opened)
+        day.busy_passes += bool(sealed)
         for unit in _units(settings, sealed):
             day.units += 1
             age += 1
-            live += _cut(settings, sizes, unit)
+            cut = _cut(settings, sizes, unit)
+            day.logs_rolled += len(cut)
+            live += cut
         sealed = []
         day.passes += 1
         if age >= settings.catalog.checkpoint_every:
@@ -191,6 +227,7 @@ def _compact(settings: Settings, sizes: EventBytes, live: list[float], day: DayO
             day.rewrites += 1
             day.logs_written += 1
             day.rewritten_events += sum(run)
+            day.largest_rewrite = max(day.largest_rewrite, sum(run))
         joined.extend([sum(run)] if run else [])
         run.clear()
 
@@ -216,6 +253,25 @@ class CapacityLimit(msgspec.Struct, frozen=True, kw_only=True):
     breaks_after_days: float | None
     """When the bound is reached, None for not within the time."""
     remedy: str
+
+
+class SearchSeconds(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU time of a search without times for a term that one shard has, on files of this machine."""
+
+    first: float
+    """The first search of a process, which opens all shards."""
+    again: float
+    """Another one of the same process: filters in memory cost nothing, open shards little, others are opened."""
+
+
+class StoreCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What an object store costs at the end of the years, by the prices that were given."""
+
+    storage_a_month: float
+    writing_a_month: float
+    """Requests of passes, checkpoints and compactions."""
+    thousand_questions: dict[str, float]
+    """Requests of so many, by the name of the question: each of another process, on the disk of the one before."""
 
 
 class CapacityPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,7 +311,17 @@ class CapacityPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Shards that a search without a bound on time asks."""
     search_day_shards: float
     """Shards that a search of one day asks."""
-    point_read_requests: int
+    compaction_bytes: float
+    """Memory of the compaction that writes the largest log."""
+    open_shards_bytes: float
+    """Memory of the shards that a process keeps open."""
+    search_seconds: SearchSeconds
+    questions: tuple[QuestionRequests, ...]
+    """What questions ask of an object store."""
+    writing_requests_per_day: Requests
+    """What passes, checkpoints and compactions of all writers ask of an object store."""
+    cost: StoreCost | None = None
+    """None without prices."""
     limits: tuple[CapacityLimit, ...]
     """In the order in which they break; those that hold are last."""
 
@@ -265,7 +331,9 @@ _FILES_A_SHARD = {"packed": 2, "whoosh": 11}
 _SHARD_FACTOR = {"packed": 1.0, "whoosh": 5.4}
 
 
-def plan_capacity(settings: Settings, workload: Workload, memory_bytes: float = 8 * _GIB) -> CapacityPlan:
+def plan_capacity(
+    settings: Settings, workload: Workload, memory_bytes: float = 8 * _GIB, prices: Prices | None = None
+) -> CapacityPlan:
     """Return what a repository becomes; `memory_bytes` is what a reader may take.
 
     Raises:
@@ -292,14 +360,22 @@ def plan_capacity(settings: Settings, workload: Workload, memory_bytes: float = 
     catalog_bytes = writers * (transaction_bytes + checkpoints * history_days * average + checkpoint)
     old = writers * day.rewritten_events * history_days * sizes.log
     files_a_log = 2 + _FILES_A_SHARD[settings.index.layout]
+    shard_bytes = events_a_log * sizes.shard * _SHARD_FACTOR[settings.index.layout]
+    shards = live_logs * writers
+    open_shards = min(settings.query.open_shards_max, shards)
+    writing = _writing_requests(settings, sizes, workload, day, checkpoints)
+    questions = _questions(workload, day, checkpoints, kept_days, shard_bytes)
+    disk = live_bytes + old + catalog_bytes
     values = {
         "live_logs": live_logs * writers,
         "catalog_bytes": catalog_bytes,
         "checkpoint": checkpoint,
         "state": checkpoint * writers,
-        "disk": live_bytes + old + catalog_bytes,
+        "disk": disk,
+        "open_shards": open_shards * (OPEN_BYTES + 2 * MANIFEST_SHARE * shard_bytes),
         "cores": workload.events_per_day * sizes.journal / _DAY_SECONDS / ROLLOVER_BYTES_A_SECOND,
         "waiting": day.waiting_bytes,
+        "compaction": MEMORY_BYTES_MIN + Compact.memory_a_byte * day.largest_rewrite * sizes.log,
     }
     transactions_kept = day.transactions * history_days * writers
     checkpoints_kept = checkpoints * history_days * writers
@@ -331,8 +407,72 @@ def plan_capacity(settings: Settings, workload: Workload, memory_bytes: float = 
         waiting_bytes=day.waiting_bytes * writers,
         search_shards=values["live_logs"],
         search_day_shards=float(len(logs) * writers),
-        point_read_requests=writers,
+        compaction_bytes=values["compaction"],
+        open_shards_bytes=values["open_shards"],
+        search_seconds=_search_seconds(shards, shard_bytes, open_shards, writers),
+        questions=questions,
+        writing_requests_per_day=writing,
+        cost=None if prices is None else _cost(prices, disk, writing, questions),
         limits=tuple(_limits(settings, workload, values, memory_bytes, kept_days)),
+    )
+
+
+def _questions(
+    workload: Workload, day: DayOfAWriter, checkpoints: float, kept_days: float, shard_bytes: float
+) -> tuple[QuestionRequests, ...]:
+    """Return the requests of each kind of question at the end of the years."""
+    logs, writers = float(len(day.logs or ())), workload.writers
+    shards = logs * kept_days * writers
+    stored = StoredRepository(
+        writers=writers,
+        behind=day.transactions / checkpoints / 2 if checkpoints else float(day.transactions),
+        days=kept_days,
+        logs_a_day=logs,
+        shard_bytes=shard_bytes,
+    )
+    kept = kept_filters(shards * shard_bytes, writers)
+    return (
+        point_read(stored),
+        search(stored, "search of a day", logs * writers, min(1.0, kept_days), kept),
+        search(stored, "search without times", shards, kept_days, kept),
+        # It looks all FlowFiles of a step up at once, in shards that are open since the first one.
+        search(stored, "lineage of a FlowFile", shards, kept_days, kept),
+    )
+
+
+def _search_seconds(shards: float, shard_bytes: float, open_shards: float, writers: int) -> SearchSeconds:
+    opening = OPEN_SECONDS + OPEN_SECONDS_A_BYTE * shard_bytes
+    asked = shards * (1 - kept_filters(shards * shard_bytes, writers))
+    # The cache keeps those that were used last, and a search asks in one order: of more shards than that none is open.
+    each = ASK_SECONDS if asked <= open_shards else opening
+    return SearchSeconds(first=shards * opening, again=asked * each)
+
+
+def _writing_requests(
+    settings: Settings, sizes: EventBytes, workload: Workload, day: DayOfAWriter, checkpoints: float
+) -> Requests:
+    """Return what a day's passes, checkpoints and compactions of all writers ask of an object store."""
+    behind = day.transactions / checkpoints / 2 if checkpoints else float(day.transactions)
+    busy = day.busy_passes
+    each = pass_requests(day.logs_rolled / busy, checkpoints / busy, behind) * busy if busy else Requests()
+    each += pass_requests(0, 0, behind) * (day.passes - busy)
+    if workload.compact_seconds:
+        runs = int(_DAY_SECONDS / workload.compact_seconds)
+        each += compaction_requests(day.rewrites / runs) * runs if runs else Requests()
+    rolled = sum(day.logs or ()) / day.logs_rolled if day.logs_rolled else 0.0
+    joined = day.rewritten_events / day.logs_written if day.logs_written else 0.0
+    for count, events in ((day.logs_rolled, rolled), (day.logs_written, joined)):
+        for size in (sizes.log, sizes.shard * _SHARD_FACTOR[settings.index.layout]):
+            parts = put_requests(events * size, settings.repository.multipart_bytes)
+            each += Requests(reads=parts.reads, writes=parts.writes - 1) * count
+    return each * workload.writers
+
+
+def _cost(prices: Prices, disk: float, writing: Requests, questions: Sequence[QuestionRequests]) -> StoreCost:
+    return StoreCost(
+        storage_a_month=prices.of_storage(disk),
+        writing_a_month=prices.of_requests(writing * _DAYS_A_MONTH),
+        thousand_questions={item.name: prices.of_requests(item.new_process * 1000) for item in questions},
     )
 
 
@@ -365,8 +505,11 @@ def _limits(
     fewer = "raise eventlog.log_bytes_target (16 GiB at most) and journal.seal_bytes, or keep events for fewer days"
     limits = [
         limit("catalogs in a reader's memory", values["state"], memory_bytes, "bytes", fewer),
-        limit("shards of a search without times", values["live_logs"], settings.query.open_shards_max, "shards",
-              f"search within times, raise query.open_shards_max, or {fewer}"),
+        limit("open shards in a reader's memory", values["open_shards"], memory_bytes, "bytes",
+              "lower query.open_shards_max"),
+        limit("memory of a compaction", values["compaction"], memory_bytes, "bytes",
+              "lower eventlog.log_bytes_target, or give the machine of step compact as much (--memory-gib)",
+              grows=False),
         limit("one checkpoint", values["checkpoint"], float(_GIB), "bytes",
               f"share the events among more writers, or {fewer}"),
         limit("catalog on disk", values["catalog_bytes"], max(values["disk"] / 10, float(_GIB)), "bytes",
@@ -374,7 +517,8 @@ def _limits(
         limit("journals that wait, of one writer", values["waiting"], settings.journal.waiting_bytes_max, "bytes",
               "run passes more often (CUSTODY_ROLLOVER_WATCH), share the events among more writers, or raise "
               "journal.waiting_bytes_max", grows=False),
-        limit("cores of the rollover", values["cores"], 1.0, "cores",
-              f"{math.ceil(values['cores'])} cores: Spark, or custody run all --local --workers", grows=False),
+        limit("cores of the rollover", values["cores"], workload.cores, "cores",
+              f"{math.ceil(values['cores'])} cores (--cores): Spark, or custody run all --local --workers",
+              grows=False),
     ]  # fmt: skip
     return sorted(limits, key=lambda item: (item.breaks_after_days is None, item.breaks_after_days or 0.0, days))

@@ -16,6 +16,7 @@ _REACHED: set[str] = set()
 _CONDITIONAL: set[str] = set()
 """Stores of which this process knows that the bucket is there, or that they refuse a name that is taken."""
 _REMOTE = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+_HDFS = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
 
 
 def open_store(
@@ -43,6 +44,12 @@ def open_store(
     # URLs of abfs have the container's name before an @, no credentials.
     if "@" in parts.netloc and parts.scheme not in ("abfs", "abfss"):
         raise ConfigurationError("store: expected no credentials in the URL. Put them into the environment.")
+    if parts.scheme in _HDFS:
+        raise ConfigurationError(
+            f"store {location!r}: HDFS is no store: a name there is taken before its bytes are whole. Use a folder, or "
+            "a bucket of a service that speaks S3, such as Apache Ozone beside the HDFS. The NGSI sink writes to HDFS "
+            "by settings of its own (ngsi.hdfs_host). Why: docs/object-store.md, HDFS."
+        )
     if parts.scheme != "memory" and (parts.scheme not in _REMOTE or not parts.netloc):
         raise ConfigurationError(
             f"store {location!r}: expected a path, file://, memory://, s3://, gs:// or az:// with a bucket."

@@ -20,8 +20,10 @@ from custody.eventlog import row_bytes
 from custody.model import Event
 from custody.repository import Repository
 from custody.repository.capacity_plan import SAMPLE, EventBytes, Workload, entry_bytes, plan_capacity, simulate_day
+from custody.repository.request_plan import Prices
 from custody.sample import SampleOptions, sample_events
 
+SCALE = (Path(__file__).resolve().parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
 EVENTS, PASSES, BATCH, COMPACT_EVERY = 3000, 10, 10, 5
 PASS_SECONDS = 60.0
 
@@ -158,6 +160,41 @@ def test_what_breaks_first_comes_first_and_names_a_setting_that_helps(tmp_path: 
     assert bounded.kept_old_bytes < large.kept_old_bytes / 10
 
 
+def test_cores_and_memory_are_what_the_machines_have(tmp_path: Path) -> None:
+    default, workload = Settings(root=tmp_path), Workload(events_per_day=903e6, years=1)
+    broken = {item.name: item for item in plan_capacity(default, workload).limits if item.breaks_after_days is not None}
+    assert "--cores" in broken["cores of the rollover"].remedy
+    two = plan_capacity(default, replace(workload, cores=2), memory_bytes=64 << 20)
+    broken = {item.name: item for item in two.limits if item.breaks_after_days is not None}
+    assert "cores of the rollover" not in broken
+    assert broken.keys() >= {"memory of a compaction", "open shards in a reader's memory"}
+
+
+def test_the_settings_that_the_documents_name_hold_for_five_years(tmp_path: Path) -> None:
+    text = " ".join(SCALE.split())
+    sizes = f"{SAMPLE.journal:,.0f} bytes in a journal, {SAMPLE.log:.0f} in a log, {SAMPLE.shard:.0f} in an index shard"
+    assert sizes in text
+    said = text.partition("## With settings that hold")[2].partition("## ")[0]
+    assert "--years 5 --writers 16" in said
+    assert said.count(" holds") == 7
+    assert "breaks" not in said.partition("breaks after")[2]
+
+
+def test_requests_and_storage_have_the_prices_that_are_given(tmp_path: Path) -> None:
+    default, workload = Settings(root=tmp_path), Workload(events_per_day=1e6, years=1)
+    assert plan_capacity(default, workload).cost is None
+    plan = plan_capacity(default, workload, prices=Prices(gb_month=1.0, thousand_gets=1.0, thousand_puts=2.0))
+    assert plan.cost is not None
+    assert plan.cost.storage_a_month == pytest.approx(plan.disk_bytes / 1e9)
+    asked = plan.writing_requests_per_day
+    assert plan.cost.writing_a_month == pytest.approx((asked.reads + 2 * asked.writes) * 365 / 12 / 1000)
+    [search] = [item for item in plan.questions if item.name == "search of a day"]
+    assert plan.cost.thousand_questions[search.name] == search.new_process.reads + 2 * search.new_process.writes
+    # Passes that find nothing ask less, and ten times as few ask a tenth.
+    rarely = plan_capacity(default, replace(workload, pass_seconds=600)).writing_requests_per_day
+    assert rarely.count == pytest.approx(asked.count / 10, rel=0.3)
+
+
 def test_retention_bounds_what_is_live(tmp_path: Path) -> None:
     default = Settings(root=tmp_path)
     kept = plan_capacity(default, Workload(events_per_day=1e6, years=5, retention_days=10))
@@ -178,6 +215,7 @@ def test_retention_bounds_what_is_live(tmp_path: Path) -> None:
         ({"writers": 0}, "writers"),
         ({"pass_seconds": 0.001}, "pass-seconds"),
         ({"event_bytes": float("inf")}, "event-bytes"),
+        ({"cores": 0}, "cores"),
     ],
 )
 def test_a_workload_that_makes_no_sense_is_refused_by_name(
@@ -193,7 +231,12 @@ def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     assert text.exit_code == 0, text.output
     assert "what breaks first" in text.stdout
     document = json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).stdout)
-    assert {"live_logs", "transactions_per_day", "limits"} <= document.keys()
+    assert {"live_logs", "transactions_per_day", "limits", "questions", "search_seconds", "cost"} <= document.keys()
     assert not list(tmp_path.iterdir())
+    assert "price" not in text.stdout
+    prices = ["--price-per-gb-month", "0.02", "--price-per-1000-gets", "0.001", "--price-per-1000-puts", "0.01"]
+    assert "price of writing a month" in CliRunner().invoke(cli, [*arguments, *prices]).stdout
+    refused = CliRunner().invoke(cli, [*arguments, *prices[:2]])
+    assert isinstance(refused.exception, InvalidInputError) or refused.exit_code
     refused = CliRunner().invoke(cli, ["plan", "--events-per-day", "-1", "--years", "5"])
     assert isinstance(refused.exception, InvalidInputError) or refused.exit_code

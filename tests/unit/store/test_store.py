@@ -173,6 +173,15 @@ def test_a_location_that_is_of_no_use_is_refused(tmp_path: Path, url: str) -> No
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs", "swebhdfs", "viewfs"])
+def test_hdfs_is_refused_with_the_reason_and_what_to_do(tmp_path: Path, scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match="HDFS is no store") as caught:
+        open_store(f"{scheme}://namenode:8020/custody", PosixFileSystem(), tmp_path)
+    assert "docs/object-store.md" in str(caught.value)
+    page = (Path(__file__).resolve().parents[3] / "docs" / "object-store.md").read_text(encoding="utf-8")
+    assert "\n## HDFS\n" in page
+
+
 class _SlowBucket(BaseHTTPRequestHandler):
     """Answers a put a while after its body."""
 
