@@ -30,7 +30,7 @@ class WorkSensor(BaseSensorOperator):
     """Looks for work, and waits for it in the triggerer."""
 
     def __init__(self, *, wait_seconds: str | int = 0, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
-        super().__init__(soft_fail=True, **kwargs)
+        super().__init__(**{"soft_fail": True, **kwargs})
         self.wait_seconds = wait_seconds
         # A try that begins and ends in the triggerer tells no listener: where tries are kept as events, none does.
         self.start_from_trigger = run_spool() is None

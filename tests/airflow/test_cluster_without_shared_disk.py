@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow]
 PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_rollover"
 WAIT_SECONDS = 1200.0
-FAULTS: tuple[Fault, ...] = ("500", "503", "lost")
+FAULTS: tuple[Fault, ...] = ("500", "503", "lost", "hang", "slow")
 
 
 def test_the_dag_on_a_cluster_without_a_shared_disk(

@@ -15,9 +15,11 @@ from custody.errors import ConfigurationError, StorageError
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.local_pass import run_locally
+from custody.store.conditional_put import put_object
+from custody.store.remote import open_remote
 from tests.behaviour.places import s3_url
 from tests.behaviour.s3 import BUCKET, s3_environment, s3_store
-from tests.behaviour.store_proxy import StoreProxy, store_proxy
+from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
 from tests.support import append, event, numbered, run_steps, sample
 
 __all__ = ["s3_url"]
@@ -63,6 +65,34 @@ def test_credentials_that_expire_in_the_middle_of_a_pass_are_named_and_the_next_
     run_steps(settings)
     shutil.rmtree(settings.store)
     assert list(Repository(settings).events(count=100)) == numbered(EVENTS)
+
+
+def test_a_conditional_put_whose_answer_never_comes_is_done_again_and_finds_its_own_object(
+    proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_TIMEOUT", "700ms")
+    store = open_remote(f"s3://{BUCKET}/{uuid4().hex}")
+    hung: list[str] = []
+
+    def hang_once(method: str, path: str) -> Fault | None:
+        if method != "PUT" or path in hung:
+            return None
+        hung.append(path)
+        return "hang"
+
+    proxy.watch_done = hang_once
+    # As after a lost answer: the name is taken, and its bytes tell by whom.
+    assert not store.put_if_absent("first", b"bytes")
+    assert store.get("first") == b"bytes"
+    assert put_object(store, "second", b"bytes")
+    assert not put_object(store, "second", b"others")
+    assert proxy.given_up["PUT"] == len(hung) == 2
+    assert proxy.seen["PUT"] == 5
+    # A store that never answers is an error in the end, and no wait for ever.
+    proxy.watch_done = lambda method, path: "hang" if method == "PUT" else None
+    with pytest.raises(StorageError, match="cannot write s3://"):
+        store.put_if_absent("third", b"bytes")
+    assert proxy.seen["PUT"] == 8
 
 
 def uploads(url: str) -> bytes:

@@ -7,6 +7,7 @@ from custody.rollover.pending import pending
 
 if TYPE_CHECKING:
     from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
+    from custody.rollover.handoff_backlog import HandoffBacklog, handoff_backlogs
     from custody.rollover.pending import Pending
     from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard, shard_input_bytes
     from custody.rollover.rollover_steps import STEPS
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
 __all__ = [
     "STEPS",
     "GroupWatch",
+    "HandoffBacklog",
     "NewLogs",
     "Pending",
     "WaitingGroups",
     "WatchMark",
     "add_file",
     "add_shard",
+    "handoff_backlogs",
     "is_stale",
     "new_logs_since",
     "pending",
@@ -42,6 +45,7 @@ _MODULES = {
         "new_logs_since",
         "read_mark",
     ),
+    "custody.rollover.handoff_backlog": ("HandoffBacklog", "handoff_backlogs"),
     "custody.rollover.pending": ("Pending",),
     "custody.rollover.publish": (
         "add_file",

@@ -15,7 +15,7 @@ import msgspec
 
 from custody.catalog import CatalogState
 from custody.errors import ConflictError, SupersededError
-from custody.journal import Group, count_pending, holds_group
+from custody.journal import Group, begun_ms, count_pending, holds_group
 from custody.workspace.handoff import HandoffFolder, HandoffManifest
 from custody.workspace.workspace import Workspace
 
@@ -35,6 +35,8 @@ class WaitingForHandOver(msgspec.Struct, frozen=True, kw_only=True):
 
     groups: int
     events: int
+    oldest_ms: int | None = None
+    """When the oldest of these groups was begun; None where there is none."""
 
 
 def hand_over(workspace: Workspace) -> Iterator[HandedOver]:
@@ -91,7 +93,11 @@ def groups_to_hand_over(workspace: Workspace) -> list[Group]:
 def waiting_for_hand_over(workspace: Workspace) -> WaitingForHandOver:
     """Return what would be lost with the producer's disks now; raises StorageError as `count_pending`."""
     groups = groups_to_hand_over(workspace)
-    return WaitingForHandOver(groups=len(groups), events=count_pending(workspace.fs, groups).events)
+    return WaitingForHandOver(
+        groups=len(groups),
+        events=count_pending(workspace.fs, groups).events,
+        oldest_ms=begun_ms(workspace.fs, (path for group in groups for path in (*group.sealed, *group.open))),
+    )
 
 
 def _digests(workspace: Workspace, group: Group) -> set[tuple[str, str]]:
