@@ -30,7 +30,7 @@ from tests.behaviour.s3 import BUCKET, s3_environment
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
 from tests.spark.cluster import Cluster, Killer, standalone_cluster
 from tests.spark.lost_producer import Answers, answers, new_root, produce, rolled_over_locally
-from tests.spark.notified import NGSI, notify, written_locally
+from tests.spark.notified import hand_notifications_over, written_locally
 from tests.support import INCLUDE, files_below
 
 __all__ = ["s3_url"]
@@ -329,19 +329,6 @@ def test_lines_of_notifications_that_two_workers_make_at_once_are_written_once(
     time.sleep(3)
     assert stopped
     assert files_below(root / "hdfs") == expected
-
-
-def hand_notifications_over(root: Path, mode: str) -> None:
-    """Store the notifications on the producer, and give them to the store with their contents."""
-    settings = root / "custody.toml"
-    # Logs of the usual size, and no more of them than a pass does in a minute.
-    settings.write_text(settings.read_text().replace("log_bytes_target = 60000", "log_bytes_target = 8000000"))
-    with settings.open("a") as file:
-        file.write(NGSI.format(mode=mode) + '[content]\nhandoff = "store"\n')
-    repository = Repository.open(root)
-    notify(repository)
-    repository.hand_over()
-    repository.hand_over_contents()
 
 
 def chunks_planned_by_executors(report: dict[str, object]) -> int:
