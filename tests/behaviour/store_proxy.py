@@ -63,15 +63,17 @@ class StoreProxy:
 
 
 @contextmanager
-def store_proxy(upstream: str, latency_seconds: float = 0.0) -> Iterator[StoreProxy]:
-    """Run a proxy before a server in threads of this process."""
-    proxy = StoreProxy(upstream, latency_seconds)
+def store_proxy(
+    upstream: str | StoreProxy, latency_seconds: float = 0.0, address: tuple[str, int] = ("127.0.0.1", 0)
+) -> Iterator[StoreProxy]:
+    """Run a proxy, or one that is made already, before a server in threads of this process."""
+    proxy = upstream if isinstance(upstream, StoreProxy) else StoreProxy(upstream, latency_seconds)
 
     class Handler(_Handler):
         pass
 
     Handler.proxy = proxy
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(address, Handler)
     server.daemon_threads = True
     proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
