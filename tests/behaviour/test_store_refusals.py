@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import urllib.request
 from collections.abc import Iterator
@@ -9,18 +11,21 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
+from custody.cli.main import cli
 from custody.config import Settings
-from custody.errors import ConfigurationError, StorageError
+from custody.errors import ConfigurationError, ExitCode, StorageError
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.local_pass import run_locally
+from custody.store import opening
 from custody.store.conditional_put import put_object
 from custody.store.remote import open_remote
 from tests.behaviour.places import s3_url
 from tests.behaviour.s3 import BUCKET, s3_environment, s3_store
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
-from tests.support import append, event, numbered, run_steps, sample
+from tests.support import append, event, numbered, run_steps, sample, write_samples
 
 __all__ = ["s3_url"]
 
@@ -129,3 +134,46 @@ def test_a_second_machine_with_the_name_of_the_first_is_refused_by_the_claim_in_
     run_steps(one.settings)
     append(one, [event(3)])
     assert [stored.event.source_ordinal for stored in one.search("", oldest_first=True).events] == [0, 1, 2, 3]
+
+
+def test_commands_that_write_refuse_a_server_without_conditional_puts_at_their_start(
+    tmp_path: Path, proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "landing").mkdir()
+    write_samples(tmp_path / "landing", 20)
+
+    def custody(*arguments: str) -> tuple[int, str, list[str]]:
+        """The exit code, what was said, and which objects were put."""
+        # As in a process that has just begun.
+        monkeypatch.setattr(opening, "_CONDITIONAL", set())
+        puts: list[str] = []
+        proxy.watch = lambda method, path: puts.append(path.rpartition("/")[2]) if method != "GET" else None
+        done = CliRunner().invoke(cli, ["-r", str(tmp_path), *arguments])
+        return done.exit_code, done.output, [name for name in puts if name != "CONDITIONAL-PUTS"]
+
+    def begin() -> None:
+        (tmp_path / "custody.toml").write_text(
+            f'[repository]\nstore = "s3://{BUCKET}/{uuid4().hex}"\n[journal]\nhandoff = "store"\n'
+        )
+
+    refused = r"store 's3://custody/\w+': writes over a name that is taken.*conditional puts \(If-None-Match\)"
+    proxy.is_careless = True
+    begin()
+    code, said, puts = custody("ingest", str(tmp_path / "landing"))
+    assert (code, puts) == (ConfigurationError.exit_code, [])
+    assert re.search(refused, said), said
+    assert not list(tmp_path.rglob("*.journal")), "nothing is acknowledged"
+    # A service that was as it should be, and is replaced or set up otherwise later.
+    proxy.is_careless = False
+    begin()
+    assert custody("ingest", str(tmp_path / "landing"))[0] == 0
+    proxy.is_careless = True
+    code, said, puts = custody("handoff")
+    assert (code, [name for name in puts if name.endswith((".sealed", "manifest"))]) == (11, [])
+    assert re.search(refused, said), said
+    code, said, puts = custody("run", "rollover", "--local", "--json")
+    assert (code, [name for name in puts if not name.endswith(".txn")]) == (ExitCode.SOME_WORK_FAILED, [])
+    [unit] = json.loads(said)["details"]
+    assert (unit["error_kind"], bool(re.search(refused, unit["error"]))) == (ConfigurationError.kind, True)
+    proxy.is_careless = False
+    assert custody("run", "all", "--local")[0] == 0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from custody.catalog import CatalogState
+from custody.catalog import CatalogState, writable_store_of
 from custody.errors import ConflictError, SupersededError
 from custody.journal import Group, begun_ms, count_pending, holds_group
 from custody.workspace.handoff import HandoffFolder, HandoffManifest
@@ -45,6 +45,7 @@ def hand_over(workspace: Workspace) -> Iterator[HandedOver]:
     Durability: a group that is yielded survives the loss of all containers.
 
     Raises:
+        ConfigurationError: the store writes over names that are taken.
         StorageError: a container of the writer is missing, which may have journals of these groups; or the store
             refuses.
         ConflictError: other events are handed over, or live, under the same ids.
@@ -55,6 +56,8 @@ def hand_over(workspace: Workspace) -> Iterator[HandedOver]:
     if not groups:
         return
     workspace.require_containers()
+    # Of two manifests of a group the first counts: a store that writes over names would let the second one win.
+    writable_store_of(workspace.settings, workspace.fs)
     state = workspace.catalog.load()
     known = dict(workspace.handoff.manifests())
     for group in groups:
