@@ -74,6 +74,7 @@ class HandoffSensor(WorkSensor):
         # What is late must not look like nothing to do.
         super().__init__(soft_fail=False, **kwargs)
         self.older_seconds = older_seconds
+        assert self.start_trigger_args is not None  # noqa: S101 - made just now
         arguments = self.start_trigger_args.trigger_kwargs or {}
         self.start_trigger_args.trigger_kwargs = {**arguments, "older_seconds": older_seconds}
 

@@ -7,6 +7,7 @@ not load Arrow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ class WorkSensor(BaseSensorOperator):
         deferred to the triggerer and holds no worker.
     """
 
-    template_fields = ("wait_seconds",)
+    template_fields: Sequence[str] = ("wait_seconds",)
     trigger_class: ClassVar[type[WorkTrigger]]
     """Looks for work, and waits for it in the triggerer."""
 

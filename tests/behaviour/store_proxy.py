@@ -136,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Wait until the client closes the connection; return whether it did."""
         self.connection.settimeout(_HANG_SECONDS_MAX)
         try:
-            return self.connection.recv(1) == b""
+            return not self.connection.recv(1)
         except TimeoutError:
             return False
         except OSError:

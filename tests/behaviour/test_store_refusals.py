@@ -72,7 +72,7 @@ def test_credentials_that_expire_in_the_middle_of_a_pass_are_named_and_the_next_
     assert list(Repository(settings).events(count=100)) == numbered(EVENTS)
 
 
-def test_a_conditional_put_whose_answer_never_comes_is_done_again_and_finds_its_own_object(
+def test_a_conditional_put_and_a_deletion_whose_answer_never_comes_are_done_again(
     proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_TIMEOUT", "700ms")
@@ -93,6 +93,16 @@ def test_a_conditional_put_whose_answer_never_comes_is_done_again_and_finds_its_
     assert not put_object(store, "second", b"others")
     assert proxy.given_up["PUT"] == len(hung) == 2
     assert proxy.seen["PUT"] == 5
+    deleted: list[str] = []
+
+    def hang_at_deletion(method: str, path: str) -> Fault | None:
+        deleted.extend([path] if method in ("DELETE", "POST") else [])
+        return "hang" if deleted == [path] else None
+
+    proxy.watch_done = hang_at_deletion
+    store.delete("first")
+    assert len(deleted) == 2
+    assert store.head("first") is None
     # A store that never answers is an error in the end, and no wait for ever.
     proxy.watch_done = lambda method, path: "hang" if method == "PUT" else None
     with pytest.raises(StorageError, match="cannot write s3://"):

@@ -71,7 +71,7 @@ def submit(root: Path, step: str, cluster: Cluster, library: Path, *more: str) -
         step, ["--repository", str(root), *more], master=cluster.master, environ=environ, library=library
     )
     assert "test" not in command, "no credential is on the command line"
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=600)
 
 
 def reports(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, object]]:
@@ -191,9 +191,9 @@ def test_a_store_on_a_bad_day(
 ) -> None:
     if fault == "hang":
         # Executors get it as well, as a variable of the store.
-        monkeypatch.setenv("AWS_TIMEOUT", "5s")
+        monkeypatch.setenv("AWS_TIMEOUT", "3s")
     produce(root)
-    every = {"slow": 29, "hang": 29}.get(fault, 7)
+    every = {"slow": 29, "hang": 31}.get(fault, 7)
     proxy.fault = lambda number, method: fault if number % every == 0 else None
     steps = reports(submit(root, "all", cluster, library))
     assert all(step["failed"] == 0 for step in steps.values())
@@ -221,7 +221,7 @@ def test_credentials_that_expire_while_executors_work_are_named_and_the_next_pas
         proxy.watch = lambda method, path: None
         assert done.returncode in {ExitCode.SOME_WORK_FAILED, StorageError.exit_code}, (kind, done.stdout, done.stderr)
         assert refused, kind
-        assert f"{Repository.open(root).settings.store}/" in done.stdout + done.stderr
+        assert f"{Repository.open(root).settings.repository.store}/" in done.stdout + done.stderr
         assert "may have expired" in done.stdout + done.stderr, (kind, done.stdout, done.stderr[-3000:])
     steps = reports(submit(root, "all", cluster, library))
     assert all(step["failed"] == 0 for step in steps.values())
@@ -235,12 +235,13 @@ def test_executors_whose_python_has_nothing_take_the_library_and_its_dependencie
     root: Path,
     cluster: Cluster,
     local_answers: Answers,
+    proxy: StoreProxy,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bare = getattr(sys, "_base_executable", sys.executable)
     for module in ("custody", "pyarrow", "obstore"):
-        if subprocess.run([bare, "-c", f"import {module}"], capture_output=True, check=False, cwd="/").returncode == 0:
+        if subprocess.run([bare, "-E", "-c", f"import {module}"], capture_output=True, check=False).returncode == 0:
             pytest.skip(f"{bare} has {module}")
     (tmp_path / "spark-defaults.conf").write_text(f"spark.pyspark.python {bare}\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))

@@ -324,10 +324,15 @@ class RemoteStore:
 
     def delete(self, key: str) -> None:
         """Remove an object; an absent one is fine."""
+        check_key(key)
+
+        def delete() -> None:
+            note_requests("delete")
+            obstore.delete(self._client, key)
+
         try:
             with self._reported("delete", key):
-                note_requests("delete")
-                obstore.delete(self._client, check_key(key))
+                _until_answered(delete)
         except NotFoundError:
             return
 
@@ -373,22 +378,22 @@ class _TakenError(StorageError):
     """A key that should be free is not."""
 
 
-def _until_answered(put: Callable[[], None]) -> None:
-    """Do a put on a condition, again where its answer did not come in time.
+def _until_answered(request: Callable[[], None]) -> None:
+    """Do a put on a condition, or a deletion, again where its answer did not come in time.
 
-    The client repeats what may be done twice, and of the rest what met a connection that broke; it does not repeat a
-    put on a condition that it waited too long for. That may be done twice as well: if the first one was done, the
-    second finds the name taken, as after an answer that was lost with its connection.
+    The client repeats these where the connection broke, and not where it waited too long. They may be done twice all
+    the same: of a put that was done the second one finds the name taken, as after an answer that was lost with its
+    connection, and of a deletion the second one finds nothing.
     """
     for _ in range(_ANSWERS_AWAITED - 1):
         try:
-            put()
+            request()
         except BaseError as error:
             if not _UNANSWERED.search(str(error)) or _REPEATED.search(str(error)):
                 raise
         else:
             return
-    put()
+    request()
 
 
 def _reason(error: Exception) -> str:
