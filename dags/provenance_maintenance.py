@@ -12,12 +12,15 @@ last one stopped.
 | `compact` | writes live logs anew without forgotten events, and small neighbours as one log |
 | `rebuild` | builds index shards anew that are gone or were built with other settings |
 | `scrub` | reads what is due, so that everything is read once in `maintenance.scrub_days` |
+| `handed_over` | fails where groups or contents wait too long to be handed over; skipped where none ever are |
 
-Each task's XCom is the report of its Spark job: units, events, bytes, seconds. What the scrub found is kept in the
-repository (`custody verify --last`, `custody status`); damage does not fail the run, as a second try would not mend it:
-`custody repair` says what would. A run by hand may do some of the tasks only. The schedule is hourly;
-`CUSTODY_MAINTENANCE_SCHEDULE` in Airflow's environment names another one, empty for none. The repository is the folder
-that `CUSTODY_REPOSITORY` names; the Spark master is the connection `spark_default`.
+Each step's XCom is the report of its Spark job: units, events, bytes, seconds. What the scrub found is kept in the
+repository (`custody verify --last`, `custody status`); damage does not fail the run, for no second try would mend it:
+`custody repair` says what would. What this machine's disks alone have held for an hour, or for the seconds of
+`CUSTODY_HANDOFF_BOUND`, does fail it, beside the other tasks: `custody handoff` mends that. A run by hand may do some
+of the steps only. The schedule is hourly; `CUSTODY_MAINTENANCE_SCHEDULE` in Airflow's environment names another one,
+empty for none. The repository is the folder that `CUSTODY_REPOSITORY` names; the Spark master is the connection
+`spark_default`.
 """
 
 from datetime import timedelta
@@ -25,7 +28,8 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
 from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_defaults
-from custody_airflow.environment import maintenance_schedule
+from custody_airflow.environment import handoff_bound, maintenance_schedule
+from custody_airflow.handoff import HandoffSensor
 from custody_airflow.operators import SparkStepOperator
 
 STEPS = ("absorb", "compact", "rebuild", "scrub")
@@ -61,3 +65,6 @@ with DAG(
             for step in STEPS
         )
     )
+    # Beside the steps: what is not handed over is no reason to leave the live logs alone.
+    if (bound := handoff_bound()) is not None:
+        HandoffSensor(task_id="handed_over", older_seconds=bound)

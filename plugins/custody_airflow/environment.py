@@ -15,6 +15,7 @@ SCHEDULE_VARIABLE = "CUSTODY_ROLLOVER_SCHEDULE"
 WATCH_VARIABLE = "CUSTODY_ROLLOVER_WATCH"
 RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
 MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
+HANDOFF_BOUND_VARIABLE = "CUSTODY_HANDOFF_BOUND"
 REPLAY_SCHEDULE_VARIABLE = "CUSTODY_REPLAY_SCHEDULE"
 NGSI_SCHEDULE_VARIABLE = "CUSTODY_NGSI_SCHEDULE"
 NGSI_WATCH_VARIABLE = "CUSTODY_NGSI_WATCH"
@@ -37,6 +38,7 @@ _EVERY_HOUR = "0 * * * *"
 _EVERY_DAY = "0 0 * * *"
 # Small logs of the last hour become one: a search pays for each shard.
 _BETWEEN_HOURS = "40 * * * *"
+_AN_HOUR = "3600"
 
 
 def repository_folder() -> Path:
@@ -148,6 +150,15 @@ def maintenance_schedule() -> str | None:
     return _schedule(MAINTENANCE_SCHEDULE_VARIABLE, _BETWEEN_HOURS)
 
 
+def handoff_bound() -> float | None:
+    """Return for how many seconds something may wait for its hand-over; None where the maintenance does not look.
+
+    Raises:
+        ConfigurationError: CUSTODY_HANDOFF_BOUND is no number of seconds above 0.
+    """
+    return _seconds(HANDOFF_BOUND_VARIABLE, _AN_HOUR)
+
+
 def ingest_since() -> tuple[datetime, bool]:
     """Return the instant of the first interval, and whether those that were missed since then are made up.
 
@@ -179,8 +190,8 @@ def _mount(variable: str, example: str) -> str | None:
     return named
 
 
-def _seconds(variable: str) -> float | None:
-    named = os.environ.get(variable, "").strip()
+def _seconds(variable: str, otherwise: str = "") -> float | None:
+    named = os.environ.get(variable, otherwise).strip()
     if not named:
         return None
     try:

@@ -7,6 +7,7 @@ not load Arrow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -25,12 +26,12 @@ class WorkSensor(BaseSensorOperator):
         deferred to the triggerer and holds no worker.
     """
 
-    template_fields = ("wait_seconds",)
+    template_fields: Sequence[str] = ("wait_seconds",)
     trigger_class: ClassVar[type[WorkTrigger]]
     """Looks for work, and waits for it in the triggerer."""
 
     def __init__(self, *, wait_seconds: str | int = 0, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
-        super().__init__(soft_fail=True, **kwargs)
+        super().__init__(**{"soft_fail": True, **kwargs})
         self.wait_seconds = wait_seconds
         # A try that begins and ends in the triggerer tells no listener: where tries are kept as events, none does.
         self.start_from_trigger = run_spool() is None

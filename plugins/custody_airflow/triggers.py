@@ -103,18 +103,22 @@ class WorkTrigger(BaseTrigger):
             # To the task, in a worker: what the triggerer itself leaves as XCom is JSON within a text.
             yield TriggerEvent(work)
 
+    def is_over(self, found: dict[str, Any] | None) -> bool:
+        """Whether a look ends the wait."""
+        return found is not None
+
     async def _work(self, deadline: float | None) -> dict[str, Any] | None:
-        """Return the work as soon as there is some; None when there is none at the deadline."""
+        """Return what the look found that ends the wait, else what the last one before the deadline found."""
         folder = Path(self.repository) if self.repository else repository_folder()
         about = (type(self), str(folder))
         # The first look of a task is its own: what arrived before its run counts. Later ones are shared.
         fresh_seconds = self.poke_seconds / 2 if deadline is None else 0.0
         while True:
-            work = await _LOOKS.ask(about, lambda: self.look(folder), fresh_seconds)
+            found = await _LOOKS.ask(about, lambda: self.look(folder), fresh_seconds)
             fresh_seconds = self.poke_seconds / 2
             left = self.poke_seconds if deadline is None else deadline - time.monotonic()
-            if work is not None or left <= 0:
-                return work
+            if self.is_over(found) or left <= 0:
+                return found
             await asyncio.sleep(min(self.poke_seconds, left))
 
     @staticmethod

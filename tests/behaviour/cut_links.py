@@ -1,24 +1,30 @@
 """Hosts as network namespaces, and one store that they reach by links which can be cut.
 
 Each host has a cable of its own to the store. While it is cut, packets are dropped without a word, and nothing tells
-the processes that wait for an answer.
+the processes that wait for an answer. A proxy before the store, on the side of the store, sees each request, so that a
+link can be cut exactly there.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.behaviour.s3 import BUCKET, REQUIREMENTS, s3_environment
+from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
 from tests.own_environment import python_of
 
-_PORT = 9000
+_PORT, _SERVER_PORT = 9000, 9001
+_NETWORK_NAMESPACE = 0x40000000
 _START_SECONDS = 60
+_CUT_SECONDS_MAX = 600
 # A request that goes into a cut cable ends after this time, and so does a test that waits for a refusal.
 _REQUEST_SECONDS = "2s"
 
@@ -50,6 +56,8 @@ class Network:
         self._prefix = f"custody-{os.getpid()}"
         self._hosts = list(hosts)
         self._logs = logs
+        self.proxy = StoreProxy(f"http://127.0.0.1:{_SERVER_PORT}")
+        """What stands before the store."""
 
     @contextmanager
     def running(self) -> Iterator[Network]:
@@ -61,6 +69,7 @@ class Network:
                 _ip("-n", self._name(name), "link", "set", "lo", "up")
             for number, name in enumerate(self._hosts):
                 self._connect(number, name)
+            ends.enter_context(self._before_the_server())
             ends.enter_context(self._server())
             yield self
 
@@ -89,10 +98,17 @@ class Network:
         }
 
     def start(
-        self, host: str, arguments: Sequence[str], environment: dict[str, str], **options: object
+        self,
+        host: str,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        *,
+        is_out_of_sight: bool = False,
+        **options: object,
     ) -> subprocess.Popen[str]:
-        """Start Python on a host."""
-        command = ["ip", "netns", "exec", self._name(host), sys.executable, *arguments]
+        """Start Python on a host, where the others see its process unless it shall be out of their sight."""
+        own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] if is_out_of_sight else []
+        command = ["ip", "netns", "exec", self._name(host), *own, sys.executable, *arguments]
         return subprocess.Popen(command, env=environment, text=True, **options)  # type: ignore[call-overload, no-any-return]
 
     def _name(self, host: str) -> str:
@@ -107,9 +123,33 @@ class Network:
             _ip("-n", place, "link", "set", device, "up")
 
     @contextmanager
+    def _before_the_server(self) -> Iterator[None]:
+        """Run the proxy in threads of this process that are in the store's namespace."""
+        ready, end = threading.Event(), threading.Event()
+
+        def serve() -> None:
+            with Path("/run/netns", self._name("store")).open() as namespace:
+                # Of this thread, and of those that it starts.
+                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _NETWORK_NAMESPACE):
+                    raise OSError(ctypes.get_errno(), "setns")
+            with store_proxy(self.proxy, address=("0.0.0.0", _PORT)):  # noqa: S104 - a namespace of its own
+                ready.set()
+                end.wait()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            if not ready.wait(_START_SECONDS):
+                raise RuntimeError("no proxy came up in the store's namespace")
+            yield
+        finally:
+            end.set()
+            thread.join()
+
+    @contextmanager
     def _server(self) -> Iterator[None]:
         command = ["ip", "netns", "exec", self._name("store")]
-        command += [str(python_of("s3", REQUIREMENTS)), "-m", "moto.server", "-H", "0.0.0.0", "-p", str(_PORT)]  # noqa: S104 - a namespace of its own
+        command += [str(python_of("s3", REQUIREMENTS)), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(_SERVER_PORT)]
         with (
             (self._logs / "store.log").open("wb") as log,
             subprocess.Popen(command, stdout=log, stderr=log) as server,
@@ -135,3 +175,38 @@ class Network:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no S3 server answered at {url}")
             time.sleep(0.2)
+
+
+class Cut:
+    """Cuts a host's link at the first put of a kind: before it is passed on to the store, or after it was done there.
+
+    The request stays without an answer until the test has mended the link and lets it end: its connection breaks then.
+    """
+
+    def __init__(self, network: Network, host: str, mark: str, *, is_after: bool) -> None:
+        self._network = network
+        self._host = host
+        self._mark = mark
+        self._is_after = is_after
+        self.is_cut = threading.Event()
+        self._may_end = threading.Event()
+        self._lock = threading.Lock()
+        if is_after:
+            network.proxy.watch_done = self._look
+        else:
+            network.proxy.watch = self._look
+
+    def mend(self) -> None:
+        """Mend the link, and let the request end."""
+        self._network.proxy.watch = self._network.proxy.watch_done = lambda method, path: None
+        self._network.mend(self._host)
+        self._may_end.set()
+
+    def _look(self, method: str, path: str) -> Fault | None:
+        with self._lock:
+            if self.is_cut.is_set() or method != "PUT" or self._mark not in path:
+                return None
+            self._network.cut(self._host)
+            self.is_cut.set()
+        self._may_end.wait(_CUT_SECONDS_MAX)
+        return "lost" if self._is_after else "dropped"

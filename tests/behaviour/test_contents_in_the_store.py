@@ -206,7 +206,7 @@ def test_what_is_not_handed_over_is_said(place: Place) -> None:
     assert values["content_files_not_handed_over"] == waiting.claims
     done = json.loads(run(place, "handoff", "--json").stdout)
     assert done["contents_handed_over"][0]["claims"] == waiting.claims
-    assert done["contents_not_handed_over"]["main"] == {"claims": 0, "bytes": 0}
+    assert done["contents_not_handed_over"]["main"] == {"claims": 0, "bytes": 0, "oldest_ms": None}
     assert json.loads(run(place, "handoff", "--json").stdout)["contents_handed_over"][0]["claims"] == 0
 
 

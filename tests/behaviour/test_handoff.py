@@ -59,7 +59,9 @@ def test_what_a_killed_process_handed_over_outlives_its_disk_and_the_rest_is_nam
         assert process.stdout is not None
         assert [process.stdout.readline().strip() for _ in range(2)] == ["3", "acknowledged"]
         waiting = json.loads(run(producer, "handoff", "--json").stdout)
+        oldest_ms = waiting["not_handed_over"]["main"].pop("oldest_ms")
         assert waiting["not_handed_over"]["main"] == {"groups": 1, "events": 4}
+        assert 0 <= SystemClock().now_ms() - oldest_ms < 600_000
         status = json.loads(run(producer, "status", "--json").stdout)
         assert status["pending"]["groups_not_handed_over"] == 1
         process.send_signal(signal.SIGKILL)

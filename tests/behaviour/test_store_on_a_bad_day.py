@@ -21,6 +21,7 @@ __all__ = ["s3_url"]
 
 pytestmark = pytest.mark.slow
 EVENTS = sample(60)
+CLIENT_TIMEOUT = "2s"
 
 
 @pytest.fixture
@@ -55,16 +56,21 @@ def check(root: Path) -> None:
     assert list(repository.events(count=100)) == events
 
 
-@pytest.mark.parametrize("fault", ["500", "503", "lost", "slow"])
-def test_a_pass_and_its_readers_survive_faults(tmp_path: Path, proxy: StoreProxy, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", ["500", "503", "lost", "hang", "slow"])
+def test_a_pass_and_its_readers_survive_faults(
+    tmp_path: Path, proxy: StoreProxy, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_TIMEOUT", CLIENT_TIMEOUT if fault == "hang" else "30s")
     # Of all requests some, never the same ones: with seven, steps of one kind meet it at different places.
-    every = 29 if fault == "slow" else 7
+    every = {"slow": 29, "hang": 13}.get(fault, 7)
     proxy.fault = lambda number, method: fault if number % every == 0 else None
     (tmp_path / "custody.toml").touch()
     append(Repository.open(tmp_path), EVENTS[:30])
     run_steps(Repository.open(tmp_path).settings)
     append(Repository.open(tmp_path), EVENTS[30:])
     run_steps(Repository.open(tmp_path).settings)
+    if fault == "hang":
+        assert proxy.given_up["PUT"], "the client waited no longer, after the store had done the work"
     check(tmp_path)
 
 

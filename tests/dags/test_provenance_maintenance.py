@@ -28,7 +28,8 @@ def dag(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_the_steps_follow_in_the_library_s_order_and_one_that_fails_stops_no_other(dag: Any) -> None:
-    assert [task.task_id for task in dag.topological_sort()] == list(MAINTENANCE_STEPS)
+    steps = [task.task_id for task in dag.topological_sort() if task.task_id != "handed_over"]
+    assert steps == list(MAINTENANCE_STEPS)
     for first, second in pairwise(MAINTENANCE_STEPS):
         assert dag.get_task(first).downstream_task_ids == {second}
         assert dag.get_task(second).trigger_rule == "all_done"

@@ -92,6 +92,12 @@ class Cluster:
                 stopped.append(pid)
         return stopped
 
+    def python_commands(self) -> list[str]:
+        """Return the command lines of the Python processes of all executors."""
+        pids = (pid for worker in self.workers.values() for pid in _descendants(worker.pid))
+        lines = (Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in pids)
+        return [line for line in lines if "pyspark.daemon" in line]
+
     def await_workers(self, count: int) -> None:
         """Wait until so many workers live, as the master says."""
         deadline = time.monotonic() + _START_SECONDS

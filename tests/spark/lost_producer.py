@@ -41,6 +41,14 @@ def produce(root: Path, *, as_one_group: bool = False, is_lost: bool = True) -> 
     (root / "custody.toml").write_text(settings)
 
 
+def produce_and_die(root: Path) -> None:
+    """Append on the driver's machine, by a writer that dies before it seals its last group; hand the others over."""
+    _append(root)
+    last = max(root.rglob("*.sealed"), key=lambda path: path.name)
+    last.rename(last.with_suffix(".journal"))
+    assert len(Repository.open(root).hand_over()) == PARTS - 1
+
+
 def answers(root: Path) -> Answers:
     """What readers are told: all events, and answers to questions with their totals."""
     repository = Repository.open(root)

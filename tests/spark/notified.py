@@ -39,6 +39,19 @@ def notify(repository: Repository) -> None:
             writer.append(events)
 
 
+def hand_notifications_over(root: Path, mode: str) -> None:
+    """Store the notifications on the producer, and give them to the store with their contents."""
+    settings = root / "custody.toml"
+    # Logs of the usual size, and no more of them than a pass does in a minute.
+    settings.write_text(settings.read_text().replace("log_bytes_target = 60000", "log_bytes_target = 8000000"))
+    with settings.open("a") as file:
+        file.write(NGSI.format(mode=mode) + '[content]\nhandoff = "store"\n')
+    repository = Repository.open(root)
+    notify(repository)
+    repository.hand_over()
+    repository.hand_over_contents()
+
+
 def written_locally(root: Path, mode: str) -> dict[str, bytes]:
     """Return the files that one process writes of the same notifications, on one disk."""
     root.mkdir()

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +17,14 @@ from uuid import uuid4
 import pytest
 
 from custody.clock import SystemClock
+from custody.errors import ExitCode, StorageError
 from custody.maintenance.absorption import open_archive
 from custody.maintenance.scrub import read_scrub
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.writers import retire_writer
 from custody.spark.environment import submit_environment
-from custody.spark.packaging import make_package
+from custody.spark.packaging import UNPACKED, main, make_package
 from custody.spark.submit import step_command
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
@@ -31,7 +33,7 @@ from tests.behaviour.s3 import BUCKET, s3_environment
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
 from tests.spark.cluster import Cluster, Killer, standalone_cluster
 from tests.spark.lost_producer import Answers, answers, new_root, produce, rolled_over_locally
-from tests.spark.notified import NGSI, notify, written_locally
+from tests.spark.notified import hand_notifications_over, written_locally
 from tests.support import INCLUDE, files_below
 
 __all__ = ["s3_url"]
@@ -72,7 +74,7 @@ def submit(root: Path, step: str, cluster: Cluster, library: Path, *more: str) -
         step, ["--repository", str(root), *more], master=cluster.master, environ=environ, library=library
     )
     assert "test" not in command, "no credential is on the command line"
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=600)
 
 
 def reports(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, object]]:
@@ -204,7 +206,7 @@ def test_a_worker_killed_while_a_retired_writer_is_absorbed(
     assert not cluster.left_below_workers()
 
 
-@pytest.mark.parametrize("fault", ["500", "503", "lost", "slow"])
+@pytest.mark.parametrize("fault", ["500", "503", "lost", "hang", "slow"])
 def test_a_store_on_a_bad_day(
     root: Path,
     cluster: Cluster,
@@ -212,13 +214,81 @@ def test_a_store_on_a_bad_day(
     local_answers: Answers,
     proxy: StoreProxy,
     fault: Fault,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if fault == "hang":
+        # Executors get it as well, as a variable of the store.
+        monkeypatch.setenv("AWS_TIMEOUT", "3s")
     produce(root)
-    every = 29 if fault == "slow" else 7
+    every = {"slow": 29, "hang": 31}.get(fault, 7)
     proxy.fault = lambda number, method: fault if number % every == 0 else None
     steps = reports(submit(root, "all", cluster, library))
     assert all(step["failed"] == 0 for step in steps.values())
     proxy.fault = lambda number, method: None
+    if fault == "hang":
+        assert proxy.given_up["PUT"], "a client waited no longer, after the store had done the work"
+    assert answers(root) == local_answers
+
+
+def test_credentials_that_expire_while_executors_work_are_named_and_the_next_pass_goes_on(
+    root: Path, cluster: Cluster, library: Path, local_answers: Answers, proxy: StoreProxy
+) -> None:
+    produce(root)
+    for kind, mark in (("rollover", "/staging/"), ("compress", ".parquet"), ("index", ".shard")):
+        refused: list[str] = []
+
+        def expires(method: str, path: str, mark: str = mark, refused: list[str] = refused) -> Fault | None:
+            if refused or (method == "PUT" and mark in path and cluster.left_below_workers()):
+                refused.append(path)
+                return "expired"
+            return None
+
+        proxy.watch = expires
+        done = submit(root, "all", cluster, library)
+        proxy.watch = lambda method, path: None
+        assert done.returncode in {ExitCode.SOME_WORK_FAILED, StorageError.exit_code}, (kind, done.stdout, done.stderr)
+        assert refused, kind
+        assert f"{Repository.open(root).settings.repository.store}/" in done.stdout + done.stderr
+        assert "may have expired" in done.stdout + done.stderr, (kind, done.stdout, done.stderr[-3000:])
+    steps = reports(submit(root, "all", cluster, library))
+    assert all(step["failed"] == 0 for step in steps.values())
+    assert answers(root) == local_answers
+    assert Repository.open(root).status().pending.sealed_groups == 0
+    assert not cluster.left_below_workers()
+
+
+def test_executors_whose_python_has_nothing_take_the_library_and_its_dependencies_from_an_archive(
+    driver_folder: Path,
+    root: Path,
+    cluster: Cluster,
+    local_answers: Answers,
+    proxy: StoreProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bare = getattr(sys, "_base_executable", sys.executable)
+    for module in ("custody", "pyarrow", "obstore"):
+        if subprocess.run([bare, "-E", "-c", f"import {module}"], capture_output=True, check=False).returncode == 0:
+            pytest.skip(f"{bare} has {module}")
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.pyspark.python {bare}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    target = driver_folder / "custody.tar.gz"
+    assert main([str(target)]) == 0
+    produce(root)
+    seen: list[str] = []
+
+    def look(method: str, path: str) -> None:
+        # An executor's process, while it works: whose Python, and whose library.
+        if method == "PUT" and ".shard" in path and not seen:
+            seen.extend(cluster.python_commands())
+
+    proxy.watch = look
+    steps = reports(submit(root, "all", cluster, target))
+    assert all(step["failed"] == 0 for step in steps.values())
+    assert all(str(steps[name]["place"]).startswith("Spark") for name in ("rollover", "compress", "index"))
+    assert seen
+    assert all(command.startswith(f"{bare} ") for command in seen)
+    assert list(cluster.folder.rglob(UNPACKED))
     assert answers(root) == local_answers
 
 
@@ -287,19 +357,6 @@ def test_lines_of_notifications_that_two_workers_make_at_once_are_written_once(
     time.sleep(3)
     assert stopped
     assert files_below(root / "hdfs") == expected
-
-
-def hand_notifications_over(root: Path, mode: str) -> None:
-    """Store the notifications on the producer, and give them to the store with their contents."""
-    settings = root / "custody.toml"
-    # Logs of the usual size, and no more of them than a pass does in a minute.
-    settings.write_text(settings.read_text().replace("log_bytes_target = 60000", "log_bytes_target = 8000000"))
-    with settings.open("a") as file:
-        file.write(NGSI.format(mode=mode) + '[content]\nhandoff = "store"\n')
-    repository = Repository.open(root)
-    notify(repository)
-    repository.hand_over()
-    repository.hand_over_contents()
 
 
 def chunks_planned_by_executors(report: dict[str, object]) -> int:

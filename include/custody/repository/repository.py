@@ -1037,7 +1037,7 @@ class Repository:
         Durability: on return a pass elsewhere has all that it needs of them, and the disks of the containers may go.
 
         Raises:
-            ConfigurationError: `journal.handoff` is off.
+            ConfigurationError: `journal.handoff` is off, or the store writes over names that are taken.
             StorageError: a container is missing, or the store refuses.
             ConflictError: other events were handed over under the same ids.
             SupersededError: another machine claimed the writer's name.

@@ -7,6 +7,7 @@ from custody.rollover.pending import pending
 
 if TYPE_CHECKING:
     from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
+    from custody.rollover.handoff_backlog import HandoffBacklog, handoff_backlogs
     from custody.rollover.pending import Pending
     from custody.rollover.publish import (
         add_file,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STEPS",
     "GroupWatch",
+    "HandoffBacklog",
     "NewLogs",
     "Pending",
     "WaitingGroups",
@@ -32,6 +34,7 @@ __all__ = [
     "add_shard",
     "check_stored_log",
     "clear_log",
+    "handoff_backlogs",
     "is_stale",
     "leave_to_the_store",
     "new_logs_since",
@@ -54,6 +57,7 @@ _MODULES = {
         "new_logs_since",
         "read_mark",
     ),
+    "custody.rollover.handoff_backlog": ("HandoffBacklog", "handoff_backlogs"),
     "custody.rollover.pending": ("Pending",),
     "custody.rollover.publish": (
         "add_file",

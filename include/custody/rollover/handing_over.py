@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from custody.catalog import CatalogState
+from custody.catalog import CatalogState, writable_store_of
 from custody.errors import ConflictError, SupersededError
-from custody.journal import Group, count_pending, holds_group
+from custody.journal import Group, begun_ms, count_pending, holds_group
 from custody.workspace.handoff import HandoffFolder, HandoffManifest
 from custody.workspace.workspace import Workspace
 
@@ -35,6 +35,8 @@ class WaitingForHandOver(msgspec.Struct, frozen=True, kw_only=True):
 
     groups: int
     events: int
+    oldest_ms: int | None = None
+    """When the oldest of these groups was begun; None where there is none."""
 
 
 def hand_over(workspace: Workspace) -> Iterator[HandedOver]:
@@ -43,6 +45,7 @@ def hand_over(workspace: Workspace) -> Iterator[HandedOver]:
     Durability: a group that is yielded survives the loss of all containers.
 
     Raises:
+        ConfigurationError: the store writes over names that are taken.
         StorageError: a container of the writer is missing, which may have journals of these groups; or the store
             refuses.
         ConflictError: other events are handed over, or live, under the same ids.
@@ -53,6 +56,8 @@ def hand_over(workspace: Workspace) -> Iterator[HandedOver]:
     if not groups:
         return
     workspace.require_containers()
+    # Of two manifests of a group the first counts: a store that writes over names would let the second one win.
+    writable_store_of(workspace.settings, workspace.fs)
     state = workspace.catalog.load()
     known = dict(workspace.handoff.manifests())
     for group in groups:
@@ -91,7 +96,11 @@ def groups_to_hand_over(workspace: Workspace) -> list[Group]:
 def waiting_for_hand_over(workspace: Workspace) -> WaitingForHandOver:
     """Return what would be lost with the producer's disks now; raises StorageError as `count_pending`."""
     groups = groups_to_hand_over(workspace)
-    return WaitingForHandOver(groups=len(groups), events=count_pending(workspace.fs, groups).events)
+    return WaitingForHandOver(
+        groups=len(groups),
+        events=count_pending(workspace.fs, groups).events,
+        oldest_ms=begun_ms(workspace.fs, (path for group in groups for path in (*group.sealed, *group.open))),
+    )
 
 
 def _digests(workspace: Workspace, group: Group) -> set[tuple[str, str]]:

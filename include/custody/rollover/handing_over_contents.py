@@ -11,6 +11,7 @@ import errno
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ class WaitingContents(msgspec.Struct, frozen=True, kw_only=True):
 
     claims: int
     bytes: int
+    oldest_ms: int | None = None
+    """When the file that is longest without a write got its last one; None where there is none."""
 
 
 def hand_over_contents(workspace: Workspace) -> HandedContents:
@@ -84,8 +87,14 @@ def hand_over_contents(workspace: Workspace) -> HandedContents:
 def contents_waiting(workspace: Workspace) -> WaitingContents:
     """Return which files of contents would be lost with this machine's disks now; raises StorageError."""
     places = ClaimPlaces(workspace.fs, workspace.settings.content_store)
-    sizes = [size for _, size in _waiting(workspace, places)]
-    return WaitingContents(claims=len(sizes), bytes=sum(sizes))
+    waiting = list(_waiting(workspace, places))
+    store, written = workspace.settings.content_store, []
+    for resource, _ in waiting:
+        with suppress(StorageError):  # it has just gone
+            written.append(workspace.fs.modified_ms(resource.path(store)))
+    return WaitingContents(
+        claims=len(waiting), bytes=sum(size for _, size in waiting), oldest_ms=min(written, default=None)
+    )
 
 
 def _waiting(

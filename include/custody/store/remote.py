@@ -49,6 +49,10 @@ _PART_BYTES = 16 << 20
 _PARTS_MAX = 10_000
 _PARTS_AT_ONCE = 4
 _COPY_LOOKS = 60
+_ANSWERS_AWAITED = 3
+_UNANSWERED = re.compile(r"\bHTTP error: ")
+_REPEATED = re.compile(r"\bafter \d+ retries\b")
+"""In what the client says of requests that got no answer, and of those that it has repeated by itself."""
 _LACKING = re.compile(r"\b(400 Bad Request|405 Method Not Allowed|501 Not Implemented)\b")
 _CONDITIONAL_COPIES: dict[str, bool] = {}
 """Which stores are known to this process to copy on a condition, by their URLs."""
@@ -220,11 +224,15 @@ class RemoteStore:
             return True
         if len(data) > self._multipart_bytes and self._has_conditional_copies():
             return self._put_by_copy(key, data)
+
+        def put() -> None:
+            note_requests("put", written=len(data))
+            # In one request: the condition holds for a single put only.
+            obstore.put(self._client_for(len(data)), key, bytes(data), mode="create", use_multipart=False)
+
         try:
             with self._reported("write", key):
-                note_requests("put", written=len(data))
-                # In one request: the condition holds for a single put only.
-                obstore.put(self._client_for(len(data)), key, bytes(data), mode="create", use_multipart=False)
+                _until_answered(put)
         except _TakenError:
             return False
         return True
@@ -320,10 +328,15 @@ class RemoteStore:
 
     def delete(self, key: str) -> None:
         """Remove an object; an absent one is fine."""
+        check_key(key)
+
+        def delete() -> None:
+            note_requests("delete")
+            obstore.delete(self._client, key)
+
         try:
             with self._reported("delete", key):
-                note_requests("delete")
-                obstore.delete(self._client, check_key(key))
+                _until_answered(delete)
         except NotFoundError:
             return
 
@@ -388,6 +401,24 @@ class RemoteStore:
 
 class _TakenError(StorageError):
     """A key that should be free is not."""
+
+
+def _until_answered(request: Callable[[], None]) -> None:
+    """Do a put on a condition, or a deletion, again where its answer did not come in time.
+
+    The client repeats these where the connection broke, and not where it waited too long. They may be done twice all
+    the same: of a put that was done the second one finds the name taken, as after an answer that was lost with its
+    connection, and of a deletion the second one finds nothing.
+    """
+    for _ in range(_ANSWERS_AWAITED - 1):
+        try:
+            request()
+        except BaseError as error:
+            if not _UNANSWERED.search(str(error)) or _REPEATED.search(str(error)):
+                raise
+        else:
+            return
+    request()
 
 
 def _reason(error: Exception) -> str:
