@@ -66,7 +66,8 @@ def repository(driver_folder: Path, proxy: StoreProxy) -> Repository:
         append(found, EVENTS[number * 100 : number * 100 + 100])
         run_steps(found.settings)
     found.forget(EventSelection(event_ids=(7, 431)), "asked for")
-    found.forget(EventSelection(attributes={"filename": EVENTS[200].updated_attributes.get("filename", "")}), "asked")
+    named = {**EVENTS[200].previous_attributes, **EVENTS[200].updated_attributes}["filename"]
+    found.forget(EventSelection(attributes={"filename": named or ""}), "asked for")
     append(found, EVENTS[500:520])
     publish_reference(found.settings, "one", REFERENCE, "all")
     return found

@@ -259,8 +259,8 @@ def _opened(fs: FileSystem, reference: FileReference, stored: DataFiles | None) 
     ranged = None if stored is None else stored.ranged(reference.path, reference.size)
     if stored is not None and ranged is None:
         stored.path(reference.path)  # a copy of the whole is here: it is compared with the catalog once a process
-    digests = {"sha256": reference.sha256, "toc_sha256": reference.beside_sha256}
-    return EventLog(fs, reference.where(stored), **digests, ranged=ranged)
+    path, digests = reference.where(stored), (reference.sha256, reference.beside_sha256)
+    return EventLog(fs, path, sha256=digests[0], toc_sha256=digests[1], ranged=ranged)
 
 
 def _gone(reference: FileReference) -> ConflictError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,7 +75,7 @@ class Elsewhere:
         self.of_driver = traffic.traffic
         yield from self.read(reader, parts)
 
-    def read(self, reader: Any, parts: list[Any]) -> Iterator[tuple[Any, ...]]:
+    def read(self, reader: Any, parts: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         """Read parts on the executor, each as a task of its own."""
         from pyspark.serializers import CloudPickleSerializer
 
@@ -84,7 +84,7 @@ class Elsewhere:
         name = "settings" if hasattr(sent, "settings") else "_settings"
         # On that machine nothing lies where the driver has its repository.
         setattr(sent, name, getattr(sent, name).model_copy(update={"root": Path("/on/the/driver")}))
-        self.parts = parts
+        self.parts = list(parts)
         with counted() as traffic:
             batches = [batch for part in parts for batch in sent.read(travel.loads(travel.dumps(part)))]
         self.of_executor = traffic.traffic
@@ -120,7 +120,7 @@ def made(root: Path, location: str) -> Repository:
         append(found, EVENTS[number * 120 : number * 120 + 120])
         run_steps(found.settings)
     found.forget(EventSelection(event_ids=(7, 431)), "asked for")
-    found.forget(EventSelection(attributes={"filename": attributes(200)["filename"]}), "asked for")
+    found.forget(EventSelection(attributes={"filename": filename(200)}), "asked for")
     append(found, EVENTS[480:500])
     return found
 
@@ -157,9 +157,9 @@ def cold(place: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     return place
 
 
-def attributes(number: int) -> dict[str, str]:
+def filename(number: int) -> str:
     event = EVENTS[number]
-    return {**event.previous_attributes, **event.updated_attributes}
+    return {**event.previous_attributes, **event.updated_attributes}["filename"] or ""
 
 
 def in_sql(root: Path, **options: Any) -> list[tuple[Any, ...]]:
@@ -178,7 +178,7 @@ def test_rows_are_those_of_sql_and_the_driver_fetches_no_log(elsewhere: Elsewher
         ({"eventTimeFrom": str(late)}, lambda row: row[2] >= late),
         ({"eventTimeTo": str(early)}, lambda row: row[2] < early),
         ({"flowfileUuids": EVENTS[77].flowfile_uuid}, lambda row: row[3] == EVENTS[77].flowfile_uuid),
-        *(({"asOf": str(n)}, lambda row, n=n: row[0] < 120 * (n + 1)) for n in range(COMMITS)),  # type: ignore[misc]
+        *(({"asOf": str(n)}, lambda row, n=n: row[0] < 120 * (n + 1)) for n in range(COMMITS)),
         ({"asOf": datetime.now(UTC).isoformat()}, lambda row: row[0] < 480),
     ]
     answers = [elsewhere.rows(**options) for options, _ in questions]
@@ -237,6 +237,7 @@ def test_a_log_that_is_gone_and_one_that_is_damaged_are_told_apart(elsewhere: El
     source = EventSource({"repository": str(elsewhere.root), "eventIds": "130"})
     reader = source.reader(source.schema())
     [part] = reader.partitions()
+    assert part.part.log is not None
     key = f"main/provenance/{part.part.log.path}"
     good = elsewhere.store.get(key)
     elsewhere.store.put(key, bytes(len(good)))
