@@ -81,6 +81,10 @@ def test_a_question_stands_in_the_address_and_its_rows_are_as_they_are_written(s
         with page.expect_download() as saved:
             page.get_by_role("button", name="Save as JSON").click()
         assert '"columns"' in saved.value.path().read_text()
+        with page.expect_download() as lines:
+            page.get_by_role("button", name="Save all as JSON lines").click()
+        assert lines.value.suggested_filename == "rows.ndjson"
+        assert lines.value.path().read_text().startswith("{")
         page.goto(f"{server.url}/ui/sql.html?query=delete+from+events")
         page.get_by_role("alert").wait_for()
         assert "SELECT" in page.get_by_role("alert").inner_text()

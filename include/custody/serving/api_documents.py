@@ -25,6 +25,7 @@ from custody.serving.api_software import SoftwarePlaces
 from custody.serving.content_place import ContentPlace
 from custody.serving.dag_runs import DagRun, DagRuns
 from custody.serving.event_document import EventDocument, event_json
+from custody.serving.sql_forms import SqlForm
 from custody.store import Traffic
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -204,6 +205,8 @@ class SqlQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One SELECT; at most so many rows and seconds."""
 
     query: str
+    format: SqlForm = SqlForm.JSON
+    """Other forms may have ten times as many rows; the header `Custody-Is-Cut` says whether there are more."""
     limit: int = 1000
     seconds: float = 10
     writer: str | None = None

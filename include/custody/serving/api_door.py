@@ -86,6 +86,7 @@ from custody.serving.door import Measure, Services
 from custody.serving.event_document import event_document
 from custody.serving.export_process import exported
 from custody.serving.http_requests import bounded_body
+from custody.serving.sql_forms import ENCODERS, FirstRows, SqlForm, notices_header
 from custody.sql.plain_values import plain_rows
 from custody.store import counted
 from custody.vfs import PosixFileSystem
@@ -102,6 +103,8 @@ LOOKED_AT_MAX = 1000
 BUCKETS_MAX = 500
 SOFTWARE_MAX = 1000
 SQL_ROWS_MAX = 10_000
+SQL_SAVED_ROWS_MAX = 100_000
+"""As JSON lines, CSV or Arrow."""
 SQL_SECONDS_MAX = 60.0
 STREAMS_MAX = 2
 """Exports, and queries in SQL, that one process answers at once: each reads as fast as its client takes it."""
@@ -117,8 +120,9 @@ _FORMS = {
     "content": ("application/octet-stream",),
     "previous_content": ("application/octet-stream",),
     "lineage_export": ("text/plain; charset=utf-8",),
+    "sql": tuple(media_type for media_type, _ in ENCODERS.values()),
 }
-"""What the operations answer with that have no document of their own."""
+"""What the operations answer with besides a document of their own."""
 # Airflow's server compresses in its event loop what has no coding: heartbeats of tasks would wait for it.
 _AS_IT_IS = {"Content-Encoding": "identity"}
 _OF_ALL = ("status", "timeline", "difference", "chain", "quarantine", "holds", "retention", "attestations")
@@ -307,7 +311,7 @@ class _Api:
         needed = [_needs(scope, of_all=of_all or name in _OF_ALL, as_it_came=of_all or name in _AS_IT_CAME)]
         good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
         if document is not None:
-            good = {"content": {"application/json": {"schema": schema_of(document)}}}
+            good["content"]["application/json"] = {"schema": schema_of(document)}
         # What is refused before it comes here, such as a path that leads nowhere, has the server's own plain shape.
         content = {MEDIA_TYPE: {"schema": schema_of(ProblemDocument)}, "application/json": {}}
         bad = {"description": "A problem", "content": content}
@@ -693,11 +697,12 @@ class _Api:
         """The rows of one SELECT over events, logs and transactions."""
         question = await _body(request, SqlQuestion)
         _check_writer(question.writer)
-        if not 1 <= question.limit <= SQL_ROWS_MAX or not 0 < question.seconds <= SQL_SECONDS_MAX:
-            raise InvalidInputError(
-                f"expected a limit of 1 to {SQL_ROWS_MAX} rows, and at most {SQL_SECONDS_MAX:g} seconds."
-            )
-        return _json(await run_in_threadpool(self._rows, question))
+        most = SQL_ROWS_MAX if question.format is SqlForm.JSON else SQL_SAVED_ROWS_MAX
+        if not 1 <= question.limit <= most or not 0 < question.seconds <= SQL_SECONDS_MAX:
+            raise InvalidInputError(f"expected a limit of 1 to {most} rows, and at most {SQL_SECONDS_MAX:g} seconds.")
+        if question.format is SqlForm.JSON:
+            return _json(await run_in_threadpool(self._rows, question))
+        return await run_in_threadpool(self._saved_rows, question)
 
     def _searched(self, question: SearchQuestion, following: Callable[[str], str], *, explain: bool) -> EventPage:
         with counted() as counter:
@@ -783,6 +788,27 @@ class _Api:
                 is_cut=len(rows) > question.limit,
                 notices=result.notices,
             )
+
+    def _saved_rows(self, question: SqlQuestion) -> Response:
+        media_type, encode = ENCODERS[question.format]
+        with (
+            self._stream(),
+            self._repository.sql(
+                question.query,
+                seconds_max=question.seconds,
+                writer=question.writer,
+                as_of=_moment(question.as_of),
+            ) as result,
+        ):
+            found = FirstRows.of(result.schema, result.batches(), question.limit)
+            notices = result.notices
+        headers = {
+            **_AS_IT_IS,
+            "Cache-Control": "private, no-cache",
+            "Custody-Is-Cut": str(found.is_cut).lower(),
+            **notices_header(notices),
+        }
+        return Response(encode(found), headers=headers, media_type=media_type)
 
     @contextmanager
     def _stream(self) -> Iterator[None]:

@@ -137,13 +137,14 @@ def _csv(pages: Iterator[Page], _: _End) -> Iterator[bytes]:
         for stored in page:
             values = [getattr(stored.event, name) for name in _COLUMNS]
             attributes = msgspec.json.encode(stored.event.attributes).decode()
-            writer.writerow([_cell(value) for value in (stored.writer, *values, attributes)])
+            writer.writerow([csv_cell(value) for value in (stored.writer, *values, attributes)])
         yield text.getvalue().encode()
         text.seek(0)
         text.truncate()
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """Return a value as a cell of CSV that no table program takes for a formula."""
     return plain_cell(value) if isinstance(value, str) else value
 
 

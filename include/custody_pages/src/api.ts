@@ -99,6 +99,18 @@ export async function save(path: string, parameters: Parameters, name: string, i
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
+/** Save the answer to a question that is sent as a body; return what its headers say. */
+export async function saveByBody(path: string, body: unknown, name: string): Promise<Headers> {
+  const sent = { method: "POST", body: JSON.stringify(body) };
+  const answer = await answered(addressOf(path), { "Content-Type": "application/json" }, undefined, sent);
+  const link = document.createElement("a");
+  link.download = name;
+  link.href = URL.createObjectURL(await answer.blob());
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  return answer.headers;
+}
+
 async function answered(
   address: string,
   headers: Record<string, string>,

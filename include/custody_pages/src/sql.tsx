@@ -2,7 +2,7 @@
 
 import { useRef, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress } from "./address.ts";
-import { askByBody } from "./api.ts";
+import { askByBody, saveByBody } from "./api.ts";
 import { command } from "./command.ts";
 import type { SqlRows } from "./documents.ts";
 import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer } from "./frame.tsx";
@@ -18,6 +18,13 @@ const ROWS = 200;
 const ROWS_MAX = 10_000;
 const SECONDS = 10;
 const SECONDS_MAX = 60;
+/** Of rows that are saved, and not shown. */
+const SAVED_ROWS_MAX = 100_000;
+const FORMS = [
+  ["csv", "CSV"],
+  ["ndjson", "JSON lines"],
+  ["arrow", "Arrow"],
+] as const;
 const CHARACTERS_SHOWN = 2_000;
 const question = {
   query,
@@ -96,6 +103,9 @@ function Rows(): ReactNode {
               <button type="button" onClick={() => saveRows(found)}>
                 {texts.save}
               </button>
+              {FORMS.map(([format, name]) => (
+                <SaveMore key={format} format={format} name={name} />
+              ))}
             </p>
             <TableFrame label={texts.table}>
               <thead>
@@ -143,6 +153,28 @@ function isNumber(type: string): boolean {
 }
 
 /** The rows as they are shown: a list of objects would lose columns of one name. */
+/** As many rows as the API gives in this form: more than are shown. */
+function SaveMore({ format, name }: { format: string; name: string }): ReactNode {
+  const [said, say] = useState<string | null>(null);
+  return (
+    <>
+      <button
+        type="button"
+        onClick={() => {
+          say(null);
+          saveByBody("sql", { ...question, format, limit: SAVED_ROWS_MAX }, `rows.${format}`).then(
+            (headers) => headers.get("Custody-Is-Cut") === "true" && say(texts.savedCut(SAVED_ROWS_MAX)),
+            (failure: Error) => say(failure.message),
+          );
+        }}
+      >
+        {texts.saveAs(name)}
+      </button>
+      {said && <span role="alert">{said}</span>}
+    </>
+  );
+}
+
 function saveRows({ columns, types, rows }: SqlRows): void {
   const link = document.createElement("a");
   link.download = "rows.json";

@@ -353,6 +353,8 @@ export const TEXTS = {
     none: "null",
     cutValue: (characters: number) => `… (${characters.toLocaleString("en-GB")} characters)`,
     save: "Save as JSON",
+    saveAs: (form: string) => `Save all as ${form}`,
+    savedCut: (rows: number) => `There are more rows than were saved: at most ${rows.toLocaleString("en-GB")}, and 64 MiB.`,
     samples: [
       ["Events by type", "select event_type, count(*) as events, sum(file_size) as bytes from events group by all order by events desc"],
       ["Which components took longest", "select component_name, median(event_duration) as ms, count(*) as events from events where event_duration >= 0 group by all order by ms desc limit 20"],
