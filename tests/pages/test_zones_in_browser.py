@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
@@ -119,7 +120,7 @@ def test_an_address_means_the_same_moment_for_readers_of_any_zone(server: Served
             page.goto(f"{server.url}/ui/search.html?since=2026-03-08&until=2026-03-08")
             settled(page)
             assert total(page) == "24 events"
-            led(page, lambda page=page: page.get_by_label("Query").press("Enter"))
+            led(page, partial(page.get_by_label("Query").press, "Enter"))
             assert total(page) == "24 events"
     assert fields == {KOLKATA: "2026-03-08", ST_JOHNS: "2026-03-07 15:00", "UTC": "2026-03-07 18:30"}
 
