@@ -182,7 +182,7 @@ def with_sink(sink: type[Sink]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
     return lambda patch: sink
 
 
-BUGS = {
+BUGS: dict[str, Callable[[pytest.MonkeyPatch], type[Sink]]] = {
     "writes before the commit": with_sink(WritesBeforeCommit),
     "does not end a batch after a crash": with_sink(NeverEnds),
     "forgets columns": with_sink(ForgetsColumns),
