@@ -141,9 +141,13 @@ def show(
       custody -r demo airflow-runs show orders manual__2026-03-01
       custody -r demo airflow-runs show orders manual__2026-03-01 --task sort --json
     """
+    from custody.read.time_travel import as_of_text
+    from custody.serving.content_place import ContentPlaces
     from custody.serving.dag_runs import dag_run
 
-    known = dag_run(answering_own(repository), dag, run, task, map_index, writer, as_of)
+    own = answering_own(repository)
+    places = ContentPlaces(own.settings.content_store, None if as_of is None else as_of_text(as_of))
+    known = dag_run(own, places, dag, run, task, map_index, writer, as_of)
     if as_json:
         print_json(known)
         return
@@ -153,10 +157,13 @@ def show(
         stderr().print(clean(f"custody: more than these {len(known.events)} events are told of it"))
     for title, assets in (("wrote", known.wrote), ("read", known.read)):
         rows = [
-            (one.name or one.flowfile_uuid, one.component, time_text(one.time_ms), one.writer, one.event_id)
+            (
+                *(one.name or one.flowfile_uuid, one.component, time_text(one.time_ms), one.writer, one.event_id),
+                len(one.contents or ()),
+            )
             for one in assets
         ]
-        columns = ("what", "component", "time", "writer", "event#")
+        columns = ("what", "component", "time", "writer", "event#", "contents#")
         print_table(title, columns, rows, "nothing that is known")
     told = [
         (one.writer, one.event_id, time_text(one.time_ms), one.event_type, one.component, one.state)
