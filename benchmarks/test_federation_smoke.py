@@ -16,4 +16,9 @@ def test_several_writers_answer_as_one_and_the_times_are_told(capsys: pytest.Cap
     text = capsys.readouterr().out
     assert "| lineage of one FlowFile |" in text
     assert "3 writers: cold" in text
-    assert re.search(r"3 writers in a bucket, 1 ms: cold \d+ ms .* \d+ requests.* disk \d+ ms .* again \d+ ms", text)
+    assert main(["--events", "0", "--opened", "3", "--latency-ms", "1", "--in-memory"]) == 0
+    text += capsys.readouterr().out
+    assert (
+        len(re.findall(r"3 writers in a bucket, 1 ms: cold \d+ ms .* \d+ requests.* disk \d+ ms .* again \d+ ms", text))
+        == 2
+    )

@@ -8,7 +8,8 @@ again, as a page that is looked at, and another one each time. CPU time is that 
 waited for. The second part opens a repository of many small writers, cold (by a reader that was just made) and again
 (where only what changed is read). With `--latency-ms` it does the same in a bucket: moto's S3 server in a process of
 its own, and while it is read a proxy that adds so much to each request. There a reader has an empty disk at first, then
-what it fetched (`disk`), and last it is the same reader again.
+what it fetched (`disk`), and last it is the same reader again. With `--in-memory` the bucket is in the memory of this
+process, and each request sleeps: hundreds of writers are there in a minute, and the server takes nothing of the cores.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest.mock import patch
 from uuid import uuid4
 
 import pyarrow as pa
@@ -39,14 +41,15 @@ from custody.model import to_batch
 from custody.read.search import SearchResult
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_events
-from custody.store import Traffic, counted
+from custody.store import Traffic, counted, remote
+from custody.store.traffic import Kind
 from tests.behaviour.s3 import BUCKET, s3_environment, s3_server
 from tests.behaviour.store_proxy import store_proxy
 
 _BASE = 5000
 _WARM = 2
 _OPENINGS = 5
-_OPENINGS_OF_A_BUCKET = 3
+_OPENINGS_OF_A_BUCKET = 1
 
 
 @dataclass
@@ -258,6 +261,32 @@ def _of_turn(part: pa.RecordBatch, turn: int) -> pa.RecordBatch:
     )
 
 
+@contextmanager
+def _bucket_in_memory(latency_ms: float) -> Iterator[Callable[[], None]]:
+    """The same in the memory of this process: each request sleeps, and several go side by side as over a network."""
+    seconds = 0.0
+    note, begin = remote.note_requests, remote.RemoteStore.__init__
+
+    def noted(kind: Kind, number: int = 1, **sizes: int) -> None:
+        time.sleep(seconds * number)
+        note(kind, number, **sizes)
+
+    def begun(store: remote.RemoteStore, *arguments: Any, **options: Any) -> None:
+        begin(store, *arguments, **options)
+        store.is_remote = True
+
+    def slow_down() -> None:
+        nonlocal seconds
+        seconds = latency_ms / 1000
+
+    with (
+        patch.object(remote, "note_requests", noted),
+        patch.object(remote.RemoteStore, "__init__", begun),
+        patch.dict(os.environ, {"CUSTODY__REPOSITORY__STORE": f"memory://{uuid4().hex}"}),
+    ):
+        yield slow_down
+
+
 def _tell(what: str, openings: Mapping[str, Opening]) -> None:
     sys.stdout.write(f"{what}: " + ", ".join(f"{state} {opening}" for state, opening in openings.items()) + "\n")
     sys.stdout.flush()
@@ -272,6 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--latency-ms", type=float, help="the second part in a bucket as well, each request so much later"
     )
+    parser.add_argument("--in-memory", action="store_true", help="that bucket in the memory of this process")
     parser.add_argument("--rounds", type=int, default=11, help="how often each question counts")
     parser.add_argument("--folder", type=Path, help="where the repositories of the first part stay, to be asked again")
     options = parser.parse_args(arguments)
@@ -292,7 +322,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.opened:
             _tell(f"{options.opened} writers", measure_opening(Path(folder), options.opened))
             if options.latency_ms is not None:
-                with _bucket(options.latency_ms) as slow_down:
+                bucket = _bucket_in_memory if options.in_memory else _bucket
+                with bucket(options.latency_ms) as slow_down:
                     found = measure_opening(Path(folder) / "bucket", options.opened, slow_down)
                 _tell(f"{options.opened} writers in a bucket, {options.latency_ms:g} ms", found)
     return 0
