@@ -217,3 +217,20 @@ def test_the_time_of_a_large_put_follows_its_size_or_the_environment(monkeypatch
         with pytest.raises(StorageError, match="cannot write s3://bucket/prefix/large"):
             put_at(bytes_a_second_min=128 << 10)
         server.shutdown()
+
+
+def test_paths_of_keys_are_kept_up_to_a_bound_and_bad_keys_are_refused_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("custody.store.local._PATHS_KEPT", 8)
+    store = LocalStore(PosixFileSystem(), tmp_path)
+    for number in range(20):
+        store.put(f"a/{number}", b"%d" % number)
+    for _ in range(2):
+        assert [store.get(f"a/{number}") for number in range(20)] == [b"%d" % number for number in range(20)]
+        with pytest.raises(InvalidInputError):
+            store.get("../etc")
+    assert len(store._paths) <= 8
+    store.delete("a/3")
+    with pytest.raises(NotFoundError):
+        store.get("a/3")
