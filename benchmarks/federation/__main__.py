@@ -42,7 +42,7 @@ from custody.read.search import SearchResult
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_events
 from custody.store import Traffic, counted, remote
-from custody.store.traffic import Kind
+from custody.store.traffic import Kind, note_requests
 from tests.behaviour.s3 import BUCKET, s3_environment, s3_server
 from tests.behaviour.store_proxy import store_proxy
 
@@ -265,7 +265,7 @@ def _of_turn(part: pa.RecordBatch, turn: int) -> pa.RecordBatch:
 def _bucket_in_memory(latency_ms: float) -> Iterator[Callable[[], None]]:
     """The same in the memory of this process: each request sleeps, and several go side by side as over a network."""
     seconds = 0.0
-    note, begin = remote.note_requests, remote.RemoteStore.__init__
+    note, begin = note_requests, remote.RemoteStore.__init__
 
     def noted(kind: Kind, number: int = 1, **sizes: int) -> None:
         time.sleep(seconds * number)
