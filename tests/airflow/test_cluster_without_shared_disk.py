@@ -285,7 +285,7 @@ def test_the_maintenance_on_a_cluster_without_a_shared_disk(place: Place, expect
     kinds = {entry.writer: entry.kind for entry in list_writers(load_settings(root))}
     assert (kinds["old"], kinds["older"]) == ("absorbed", "absorbed")
     repository = Repository.open(root)
-    assert list(repository.events(count=1000)) == expected["events"]
+    assert list(repository.events(0, 1000, "main")) == expected["events"]
     assert repository.search("", limit=0).total == len(EVENTS) + 6
     assert not place.cluster.left_below_workers()
 
