@@ -89,11 +89,11 @@ def test_journals_that_become_live_while_a_question_is_answered_are_not_missed(p
     append(producer, EVENTS[20:])
     right, done = read_tail_in_parts, list[str]()
 
-    def after_a_pass(*arguments: object) -> Tail:
+    def after_a_pass(*arguments: object, **named: object) -> Tail:
         if not done:
             done.append("pass")
             run_steps(producer.settings)
-        return right(*arguments)  # type: ignore[arg-type]
+        return right(*arguments, **named)  # type: ignore[arg-type]
 
     reading = of(producer.settings.root, producer.settings.repository.store)
     assert reading.search("", limit=0).total == 40
