@@ -116,4 +116,4 @@ def page(url: str, *refusals: int, timeout_ms: int = 30_000, **options: Any) -> 
             yield opened
         finally:
             browser.close()
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
