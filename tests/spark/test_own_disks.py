@@ -270,7 +270,9 @@ def test_executors_whose_python_has_nothing_take_the_library_and_its_dependencie
     for module in ("custody", "pyarrow", "obstore"):
         if subprocess.run([bare, "-E", "-c", f"import {module}"], capture_output=True, check=False).returncode == 0:
             pytest.skip(f"{bare} has {module}")
-    (tmp_path / "spark-defaults.conf").write_text(f"spark.pyspark.python {bare}\n")
+    # Without the second line it would be the driver's, too.
+    lines = (f"spark.pyspark.python {bare}", f"spark.pyspark.driver.python {sys.executable}", "")
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     target = driver_folder / "custody.tar.gz"
     assert main([str(target)]) == 0

@@ -26,6 +26,7 @@ from whoosh import query
 
 from custody.catalog import AddFile, AddShard
 from custody.errors import InvalidInputError
+from custody.eventlog import Damage
 from custody.index import Days, ShardCache, integers
 from custody.model import Event
 from custody.query import (
@@ -46,7 +47,7 @@ from custody.read.cache import EventIds, caches_of
 from custody.read.results import LossTracker, Notices
 from custody.read.time_travel import AsOf, Revisions
 from custody.read.tombstone_filter import hidden_ids
-from custody.read.views import open_views
+from custody.read.views import open_views, side_by_side
 from custody.workspace import Workspace
 
 # A damaged repository may have millions: an answer names so many, and counts all.
@@ -117,6 +118,7 @@ class SearchSource:
         self, workspace: Workspace, view: reader.Snapshot, attributes: Sequence[str], notices: Notices
     ) -> None:
         self.writer = workspace.writer
+        self.workspace = workspace
         self.view = view
         self.tail = view.visible_tail(workspace)
         self._attributes = attributes
@@ -125,14 +127,13 @@ class SearchSource:
         """Of the tail, once terms of it are kept: its ids and times, and the terms that were asked for."""
         self.hidden = hidden_ids(workspace, view.state, notices)
         """The ids of live events that must not be given out; a shard knows them all the same."""
-        self._workspace = workspace
         self._notices = notices
         self._losses = LossTracker(notices)
         self._remembered: dict[int, tuple[Event, ...]] | None = None
 
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
-        workspace = self._workspace
+        workspace = self.workspace
         state, facts = self.view.state, opened.facts(workspace.writer)
         ordered = caches_of(workspace).shards(workspace, state)
         facts.follow(state.revision, ordered.names)
@@ -140,7 +141,7 @@ class SearchSource:
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""
-        return reader.tables_of_logs(self._workspace, self.view.state, shard.log_paths, self._notices)
+        return reader.tables_of_logs(self.workspace, self.view.state, shard.log_paths, self._notices)
 
     def candidate_tables(self, shard: AddShard, question: query.Query, explained: SearchStats) -> Iterator[pa.Table]:
         """Yield the blocks of a shard's logs that can hold a match by what the catalog knows of them."""
@@ -154,7 +155,7 @@ class SearchSource:
             explained.scanned_blocks_pruned += count - len(known[1])
             return known[1]
 
-        return reader.tables_of_logs(self._workspace, self.view.state, shard.log_paths, self._notices, choose)
+        return reader.tables_of_logs(self.workspace, self.view.state, shard.log_paths, self._notices, choose)
 
     def get_many(self, event_ids: Sequence[int], *, keep: bool = False) -> list[Event]:
         """Return the events with these ids, in id order; those that cannot be read are left out.
@@ -162,9 +163,9 @@ class SearchSource:
         With `keep` the cache keeps the events themselves, which are likely to be asked for again.
         """
         if self._remembered is None:
-            return reader.get_many(self._workspace, event_ids, self.view, self._losses, keep=keep)
+            return reader.get_many(self.workspace, event_ids, self.view, self._losses, keep=keep)
         new = [event_id for event_id in event_ids if event_id not in self._remembered]
-        for event in reader.get_many(self._workspace, new, self.view, self._losses, keep=True) if new else ():
+        for event in reader.get_many(self.workspace, new, self.view, self._losses, keep=True) if new else ():
             # An id that was given out twice has both events.
             self._remembered[event.event_id] = (*self._remembered.get(event.event_id, ()), event)
         return [event for event_id in sorted(set(event_ids)) for event in self._remembered.get(event_id, ())]
@@ -209,7 +210,7 @@ class SearchSource:
 
     def readable(self, event_ids: EventIds) -> npt.NDArray[np.bool_]:
         """Return which of some events can be read, found without decoding them."""
-        return reader.readable(self._workspace, event_ids, self.view, self._losses)
+        return reader.readable(self.workspace, event_ids, self.view, self._losses)
 
     def lost_of(self, event_ids: EventIds) -> EventIds:
         """Return which of some events lie in what `get_many` or `readable` found to be damaged."""
@@ -217,7 +218,7 @@ class SearchSource:
 
     def count_blocks(self, event_ids: Sequence[int]) -> int:
         """Return how many blocks of logs `get_many` reads for these events."""
-        return reader.count_blocks(self._workspace, event_ids, self.view)
+        return reader.count_blocks(self.workspace, event_ids, self.view)
 
 
 def open_sources(
@@ -232,8 +233,17 @@ def open_sources(
     Raises:
         NotFoundError, PrunedError, CorruptionError: as `snapshot_at` and `reader.snapshot`.
     """
-    for workspace, view in open_views(workspaces, notices, as_of):
-        reader.name_absent(workspace, view.state, times, notices)
+
+    def absent_of(of_writer: tuple[Workspace, reader.Snapshot]) -> list[Damage]:
+        damages: list[Damage] = []
+        reader.name_absent(of_writer[0], of_writer[1].state, times, damages.append)
+        return damages
+
+    views = list(open_views(workspaces, notices, as_of))
+    of = [workspace for workspace, _ in views]
+    for (workspace, view), damages in zip(views, side_by_side(absent_of, views, of=of), strict=True):
+        for damage in damages:
+            notices(damage)
         yield SearchSource(workspace, view, attributes, notices)
 
 
@@ -272,10 +282,12 @@ def search(
     at_a_time = page.limit if len(places) == 1 else -(-expected // max(len(places), 1))
     # One more than is asked for: it shows whether another page follows.
     has_times = page.limit > 0 and len(places) > 1
-    matches = [
-        WriterMatches(source, request, place, expected + 1, max(at_a_time, 1), has_times=has_times)
-        for source, place in places
-    ]
+
+    def matches_of(of_writer: tuple[SearchSource, int]) -> WriterMatches:
+        source, place = of_writer
+        return WriterMatches(source, request, place, expected + 1, max(at_a_time, 1), has_times=has_times)
+
+    matches = side_by_side(matches_of, places, of=[source.workspace for source, _ in places])
     events = _page(matches, page)
     has_more = [one.has_more() for one in matches] if page.limit else []
     for one in matches if is_explained else ():
@@ -305,11 +317,16 @@ def count_facets(
     """Return how many of the events that match have each value of some fields, and notices; `day` counts `days`."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
     notices: list[str] = []
-    for source in sources:
+
+    def counted_of(source: SearchSource) -> tuple[dict[str, Counter[str]], list[str]]:
         live = source.shards(shards)
         of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes, days)
         for look in source.tail.looks():
             facets_of_table(of_writer, look, question, attributes, days)
+        return of_writer, said
+
+    listed = list(sources)
+    for of_writer, said in side_by_side(counted_of, listed, of=[source.workspace for source in listed]):
         notices += said
         for name, values in of_writer.items():
             counts[name].update(values)
@@ -397,6 +414,7 @@ class WriterMatches:
         has_times: bool = False,
     ) -> None:
         self.writer = source.writer
+        self.workspace = source.workspace
         self.place = place
         """The id of the last event that was taken or passed over."""
         self.lost = 0
@@ -654,12 +672,18 @@ def _by_times(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent]
     writers = np.repeat(np.arange(len(matches)), [len(part) for part in keys])[order]
     passed = np.bincount(writers[: page.offset], minlength=len(matches)).tolist()
     ends = np.bincount(writers, minlength=len(matches)).tolist()
+
+    def read(of_writer: tuple[WriterMatches, int, int]) -> list[Event] | None:
+        one, first, end = of_writer
+        return one.read(first, end)
+
     events = []
-    for one, first, end in zip(matches, passed, ends, strict=True):
-        read = one.read(first, end)
-        if read is None:
+    for of_writer in side_by_side(
+        read, list(zip(matches, passed, ends, strict=True)), of=[one.workspace for one in matches]
+    ):
+        if of_writer is None:
             return None
-        events.append(iter(read))
+        events.append(iter(of_writer))
     for one, first, end in zip(matches, passed, ends, strict=True):
         one.go_behind(first, end)
     return [StoredEvent(matches[number].writer, next(events[number])) for number in writers[page.offset :].tolist()]

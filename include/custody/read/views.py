@@ -7,9 +7,10 @@ over the old ones at once, and a retired writer's catalog does not change any mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
 from custody.catalog import AddTombstone, CatalogState, FederatedState
 from custody.catalog.persistent_map import FileMap, PersistentMap
@@ -19,6 +20,9 @@ from custody.read.results import Notices
 from custody.read.time_travel import AsOf, snapshot_at, tombstones_since
 from custody.store import carried
 from custody.workspace import Workspace
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def open_views(
@@ -58,17 +62,25 @@ def _views(workspaces: list[Workspace], notices: Notices, as_of: AsOf | None) ->
         take = damages.append
         return snapshot(workspace, take) if as_of is None else snapshot_at(workspace, as_of, take), damages
 
-    with ThreadPoolExecutor(_PARALLEL) as threads:
-        # On a local disk nothing waits, and threads would only take turns.
-        is_many = len(workspaces) >= _PARALLEL and workspaces[0].catalog.objects.store.is_remote
-        for workspace, (view, damages) in zip(
-            workspaces, threads.map(carried(view_of), workspaces) if is_many else map(view_of, workspaces), strict=True
-        ):
-            # In the order of the writers, whichever was ready first.
-            for damage in damages:
-                notices(damage)
-            if view is not None:
-                yield workspace, view
+    views = side_by_side(view_of, workspaces, of=workspaces)
+    for workspace, (view, damages) in zip(workspaces, views, strict=True):
+        # In the order of the writers, whichever was ready first.
+        for damage in damages:
+            notices(damage)
+        if view is not None:
+            yield workspace, view
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T], *, of: Sequence[Workspace]) -> list[R]:
+    """Return what `work` gives for each item, in their order; several are under way where each waits for a store.
+
+    Args:
+        of: the writers that the items are of. On a disk nothing waits, and threads would only take turns.
+    """
+    if len(items) < 2 or not of[0].catalog.objects.store.is_remote:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_PARALLEL, len(items))) as threads:
+        return list(threads.map(carried(work), items))
 
 
 def _without_files(state: CatalogState) -> CatalogState:

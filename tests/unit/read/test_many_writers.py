@@ -8,18 +8,23 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from threading import Lock
+from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from custody.config import load_settings
+from custody.config import Settings, load_settings
 from custody.model import Event
 from custody.model.visibility import EventCondition, Visibility
 from custody.read.search import SearchResult
 from custody.repository import EventSelection, Repository
 from custody.repository.writers import absorb_retired, retire_writer
+from custody.store import remote
+from custody.store.traffic import Kind
 from tests.support import event, sample
 
 WRITERS = ("w0", "w1", "w2", "w3", "w4")
@@ -196,3 +201,45 @@ def test_what_cannot_be_read_is_passed_over_as_in_a_page_of_one_writer(
         found = list(pages(repository, "", 0, limit=limit, oldest_first=oldest_first))
         assert [(item.writer, item.event.event_id) for page in found for item in page.events] == expected
         assert sum(page.lost for page in found) == one[0].lost
+
+
+def in_store(root: Path, place: str, writer: str) -> Repository:
+    return Repository(Settings.model_validate({"root": root, "repository": {"store": place, "writer": writer}}))
+
+
+def test_a_reader_of_a_store_asks_for_several_writers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, events = f"memory://{uuid4().hex}", sample(60)
+    for number in range(6):
+        producer = in_store(tmp_path / "producer", place, f"w{number}")
+        producer.append(events[10 * number : 10 * number + 10])
+        assert not any(report.failed for report in producer.roll_over())
+    note, begin = remote.note_requests, remote.RemoteStore.__init__
+    lock, under_way, most, is_far = Lock(), 0, 0, True
+
+    def noted(kind: Kind, number: int = 1, **sizes: int) -> None:
+        nonlocal under_way, most
+        # Of logs and shards; catalogs are looked at side by side in any case.
+        if kind == "range" and number:
+            with lock:
+                under_way += 1
+                most = max(most, under_way)
+            time.sleep(0.01)
+            with lock:
+                under_way -= 1
+        note(kind, number, **sizes)
+
+    def begun(store: remote.RemoteStore, *arguments: Any, **options: Any) -> None:
+        begin(store, *arguments, **options)
+        store.is_remote = is_far
+
+    monkeypatch.setattr(remote, "note_requests", noted)
+    monkeypatch.setattr(remote.RemoteStore, "__init__", begun)
+    answers = []
+    for is_far in (True, False):
+        reader = in_store(tmp_path / f"reader-{is_far}", place, "main")
+        most = 0
+        found = reader.search("", limit=25)
+        assert (most > 1) == is_far
+        assert found.total == 60
+        answers.append((found.total, found.events, found.cursor, reader.facets("", ["event_type", "filename"])))
+    assert answers[0] == answers[1]
