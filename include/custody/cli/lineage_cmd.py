@@ -91,7 +91,7 @@ def lineage(
 ) -> None:
     """Print the lineage of WHAT: a FlowFile's uuid, an alternate identifier of it, or the id of an event of it.
 
-    A run of OpenLineage is named by its id, a dataset by NAMESPACE/NAME. Several of them give one lineage. A prefix says
+    A run of OpenLineage is named by its id, a dataset by NAMESPACE/NAME. Several give one lineage. A prefix says
     which kind a name is of: flowfile=, identifier=, event=WRITER:ID, run= or dataset=.
 
     It is a tree from what it came from down to what came of it: below each FlowFile its events and what was made of it.
