@@ -24,7 +24,7 @@ from custody.read.search import SearchResult
 from custody.repository import EventSelection, Repository
 from custody.repository.writers import absorb_retired, retire_writer
 from custody.store import remote
-from custody.store.traffic import Kind
+from custody.store.traffic import Kind, note_requests
 from tests.support import event, sample
 
 WRITERS = ("w0", "w1", "w2", "w3", "w4")
@@ -213,7 +213,7 @@ def test_a_reader_of_a_store_asks_for_several_writers_at_once(tmp_path: Path, mo
         producer = in_store(tmp_path / "producer", place, f"w{number}")
         producer.append(events[10 * number : 10 * number + 10])
         assert not any(report.failed for report in producer.roll_over())
-    note, begin = remote.note_requests, remote.RemoteStore.__init__
+    begin = remote.RemoteStore.__init__
     lock, under_way, most, is_far = Lock(), 0, 0, True
 
     def noted(kind: Kind, number: int = 1, **sizes: int) -> None:
@@ -226,7 +226,7 @@ def test_a_reader_of_a_store_asks_for_several_writers_at_once(tmp_path: Path, mo
             time.sleep(0.01)
             with lock:
                 under_way -= 1
-        note(kind, number, **sizes)
+        note_requests(kind, number, **sizes)
 
     def begun(store: remote.RemoteStore, *arguments: Any, **options: Any) -> None:
         begin(store, *arguments, **options)
