@@ -74,3 +74,9 @@ def _body(number: int) -> bytes:
     more = {f"at{number // 20_000}": {"type": "Text", "value": f'{number}, "q"', "metadata": {}}} if kind else {}
     entity = {"id": f"Bench{kind}", "type": "Bench", "seats": value, **more}
     return msgspec.json.encode({"subscriptionId": "1", "data": [entity]})
+
+
+def chunks_planned_by_executors(report: dict[str, object]) -> int:
+    """How many chunks of notifications executors planned, by the report of the step."""
+    [waiting] = [str(unit["note"]) for unit in report["details"]]  # type: ignore[attr-defined]
+    return int(waiting.partition(" chunks planned by executors")[0].rpartition(" ")[2])

@@ -33,7 +33,7 @@ from tests.behaviour.s3 import BUCKET, s3_environment
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
 from tests.spark.cluster import Cluster, Killer, standalone_cluster
 from tests.spark.lost_producer import Answers, answers, new_root, produce, rolled_over_locally
-from tests.spark.notified import hand_notifications_over, written_locally
+from tests.spark.notified import chunks_planned_by_executors, hand_notifications_over, written_locally
 from tests.support import INCLUDE, files_below
 
 __all__ = ["s3_url"]
@@ -359,8 +359,3 @@ def test_lines_of_notifications_that_two_workers_make_at_once_are_written_once(
     time.sleep(3)
     assert stopped
     assert files_below(root / "hdfs") == expected
-
-
-def chunks_planned_by_executors(report: dict[str, object]) -> int:
-    [waiting] = [str(unit["note"]) for unit in report["details"]]  # type: ignore[attr-defined]
-    return int(waiting.partition(" chunks planned by executors")[0].rpartition(" ")[2])
