@@ -151,8 +151,13 @@ def test_a_reader_that_is_killed_leaves_a_folder_that_answers_as_an_empty_one(
         run_steps(opened(tmp_path / "writer").settings)
         expected = digests(tmp_path / "fresh", QUICK)
         machine = Machine(tmp_path / "killed", location, s3_url, proxy.url)
-        _, told = kill_some(machine, Random(7), 1, QUICK)  # noqa: S311 - a moment that can be repeated
-        assert not told
+        random = Random(7)  # noqa: S311 - moments that can be repeated, no secret
+        # On a busy machine a reader may be killed before it has fetched anything.
+        for _ in range(10):
+            _, told = kill_some(machine, random, 1, QUICK)
+            assert not told
+            if machine.pieces():
+                break
         assert machine.pieces()
         assert digests(machine.root, QUICK) == expected
         require_unlocked(machine.root)

@@ -18,7 +18,6 @@ from custody.errors import LockedError
 from custody.vfs.base import Space, reported
 from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
 from custody.vfs.mapped import map_file
-from custody.vfs.whole_disk import sync_disk_of
 
 # A process that only checks whether a lock is free holds it for an instant; an opening writer must not fail for that.
 _LOCK_PATIENCE_SECONDS = 1.0
@@ -315,6 +314,9 @@ class PosixFileSystem(DurableOperations):
         with reported("sync the disk of", folder):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
+                # Imported here: only those who write many files at once need it.
+                from custody.vfs.whole_disk import sync_disk_of
+
                 return sync_disk_of(descriptor)
             finally:
                 os.close(descriptor)
