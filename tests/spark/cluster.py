@@ -106,7 +106,8 @@ class Cluster:
                 with urllib.request.urlopen(f"http://{_HERE}:{self.page}/json/", timeout=5) as answer:
                     if json.load(answer)["aliveworkers"] == count:
                         return
-            except OSError:
+            # Also a page that a master which is just starting cannot make yet.
+            except (OSError, ValueError):
                 pass
             time.sleep(0.3)
         pytest.fail("\n".join(log.read_text() for log in self.folder.rglob("log")))
