@@ -110,6 +110,7 @@ export interface LineageNode {
 }
 
 export interface LineageDocument {
+  as_of: Record<string, number>;
   starts: string[];
   nodes: LineageNode[];
   events: number;

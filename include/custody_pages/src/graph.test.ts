@@ -12,6 +12,7 @@ const node = (uuid: string, children: string[] = [], parents: string[] = []): Li
   children,
 });
 const lineage = (nodes: LineageNode[]): LineageDocument => ({
+  as_of: {},
   starts: [],
   nodes,
   events: 0,

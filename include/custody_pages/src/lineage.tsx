@@ -6,7 +6,7 @@ import { ApiError, ask, askByBody } from "./api.ts";
 import { command } from "./command.ts";
 import type { EventPage, LineageDocument, LineageNode } from "./documents.ts";
 import { Expander, type Expansion } from "./expander.tsx";
-import { Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
+import { FixedLink, Frame, Head, Notices, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
 import { behindOf, byDistance, drawn, edgesOf, endsOf, foldedWith, momentsOf, NODES_MAX, titleOf, upTo, way, type Behind, type Edge } from "./graph.ts";
 import { absolute, iso } from "./moments.ts";
 import { anywhere } from "./query.ts";
@@ -201,7 +201,7 @@ function Views({
   };
   const counts = useBehind(lineage, edges, roots);
   const behind = Object.keys(lineage.frontier).filter((uuid) => !(counts.get(uuid)?.isAll && counts.get(uuid)?.events === 0)).length;
-  const keepPlace = useKeptPlace(lineage);
+  const keepPlace = useKeptPlace(lineage, counts);
   const expansionOf = (node: LineageNode): Expansion => ({
     isExpanded: expanded.includes(node.uuid),
     behind: counts.get(node.uuid),
@@ -236,6 +236,7 @@ function Views({
           ))}
         </div>
         <span className="quiet">{texts.exportNote}</span>
+        <FixedLink revisions={lineage.as_of} />
       </div>
       <Ends nodes={nodes} names={names} isCut={behind > 0} pick={pick} />
       <section aria-label={texts.picture}>
@@ -343,14 +344,25 @@ function useUntil(moments: number[]): [number | null, (until: number | null) => 
   return [until, bound];
 }
 
-/** Keeps the row or the picture with what was pressed where it is on the screen, when an answer makes what is above longer. */
-function useKeptPlace(lineage: LineageDocument): (pressed: Element) => void {
+/** What a reader does next ends the keeping of a place. */
+const NEXT_DEEDS = ["pointerdown", "keydown", "wheel", "touchmove"] as const;
+
+/** Keeps the row or the picture with what was pressed where it is on the screen, when answers or counts make what is above longer or shorter. */
+function useKeptPlace(...after: unknown[]): (pressed: Element) => void {
   const kept = useRef<{ place: Element; top: number } | null>(null);
   useLayoutEffect(() => {
     const { place, top } = kept.current ?? {};
     if (place?.isConnected && top !== undefined) scrollBy(0, place.getBoundingClientRect().top - top);
-    kept.current = null;
-  }, [lineage]);
+  }, after);
+  useEffect(() => {
+    const release = (): void => {
+      kept.current = null;
+    };
+    for (const deed of NEXT_DEEDS) addEventListener(deed, release, { capture: true, passive: true });
+    return () => {
+      for (const deed of NEXT_DEEDS) removeEventListener(deed, release, { capture: true });
+    };
+  }, []);
   return (pressed) => {
     const place = pressed.closest("tr, section") ?? pressed;
     kept.current = { place, top: place.getBoundingClientRect().top };
@@ -363,7 +375,8 @@ function useBehind(lineage: LineageDocument, edges: Edge[], roots: string[]): Ma
   useEffect(() => {
     const cut = byDistance(lineage.nodes, edges, roots).slice(0, NODES_MAX).filter((node) => node.cut);
     const stop = new AbortController();
-    setCounts(new Map());
+    // Until it is counted again, a number stays: a button does not change its text twice.
+    setCounts((before) => new Map(cut.flatMap(({ uuid }) => (before.has(uuid) ? [[uuid, before.get(uuid)!]] : []))));
     countBehind(lineage.nodes, cut, stop.signal, (found) => setCounts((before) => new Map([...before, ...found]))).catch(
       // The buttons show more as well without a number.
       () => undefined,
