@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -78,5 +79,6 @@ def _body(number: int) -> bytes:
 
 def chunks_planned_by_executors(report: dict[str, object]) -> int:
     """How many chunks of notifications executors planned, by the report of the step."""
-    [waiting] = [str(unit["note"]) for unit in report["details"]]  # type: ignore[attr-defined]
-    return int(waiting.partition(" chunks planned by executors")[0].rpartition(" ")[2])
+    # Airflow has the details as text.
+    [chunks] = re.findall(r"(\d+) chunks planned by executors", str(report["details"]))
+    return int(chunks)
