@@ -7,16 +7,18 @@ cannot be read is rejected with its place, and the rest of the file is read.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from custody.capture import custody_json, ngsi_notification, nifi_json, nifi_rest, openlineage
+from custody.capture.column_batch import ColumnBatch
 from custody.capture.encodings import CHUNK_BYTES, InputText
 from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import JsonElement, JsonSplitter
+from custody.capture.ngsi_columns import read_ngsi_columns
 from custody.capture.nifi_avro import read_avro, read_avro_columns
-from custody.capture.nifi_columns import ColumnBatch, ElementList, array_elements, read_columns
+from custody.capture.nifi_columns import ElementList, array_elements, read_columns
 from custody.capture.validate import (
     Accepted,
     Context,
@@ -29,6 +31,8 @@ from custody.capture.validate import (
 )
 from custody.model import EventProblem, Severity
 
+_Piece = TypeVar("_Piece", bound=Outcome | JsonElement)
+
 BATCH_BYTES_MAX = 16 << 20
 """Of the pieces of a batch together, whose number only bounds batches of small ones."""
 
@@ -39,6 +43,10 @@ _READERS: dict[Format, ElementReader] = {
     Format.NGSI: ngsi_notification.read_element,
     Format.CUSTODY: custody_json.read_element,
 }
+_COLUMN_PIECES: dict[Format, Callable[[Sequence[JsonElement | Rejected], Context], ColumnBatch]] = {
+    Format.NGSI: read_ngsi_columns,
+}
+"""Formats whose elements become columns, and their readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,10 @@ def read_batches(
     format: Format | None = None,
     context: Context = Context(),  # noqa: B008 - frozen
 ) -> Iterator[Sequence[Outcome] | ColumnBatch]:
-    """Yield the outcomes of `read_stream` in batches of at most so many; NiFi's arrays and Avro as columns."""
+    """Yield the outcomes of `read_stream` in batches, as columns those of NiFi's arrays, of Avro and of notifications.
+
+    A batch is of at most so many pieces of the input, each of which may be several events of one notification.
+    """
     text = InputText(stream, bytes_max=limits.file_bytes_max)
     format = format or detect(text.peek(DETECT_BYTES))
     if format is Format.NIFI_AVRO:
@@ -87,6 +98,10 @@ def read_batches(
             event_bytes_max=limits.event_bytes_max,
             node=context.node,
         )
+        return
+    if read_pieces := _COLUMN_PIECES.get(format):
+        pieces = JsonSplitter(text, limits.event_bytes_max).split()
+        yield from (read_pieces(part, context) for part in _batched(pieces, batch_events))
         return
     elements = _short_array(text) if format is Format.NIFI else None
     if elements is None:
@@ -114,12 +129,16 @@ def _short_array(text: InputText) -> ElementList | None:
 
 def batched_outcomes(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
     """Yield the outcomes in lists; where the pieces are large, the lists are shorter."""
-    batch: list[Outcome] = []
+    return _batched(outcomes, size)
+
+
+def _batched(pieces: Iterable[_Piece], size: int) -> Iterator[list[_Piece]]:
+    batch: list[_Piece] = []
     batch_bytes = 0
     # Pieces stay in memory until their batch is stored, so large ones end it early.
-    for outcome in outcomes:
-        batch.append(outcome)
-        batch_bytes += len(outcome.raw)
+    for piece in pieces:
+        batch.append(piece)
+        batch_bytes += len(piece.raw)
         if len(batch) >= size or batch_bytes >= BATCH_BYTES_MAX:
             yield batch
             batch, batch_bytes = [], 0

@@ -315,7 +315,7 @@ class OpenedNotification:
                 `only`; the message names the key.
         """
         headers = {name.lower(): value for name, value in headers.items()}
-        path_of = _paths(headers.get("fiware-servicepath"), len(self.entities))
+        path_of = service_paths(headers.get("fiware-servicepath"), len(self.entities))
         if only is not None and not 0 <= only < len(self.entities):
             raise InvalidInputError(f"entity {only}: expected one of {len(self.entities)}")
         is_plain = without_values and self.version is NgsiVersion.V2 and shape is None
@@ -467,7 +467,7 @@ def _is_notification(document: dict[str, msgspec.Raw]) -> bool:
     return raw is not None and bytes(raw) == b'"Notification"'
 
 
-def _paths(header: str | None, count: int) -> Callable[[int], str | None]:
+def service_paths(header: str | None, count: int) -> Callable[[int], str | None]:
     """Return a function from an entity's index to its service path: the header names one for all, or one for each."""
     if not header:
         return lambda _: None
@@ -507,13 +507,17 @@ class _CheckedMetadatum(msgspec.Struct, gc=False):
     type: str | None = None
 
 
-class _CheckedAttribute(msgspec.Struct, gc=False):
+class CheckedAttribute(msgspec.Struct, gc=False):
+    """An attribute of NGSIv2 that is in order, without what an event does not need."""
+
     value: msgspec.Raw
     type: str | None = None
     metadata: dict[str, _CheckedMetadatum] | None = None
 
 
-_CHECKED = msgspec.json.Decoder(dict[str, _CheckedAttribute | str])
+CheckedEntity = dict[str, CheckedAttribute | str]
+"""The members of an entity of NGSIv2; `whole_entity` says whether they are those of one in order."""
+_CHECKED = msgspec.json.Decoder(CheckedEntity)
 
 
 def _checked_entity(raw: msgspec.Raw) -> tuple[str, str] | None:
@@ -525,12 +529,17 @@ def _checked_entity(raw: msgspec.Raw) -> tuple[str, str] | None:
         document = _CHECKED.decode(raw)
     except msgspec.ValidationError:
         return None
+    return whole_entity(document)
+
+
+def whole_entity(document: CheckedEntity) -> tuple[str, str] | None:
+    """Return id and type of an entity of NGSIv2 whose attributes are normalized and in order; None of any other one."""
     identifier, kind = document.pop("id", None), document.pop("type", "")
     document.pop("@context", None)
-    is_whole = isinstance(identifier, str) and identifier and isinstance(kind, str)
-    if not is_whole or any(isinstance(attribute, str) for attribute in document.values()):
+    # Each value is a text or an attribute, whose class is exact.
+    if type(identifier) is not str or not identifier or type(kind) is not str or str in map(type, document.values()):
         return None
-    return identifier, kind  # type: ignore[return-value]  # texts, see above
+    return identifier, kind
 
 
 def _type(document: dict[str, msgspec.Raw], *, is_linked: bool) -> str:
@@ -549,12 +558,17 @@ KEYS = frozenset(["subscriptionId", "data", "contextResponses", "originator", "n
 """Keys that tell this format from others; a bare entity has `id` and `type`."""
 VERSION, SHAPE = "ngsi.version", "ngsi.format"
 SERVICE, SERVICE_PATH = "ngsi.service", "ngsi.service_path"
+ENTITY_ID, ENTITY_TYPE = "ngsi.entity.id", "ngsi.entity.type"
 ENTITY_INDEX, CORRELATOR = "ngsi.entity.index", "ngsi.correlator"
+DIGEST, TIME_SOURCE, SUBSCRIPTION = "ngsi.payload.sha256", "ngsi.time", "ngsi.subscription_id"
+FROM_ENVELOPE, FROM_ARRIVAL = "envelope", "arrival"
 UNNAMED = "ngsi.unnamed"
 """Attributes of an event from which, with the body, the entity can be read again. `ngsi.unnamed` says which of service
 and path no header named, so that they are defaults."""
-_DEFAULT_SERVICE = "default"
-_DEFAULT_PATH = "/"
+COMPONENT = PLATFORM = IDENTITY = "ngsi"
+"""The component of events without a subscription, the platform of all, and the kind of names that they are known by."""
+DEFAULT_SERVICE = "default"
+DEFAULT_PATH = "/"
 
 
 class _Envelope(msgspec.Struct):
@@ -633,60 +647,81 @@ def _arrived(raw: bytes) -> ArrivedNotification:
 
 def _event(arrived: ArrivedNotification, entity: Entity, digest: str, context: Context) -> Event:
     notification = arrived.notification
-    service, path = notification.service or _DEFAULT_SERVICE, entity.path or _DEFAULT_PATH
+    service, path = notification.service or DEFAULT_SERVICE, entity.path or DEFAULT_PATH
     time, time_source = _time(arrived)
     subscription = notification.subscription
-    # Part of the ordinals and uuids that are stored: with another list, a notification read again would count as new. A
-    # copy arrives at another time, so that time is left out.
-    identity = [
-        *(service, path, subscription, notification.id, notification.correlator),
-        *(str(entity.index), entity.id, entity.type, digest, None if time_source == "arrival" else str(time)),
-    ]
+    parts = (service, path, subscription, notification.id, notification.correlator)
+    identity = identity_of(*parts, entity.index, entity.id, entity.type, digest, time)
     attributes: dict[str, str | None] = {
         VERSION: notification.version.value,
         SHAPE: entity.shape.value,
         SERVICE: service,
         SERVICE_PATH: path,
-        "ngsi.entity.id": entity.id,
-        "ngsi.entity.type": entity.type,
+        ENTITY_ID: entity.id,
+        ENTITY_TYPE: entity.type,
         ENTITY_INDEX: str(entity.index),
-        "ngsi.payload.sha256": digest,
-        "ngsi.time": time_source,
+        DIGEST: digest,
+        TIME_SOURCE: time_source,
     }
     unnamed = [name for name, value in ((SERVICE, notification.service), (SERVICE_PATH, entity.path)) if not value]
     if unnamed:
         attributes[UNNAMED] = ",".join(unnamed)
     if subscription is not None:
-        attributes["ngsi.subscription_id"] = subscription
+        attributes[SUBSCRIPTION] = subscription
     if notification.correlator is not None:
         attributes[CORRELATOR] = notification.correlator
     return Event(
         event_type=EventType.RECEIVE,
         event_time=context.received_ms if time is None else time,
-        component_id=subscription or "ngsi",
+        component_id=subscription or COMPONENT,
         component_type=notification.version.value,
-        flowfile_uuid=uuid_of_name("ngsi", *identity),
+        flowfile_uuid=uuid_of_name(IDENTITY, *identity),
         file_size=len(arrived.body),
-        transit_uri=arrived.url or _source_uri(subscription),
+        transit_uri=arrived.url or source_uri(subscription),
         source_system_flowfile_identifier=notification.id,
         updated_attributes=attributes,
-        platform="ngsi",
+        platform=PLATFORM,
         source_format=SOURCE_FORMAT,
-        source_node=context.node or f"ngsi:{service}",
-        source_ordinal=digest_ordinal(["ngsi", *identity], time),
+        source_node=context.node or source_node(service),
+        source_ordinal=digest_ordinal([IDENTITY, *identity], time),
     )
+
+
+def identity_of(
+    service: str,
+    path: str,
+    subscription: str | None,
+    notification: str | None,
+    correlator: str | None,
+    index: int,
+    entity: str,
+    kind: str,
+    digest: str,
+    time: int | None,
+) -> list[str | None]:
+    """Return the texts of which the uuid and the ordinal of an event are made; the time is None where it has no own."""
+    # Part of the ordinals and uuids that are stored: with another list, a notification read again would count as new. A
+    # copy arrives at another time, so that time is left out.
+    said = None if time is None else str(time)
+    return [service, path, subscription, notification, correlator, str(index), entity, kind, digest, said]
 
 
 def _time(arrived: ArrivedNotification) -> tuple[int | None, str]:
     """Return the time of a notification and where it comes from; NGSIv2 and NGSIv1 bodies carry none."""
     if arrived.received is not None:
-        return arrived.received, "envelope"
+        return arrived.received, FROM_ENVELOPE
     if arrived.notification.notified_ms is not None:
         return arrived.notification.notified_ms, "notifiedAt"
-    return None, "arrival"
+    return None, FROM_ARRIVAL
 
 
-def _source_uri(subscription: str | None) -> str:
+def source_node(service: str) -> str:
+    """Return the source of events of a service."""
+    return f"ngsi:{service}"
+
+
+def source_uri(subscription: str | None) -> str:
+    """Return where a notification came from, if nobody says to which URL it was posted."""
     if subscription is not None and ":" in subscription:
         return subscription  # NGSI-LD's are URIs
     return f"ngsi:subscription/{subscription}" if subscription else "ngsi:notification"

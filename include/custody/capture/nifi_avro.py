@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import msgspec
 
 from custody.capture.avro import AvroContainer, AvroRecord
+from custody.capture.column_batch import ColumnBatch
 from custody.capture.custody_json import CONTENT_KEY, event_of_record, is_record
 from custody.capture.encodings import InputText
-from custody.capture.nifi_columns import ColumnBatch, columns_of
+from custody.capture.nifi_columns import columns_of
 from custody.capture.nifi_json import Payload, event_from_record
 from custody.capture.validate import (
     Context,

@@ -1,29 +1,25 @@
 """NiFi's payloads as columns: the events of many elements at once, without an object for each.
 
-What is usual is decoded into structs, turned into columns and checked there. Every other element (an unknown key, a
-value of a wrong type, a broken rule, a warning) goes the careful way of its format, and its event takes its place
-between the others. So outcomes are the same either way, whichever elements are usual. Elements of a JSON array are read
-here; other encodings of the payload bring theirs (`columns_of`).
+What is usual is decoded into structs and turned into columns; `column_batch` checks them and says what becomes of the
+others (an unknown key, a value of a wrong type, a timestamp of another time). Elements of a JSON array are read here;
+other encodings of the payload bring theirs (`columns_of`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from custody.capture.column_batch import ColumnBatch, EventTable, column_batch
 from custody.capture.json_splitter import JsonElement, too_large
 from custody.capture.nifi_json import PAYLOAD_FIELDS, SOURCE_FORMAT, Payload, decode_payload, read_element, source_node
-from custody.capture.validate import NOT_JSON, Accepted, Context, InputPlace, Outcome, Rejected, validate_element
-from custody.model import EVENT_SCHEMA, column_of, to_batch, warned_rows, without_bad_rows
+from custody.capture.validate import NOT_JSON, Context, InputPlace, Outcome, validate_element
+from custody.model import EVENT_SCHEMA, column_of
 
-_SCHEMA = EVENT_SCHEMA.remove(0)
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
 _UNSET_DURATION = -1
@@ -75,27 +71,6 @@ def array_elements(text: bytes) -> ElementList | None:
     return ElementList(raws, lambda number: InputPlace(number, pa.py_buffer(raws[number]).address - begin))
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnBatch:
-    """The outcomes of some elements: events as columns, in the order of the text, and the pieces that are none."""
-
-    events: pa.RecordBatch
-    """As `require_valid_columns` returns them."""
-    rejected: Sequence[Rejected]
-    warned: Mapping[int, Accepted]
-    """The events with warnings, by their rows."""
-    numbers: npt.NDArray[np.int64]
-    """Of the element of each row, among those that were read."""
-    carefully: Callable[[int], Outcome]
-    """Returns the outcome of one element by itself, by its number."""
-
-    def accepted(self, row: int) -> Accepted:
-        """Return one event, with its bytes and its place."""
-        outcome = self.carefully(int(self.numbers[row]))
-        assert isinstance(outcome, Accepted)  # noqa: S101 - what is a row was accepted
-        return outcome
-
-
 def read_columns(elements: ElementList, context: Context, event_bytes_max: int) -> ColumnBatch:
     """Return the outcomes of some elements; one of more than `event_bytes_max` bytes is rejected."""
     payloads: list[Payload] = []
@@ -136,47 +111,17 @@ def columns_of(
         node: names the source of events that do not name it themselves.
         source_format: what the events say of where they come from.
     """
-    usual, events = _usual(payloads, numbers, node, source_format)
-    is_odd = np.ones(elements, np.bool_)
-    is_odd[usual] = False
-    odd = np.flatnonzero(is_odd).tolist()
-    if not odd:
-        return ColumnBatch(events, (), {}, usual, carefully)
-    accepted: dict[int, Accepted] = {}
-    rejected: list[Rejected] = []
-    for number in odd:
-        outcome = carefully(number)
-        if isinstance(outcome, Accepted):
-            accepted[number] = outcome
-        else:
-            rejected.append(outcome)
-    others = to_batch([item.event for item in accepted.values()], 0).drop_columns(["event_id"])
-    merged = np.append(usual, np.array(list(accepted), np.int64))
-    order = np.argsort(merged)
-    events = pa.concat_batches([events, others]).take(pa.array(order))
-    merged = merged[order]
-    warned = {row: accepted[number] for row, number in enumerate(merged.tolist()) if number in accepted}
-    warned = {row: item for row, item in warned.items() if item.warnings}
-    return ColumnBatch(events, rejected, warned, merged, carefully)
+    return column_batch(
+        lambda: _table(payloads, node, source_format),
+        numbers,
+        elements,
+        lambda number: (carefully(number),),
+        # The payload has no relationship: a ROUTE without one is no mistake of the event's.
+        relationship_exported=False,
+    )
 
 
-def _usual(
-    payloads: Sequence[Payload], numbers: Sequence[int], node: str | None, source_format: str
-) -> tuple[npt.NDArray[np.int64], pa.RecordBatch]:
-    """Return the numbers of the elements that are usual, and their events."""
-    try:
-        table, has_own_timestamp = _table(payloads, node, source_format)
-        batch, bad = without_bad_rows(table)
-    except (UnicodeError, OverflowError, pa.ArrowException):
-        # A text or a number that no column takes: the careful way finds out which one it is.
-        return np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=_SCHEMA)
-    rows = np.delete(np.arange(len(payloads)), list(bad))
-    is_usual = ~(warned_rows(batch, relationship_exported=False) | has_own_timestamp[rows])
-    usual = np.array(numbers, np.int64)[rows[is_usual]]
-    return usual, batch if is_usual.all() else batch.filter(pa.array(is_usual))
-
-
-def _table(payloads: Sequence[Payload], node: str | None, source_format: str) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+def _table(payloads: Sequence[Payload], node: str | None, source_format: str) -> EventTable:
     """Return events in columns, and which of them have a timestamp that says something else than their time."""
     rows = zip(*map(msgspec.structs.astuple, payloads), strict=True) if payloads else [()] * len(PAYLOAD_FIELDS)
     values = dict(zip(PAYLOAD_FIELDS, rows, strict=True))

@@ -17,9 +17,9 @@ NAMESPACE = uuid.UUID("7d9ab0a7-9d1e-5b1c-9c43-6f6f1b3f7c50")
 """Namespace of all uuids that custody makes from names. Part of what is stored: never change it."""
 _NAMESPACE_BYTES = NAMESPACE.bytes
 # Hour and digest make the ordinals that are stored. Never change how: an event read again would count as a new one.
-_HOUR_MS = 3_600_000
-_HOUR_MAX = (1 << 20) - 1  # the year 2089; later hours share its numbers
-_HOUR_SHIFT = 43
+HOUR_MS = 3_600_000
+HOUR_MAX = (1 << 20) - 1  # the year 2089; later hours share its numbers
+HOUR_SHIFT = 43
 
 
 def digest_ordinal(parts: Iterable[str | None], time_ms: int | None) -> int:
@@ -27,8 +27,8 @@ def digest_ordinal(parts: Iterable[str | None], time_ms: int | None) -> int:
     digest = int.from_bytes(hashlib.sha256(msgspec.json.encode(list(parts))).digest()[:8])
     if time_ms is None:
         return digest >> 1
-    hour = min(max(time_ms, 0) // _HOUR_MS, _HOUR_MAX)
-    return hour << _HOUR_SHIFT | digest >> (64 - _HOUR_SHIFT)
+    hour = min(max(time_ms, 0) // HOUR_MS, HOUR_MAX)
+    return hour << HOUR_SHIFT | digest >> (64 - HOUR_SHIFT)
 
 
 def uuid_of_name(kind: str, *parts: str | None) -> str:

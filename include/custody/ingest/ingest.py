@@ -429,14 +429,15 @@ class Ingest:
         keys = batch.events.select(_KEY_COLUMNS)
         if repeated_rows(keys).any():
             # Copies within the batch are compared with each other, one by one.
-            self._store([(tally, batch.accepted(row)) for row in range(events)], self._writer.append)
+            self._store([(tally, item) for item in batch.accepted(range(events))], self._writer.append)
             return
         self._know_stored(set(keys.column("source_node").unique().to_pylist()))
         is_new = ~self._stored_keys.known_rows(keys)
-        former = [(row, batch.accepted(row)) for row in np.flatnonzero(~is_new).tolist()]
-        # Of what was stored and has expired since, a copy is new.
-        again = {item.place for _, item in self._without_stored([(tally, item) for _, item in former])}
-        is_new[[row for row, item in former if item.place in again]] = True
+        rows = np.flatnonzero(~is_new).tolist()
+        former = batch.accepted(rows)
+        # Of what was stored and has expired since, a copy is new. By the objects: several events may have one place.
+        again = {id(item) for _, item in self._without_stored([(tally, item) for item in former])}
+        is_new[[row for row, item in zip(rows, former, strict=True) if id(item) in again]] = True
         tally.read += events - len(former)
         self._append_new(tally, batch.events.filter(pa.array(is_new)))
         # Behind the acknowledgement: each warning says that its event is stored.

@@ -340,7 +340,7 @@ def to_present(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Tabl
     if held == [field.name for field in fields] and all(map(_is_same, table.schema, fields)):
         return table if table.schema.metadata is None else table.replace_schema_metadata()
     arrays = [
-        table.column(field.name).cast(field.type) if field.name in held else pa.repeat(lacking(field), table.num_rows)
+        table.column(field.name).cast(field.type) if field.name in held else lacking_column(field, table.num_rows)
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
@@ -349,6 +349,16 @@ def to_present(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Tabl
 def _is_same(field: pa.Field, other: pa.Field) -> bool:
     same: bool = field.equals(other)
     return same
+
+
+def lacking_column(field: pa.Field, rows: int) -> pa.Array:
+    """Return a column of what events say that have none."""
+    if field.nullable:
+        return pa.nulls(rows, field.type)
+    # Arrow repeats what is nested value by value, a microsecond each.
+    if pa.types.is_list(field.type) or pa.types.is_map(field.type):
+        return column_of(field, [{}] * rows)
+    return pa.repeat(lacking(field), rows)
 
 
 def lacking(field: pa.Field) -> pa.Scalar:

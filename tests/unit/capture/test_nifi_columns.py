@@ -14,7 +14,7 @@ from custody.capture import Accepted, CaptureLimits, ColumnBatch, Context, Forma
 from custody.capture import event_reader as reader
 from custody.model import Event, to_events
 from tests.unit.capture.json_documents import document
-from tests.unit.capture.sample_inputs import any_avro, payloads, read
+from tests.unit.capture.sample_inputs import ARRIVED_MS, any_avro, payloads, read
 
 EVENT_BYTES_MAX = 20_000
 LIMITS = CaptureLimits(EVENT_BYTES_MAX, 1 << 30)
@@ -73,7 +73,9 @@ def both(
 ) -> tuple[list[Outcome], list[ColumnBatch]]:
     """What is read one after the other, and what in columns."""
     batches = list(
-        read_batches(io.BytesIO(data), LIMITS, batch_events=batch_events, format=format, context=Context(node))
+        read_batches(
+            io.BytesIO(data), LIMITS, batch_events=batch_events, format=format, context=Context(node, ARRIVED_MS)
+        )
     )
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     others = [outcome for batch in batches if not isinstance(batch, ColumnBatch) for outcome in batch]
@@ -92,7 +94,8 @@ def compare(
     events: list[Event] = [event for batch in batches for event in to_events(batch.events)]
     assert events == [item.event for item in accepted]
     rows = [(batch, row) for batch in batches for row in range(batch.events.num_rows)]
-    assert [batch.accepted(row) for batch, row in rows] == accepted
+    assert [item for batch in batches for item in batch.accepted(range(batch.events.num_rows))] == accepted
+    assert [batch.accepted([row])[0] for batch, row in rows] == accepted
     assert [batch.warned.get(row) for batch, row in rows] == [item if item.warnings else None for item in accepted]
     rejected = [item for batch in batches for item in batch.rejected]
     assert rejected == [item for item in outcomes if isinstance(item, Rejected)]
