@@ -27,10 +27,11 @@ class LocalStore:
         self._fs = fs
         self._root = root
         self._root_text = str(root)
-        self._durable: set[Path] = set()
-        """Folders whose own names this process has made durable."""
+        self._files = fs.below(root)
         self._paths: dict[str, Path] = {}
         """By key. A look at a catalog asks for the same two as before; to make a path takes longer than to read it."""
+        self._durable: set[Path] = set()
+        """Folders whose own names this process has made durable."""
 
     def locate(self, key: str) -> str:
         """Return the file's path."""
@@ -49,13 +50,21 @@ class LocalStore:
     def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
         """Return the contents of the leading keys that exist."""
         contents: list_of[bytes] = []
+        # One alone is most often one that was asked for before, whose path is kept.
+        read = self.get if len(keys) == 1 else self._read
         for key in keys:
             try:
-                contents.append(self.get(key))
+                contents.append(read(key))
             except NotFoundError:
                 # By contract: the first that is absent ends the run, whatever lies behind it.
                 break
         return contents
+
+    def _read(self, key: str) -> bytes:
+        try:
+            return self._files.read(check_key(key))
+        except StorageError as error:
+            raise _absent(error, Path(self.locate(key))) from error
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of the content."""
@@ -94,7 +103,7 @@ class LocalStore:
     def folders(self, prefix: str) -> list_of[str]:
         """Return the names of the folders in a folder."""
         folder = self._root / check_prefix(prefix)
-        return [name for name in self._names(folder) if self._fs.is_directory(folder / name)]
+        return [name for name in self._names(prefix) if self._fs.is_directory(folder / name)]
 
     def put_if_absent(self, key: str, data: ObjectData) -> bool:
         """Write a file if its name is free: write beside, sync, link, sync the folder and the folder's own name."""
@@ -188,19 +197,18 @@ class LocalStore:
             self._fs.make_directory(folder)
             self._durable.add(folder.parent)
 
-    def _names(self, folder: Path) -> list_of[str]:
-        return [name for name in self._fs.list(folder) if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
+    def _names(self, prefix: str) -> list_of[str]:
+        return [name for name in self._files.list(prefix) if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
 
     def _below(self, prefix: str, after: str) -> Iterator[str]:
         """Yield the keys of the files below a prefix in the order of keys.
 
         A folder sorts by its name and the `/` behind it, as its keys do: `a.b` comes before `a/b`.
         """
-        folder = Path(f"{self._root_text}/{prefix}")
         try:
-            names = self._names(folder)
+            names = self._names(prefix)
             # By convention only files have a dot in their names, which saves a look at what they are.
-            folders = frozenset[str]() if all("." in name for name in names) else self._fs.folders(folder)
+            folders = frozenset[str]() if all("." in name for name in names) else self._files.folders(prefix)
         except StorageError as error:
             if error.errno in _ABSENT:
                 return

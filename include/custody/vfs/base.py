@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+from builtins import list as list_of
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,8 +200,28 @@ class Primitives(Protocol):
         ...
 
 
+class FilesBelow(Protocol):
+    """Reads below one folder by relative paths as texts, `a/b`, which the caller checked; raises as `Primitives`."""
+
+    def read(self, name: str) -> bytes:
+        """Return the whole content of a file."""
+        ...
+
+    def list(self, name: str) -> list_of[str]:
+        """Return the sorted names in a folder; an absent folder is empty. A `/` at the end of its name is fine."""
+        ...
+
+    def folders(self, name: str) -> set[str]:
+        """Return those names in a folder that are folders themselves, not links to one; an absent folder is empty."""
+        ...
+
+
 class FileSystem(Primitives, Protocol):
     """Durable effects on one file system: the primitives, and the operations composed from them."""
+
+    def below(self, folder: Path) -> FilesBelow:
+        """Return what reads below a folder without a path object for each file, as `read`, `list` and `folders` do."""
+        ...
 
     def make_directory(self, folder: Path) -> None:
         """Make a folder and its missing parents, durably, also when another process has just made it."""

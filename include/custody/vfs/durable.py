@@ -12,7 +12,8 @@ from builtins import list as list_of
 from pathlib import Path
 
 from custody.errors import StorageError
-from custody.vfs.base import WritableFile
+from custody.vfs.base import FilesBelow, WritableFile
+from custody.vfs.below import BelowByPaths
 
 # Part of the formats on disk: nobody reads what has it, and a start or recovery removes what a crash left.
 TEMPORARY_SUFFIX = ".partial"
@@ -39,12 +40,20 @@ class DurableOperations(ABC):
         """Whether the name is a folder itself."""
 
     @abstractmethod
+    def read(self, path: Path) -> bytes:
+        """Return the whole content."""
+
+    @abstractmethod
     def list(self, folder: Path) -> list_of[str]:
         """Return the names in a folder."""
 
     def folders(self, folder: Path) -> set[str]:
         """Return those names in a folder that are folders themselves."""
         return {name for name in self.list(folder) if self.is_directory(folder / name)}
+
+    def below(self, folder: Path) -> FilesBelow:
+        """Return what reads below a folder by texts."""
+        return BelowByPaths(self, folder)
 
     @abstractmethod
     def rename(self, source: Path, target: Path) -> None:

@@ -8,6 +8,7 @@ import stat
 import time
 import uuid
 import weakref
+from builtins import list as list_of
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,14 +16,13 @@ from types import TracebackType
 from typing import Self
 
 from custody.errors import LockedError
-from custody.vfs.base import Space, reported
+from custody.vfs.base import FilesBelow, Space, reported, storage_error
 from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
 from custody.vfs.mapped import map_file
 
 # A process that only checks whether a lock is free holds it for an instant; an opening writer must not fail for that.
 _LOCK_PATIENCE_SECONDS = 1.0
 _LOCK_POLL_SECONDS = 0.02
-# A larger file is read in as many calls as the system wants.
 _SMALL_BYTES = 1 << 20
 
 
@@ -131,6 +131,75 @@ class PosixPartialFile:
                 done += os.pwrite(self._descriptor, view[done:], start + done)
 
 
+def _read_whole(path: str | Path) -> bytes:
+    """Return the content of a file; raises OSError."""
+    # A look at a catalog reads files of some hundred bytes, and Python's own file objects take as long again.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        # A larger file is read in as many calls as the system wants.
+        if size < _SMALL_BYTES:
+            data = os.read(descriptor, size + 1)
+            # One byte more was asked for: this is all.
+            if len(data) == size:
+                return data
+    finally:
+        os.close(descriptor)
+    return Path(path).read_bytes()  # large, or it grew in this moment
+
+
+def _names_in(folder: str | Path) -> list[str]:
+    """Return the sorted names in a folder; an absent folder is empty. Raises OSError."""
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def _folders_in(folder: str | Path) -> set[str]:
+    """Return those names in a folder that are folders themselves, not links to one; an absent folder is empty.
+
+    Raises OSError.
+    """
+    try:
+        # The folder says of each name what it is: nothing else is looked at.
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    except FileNotFoundError:
+        return set()
+
+
+class _BelowOnDisk(FilesBelow):
+    """Asks the operating system by texts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder).rstrip("/")
+
+    def read(self, name: str) -> bytes:
+        """Return the whole content of a file."""
+        path = f"{self._folder}/{name}"
+        try:
+            return _read_whole(path)
+        except OSError as error:
+            raise storage_error("read", Path(path), error) from error
+
+    def list(self, name: str) -> list_of[str]:
+        """Return the sorted names in a folder; an absent folder is empty."""
+        path = f"{self._folder}/{name}"
+        try:
+            return _names_in(path)
+        except OSError as error:
+            raise storage_error("list", Path(path), error) from error
+
+    def folders(self, name: str) -> set[str]:
+        """Return those names in a folder that are folders themselves; an absent folder is empty."""
+        path = f"{self._folder}/{name}"
+        try:
+            return _folders_in(path)
+        except OSError as error:
+            raise storage_error("list", Path(path), error) from error
+
+
 class PosixFileSystem(DurableOperations):
     """Durable effects on the local machine; stateless, so it can be sent to other processes."""
 
@@ -150,18 +219,7 @@ class PosixFileSystem(DurableOperations):
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
         with reported("read", path):
-            # A look at a catalog reads files of some hundred bytes, and Python's own file objects take as long again.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                size = os.fstat(descriptor).st_size
-                if size < _SMALL_BYTES:
-                    data = os.read(descriptor, size + 1)
-                    # One byte more was asked for: this is all.
-                    if len(data) == size:
-                        return data
-            finally:
-                os.close(descriptor)
-            return path.read_bytes()  # large, or it grew in this moment
+            return _read_whole(path)
 
     def view(self, path: Path) -> memoryview:
         """Map the file as `map_file` does, so that any number of files can be mapped at once."""
@@ -243,20 +301,17 @@ class PosixFileSystem(DurableOperations):
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""
         with reported("list", folder):
-            try:
-                return sorted(os.listdir(folder))
-            except FileNotFoundError:
-                return []
+            return _names_in(folder)
 
     def folders(self, folder: Path) -> set[str]:
         """Return those names in a folder that are folders themselves, not links to one; an absent folder is empty."""
         with reported("list", folder):
-            try:
-                # The folder says of each name what it is: nothing else is looked at.
-                with os.scandir(folder) as entries:
-                    return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
-            except FileNotFoundError:
-                return set()
+            return _folders_in(folder)
+
+    def below(self, folder: Path) -> FilesBelow:
+        """Return what reads below a folder by texts."""
+        # A subclass may change what a call does, and is asked for each.
+        return _BelowOnDisk(folder) if type(self) is PosixFileSystem else super().below(folder)
 
     def add_directory(self, folder: Path) -> None:
         """Make one folder; one that is there already is fine."""

@@ -208,3 +208,42 @@ def test_a_disk_is_synced_by_a_folder_on_it(disk: FileSystem, tmp_path: Path) ->
     assert disk.read(tmp_path / "file") == b"data"
     with pytest.raises(StorageError, match="absent"):
         disk.sync_disk(tmp_path / "absent")
+
+
+def test_what_lies_below_a_folder_is_what_its_paths_give(disk: FileSystem, tmp_path: Path) -> None:
+    disk.make_directory(tmp_path / "a" / "inner")
+    write(disk, tmp_path / "a" / "small", b"one")
+    write(disk, tmp_path / "a" / "large", b"x" * (1 << 20))
+    below = disk.below(tmp_path)
+    assert (below.read("a/small"), below.read("a/large")) == (b"one", b"x" * (1 << 20))
+    assert below.list("a") == below.list("a/") == ["inner", "large", "small"]
+    assert below.folders("a/") == {"inner"}
+    assert (below.list(""), below.folders("")) == (["a"], {"a"})
+    assert (below.list("none"), below.folders("none/")) == ([], set())
+
+
+@pytest.mark.parametrize("name", ["a/none", "none/a", "file/a", "folder"])
+def test_what_is_refused_below_a_folder_says_what_its_path_says(disk: FileSystem, tmp_path: Path, name: str) -> None:
+    disk.make_directory(tmp_path / "folder")
+    write(disk, tmp_path / "file", b"")
+    below = disk.below(tmp_path)
+    with pytest.raises(StorageError) as by_path:
+        disk.read(tmp_path / name)
+    with pytest.raises(StorageError) as by_text:
+        below.read(name)
+    assert (str(by_text.value), by_text.value.errno) == (str(by_path.value), by_path.value.errno)
+    if name == "file/a":
+        with pytest.raises(StorageError) as listed:
+            disk.list(tmp_path / "file")
+        with pytest.raises(StorageError) as listed_below:
+            below.list("file")
+        assert (str(listed_below.value), listed_below.value.errno) == (str(listed.value), listed.value.errno)
+
+
+def test_a_disk_that_changes_a_call_is_asked_for_each(tmp_path: Path) -> None:
+    class Shouting(PosixFileSystem):
+        def read(self, path: Path) -> bytes:
+            return super().read(path).upper()
+
+    write(Shouting(), tmp_path / "file", b"one")
+    assert Shouting().below(tmp_path).read("file") == b"ONE"
