@@ -37,6 +37,6 @@ def test_what_is_lacking_is_what_an_event_has_that_does_not_say_it(rows: int) ->
         column = lacking_column(field, rows)
         column.validate(full=True)
         assert column.type == field.type
-        empty = [] if field.name.endswith(("uuids", "attributes")) else None
+        empty: list[object] | None = [] if field.name.endswith(("uuids", "attributes")) else None
         if field.nullable or empty is not None:
             assert column.to_pylist() == [empty] * rows
