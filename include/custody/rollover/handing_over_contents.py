@@ -140,7 +140,7 @@ def _hand_over(
         put = partial(handed.put, resource=resource, host=socket.gethostname(), check=is_there)
         # The store gets nothing that is damaged: what it has mends what a disk has, and never the other way round.
         for offset, damage in file.damage():
-            # A power loss damages what was written last, and may leave its record. All that was acknowledged lies before.
+            # A power loss damages what was written last, and may leave its record: what was acknowledged lies before.
             if (whole := file.until(offset)).contents:
                 put(whole, now_ms=workspace.clock.now_ms())
             raise damage
