@@ -73,8 +73,11 @@ class SparkStepOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
-        # On Kubernetes the provider gives them to a driver's pod alone; in `client` mode the driver is a process here.
+        # In `client` mode the driver is a process here. On Kubernetes the provider would give them to a driver's pod
+        # alone, and on YARN to the master of the application as well, whose node may have its Java elsewhere.
         hook._env = self.env_vars  # it has no other way in
+        if hook._connection["deploy_mode"] != "cluster":
+            hook._env_vars = None
         return hook
 
     def _master(self) -> str:

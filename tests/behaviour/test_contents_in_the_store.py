@@ -277,6 +277,28 @@ def test_a_damaged_file_is_not_handed_over_and_named(place: Place) -> None:
     assert place.open().contents_not_handed_over()["main"].claims == 1
 
 
+def test_what_lies_before_a_damaged_content_is_handed_over(place: Place) -> None:
+    # As a power loss leaves it: contents that were acknowledged, and the record of one that was not, without its bytes.
+    bodies = [b"first", b"elsewhere", b"last" * 500]
+    with place.open().writer() as writer:
+        for number, body in enumerate(bodies):
+            writer.append_with_content([event(number)], body)
+    stored = events(place)
+    [path] = [path for path in (place.root / "disks").rglob("*") if path.is_file() and bodies[2] in path.read_bytes()]
+    assert bodies[0] in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(bodies[2], bytes(len(bodies[2]))))
+    for _ in range(2):
+        [done] = place.open().hand_over_contents()
+        [problem] = done.problems
+        assert path.name in problem
+        assert "with the CRC-32" in problem
+    assert place.open().contents_not_handed_over()["main"].claims == 1
+    place.lose_the_disks()
+    assert [place.open().content(item).read() for item in stored[:2]] == bodies[:2]
+    with pytest.raises(CorruptionError):
+        place.open().content(stored[2]).read()
+
+
 def test_a_store_that_does_not_answer_makes_no_content_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     handed_over(place)
     found = events(place)

@@ -41,6 +41,17 @@ def test_the_golden_unit_is_read_whole(units: StoredUnits) -> None:
     assert (shard.documents, list(shard.log_paths)) == (3, [file.path])
 
 
+def test_a_copy_of_which_a_power_loss_took_a_part_is_fetched_again(units: StoredUnits, tmp_path: Path) -> None:
+    manifest = units.manifest(0)
+    [log] = manifest.logs
+    path = units.events(manifest, log)
+    whole = path.read_bytes()
+    for part in (b"", whole[:-1], whole[:-1] + b"\0", bytes(len(whole))):
+        path.write_bytes(part)
+        restarted = StoredUnits(FS, LocalStore(FS, tmp_path / "store"), HOME, tmp_path / "copies", "main", "provenance")
+        assert restarted.events(manifest, log).read_bytes() == whole
+
+
 def test_its_entries_are_written_as_they_are(units: StoredUnits, tmp_path: Path) -> None:
     [log] = units.manifest(0).logs
     for kind in (LOG_ENTRY, SHARD_ENTRY):

@@ -164,7 +164,7 @@ def _configured(
     (conf / "log4j.properties").write_text(_LOG)
     (conf / "httpfs-log4j.properties").write_text(_LOG)
     here = "127.0.0.1"
-    _write(
+    write_properties(
         conf / "core-site.xml",
         {
             "fs.defaultFS": f"hdfs://{here}:{rpc}",
@@ -174,7 +174,7 @@ def _configured(
             **(realm.core if realm else {}),
         },
     )
-    _write(
+    write_properties(
         conf / "hdfs-site.xml",
         {
             "dfs.namenode.name.dir": str(folder / "name"),
@@ -191,14 +191,15 @@ def _configured(
             **(realm.hdfs if realm else {}),
         },
     )
-    _write(
+    write_properties(
         conf / "httpfs-site.xml",
         {"httpfs.http.hostname": here, "httpfs.http.port": str(proxy), **(realm.http_fs if realm else {})},
     )
     return conf
 
 
-def _write(path: Path, properties: Mapping[str, str]) -> None:
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write one of Hadoop's files of configuration."""
     found = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items())
     path.write_text(f"<configuration>{''.join(found)}</configuration>")
 

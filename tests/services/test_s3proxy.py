@@ -116,6 +116,7 @@ def test_parts_of_a_dead_upload_are_found_once_they_are_old_and_freed(
     """The server checks the signatures, and tells when an upload began."""
     for name, value in s3_environment(signed_url).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUSTODY__REPOSITORY__STORE", raising=False)  # of the pair
     location = f"s3://{BUCKET}/{uuid4().hex}"
     (tmp_path / "custody.toml").write_text(f'[repository]\nstore = "{location}"\n')
     append(Repository.open(tmp_path), sample(300))

@@ -62,14 +62,11 @@ class Cluster:
             str(own / "work"),
         ]
         spark += ["--cores", str(self.cores), "--memory", "1g", self.master]
-        # Sub-shells are gone by exec, so that the process group is the worker, its executors and their Pythons.
-        hide = [f"mount -t tmpfs none {shlex.quote(str(path))}" for path in self.hidden]
-        script = " && ".join([*hide, f"exec {shlex.join(spark)}"])
         home = {"HOME": str(own / "home"), "TMPDIR": str(own / "tmp"), "SPARK_LOCAL_DIRS": str(own / "tmp")}
         with (own / "log").open("ab") as log:
             self.workers[number] = subprocess.Popen(
-                [*_namespace(), "sh", "-c", script],
-                env={**_plain_environment(), **home},
+                without_folders(self.hidden, spark),
+                env={**plain_environment(), **home},
                 cwd=own / "work",
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -79,14 +76,14 @@ class Cluster:
     def kill_worker(self, number: int) -> None:
         """Kill a worker with its executors and their Pythons, as the loss of its machine does."""
         process = self.workers.pop(number)
-        for pid in _descendants(process.pid):
+        for pid in descendants(process.pid):
             os.kill(pid, signal.SIGKILL)
         process.wait()
 
     def stop_pythons(self, number: int) -> list[int]:
         """Stop the Python processes of a worker's executors and return them; SIGCONT lets them go on."""
         stopped = []
-        for pid in _descendants(self.workers[number].pid):
+        for pid in descendants(self.workers[number].pid):
             if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGSTOP)
                 stopped.append(pid)
@@ -94,7 +91,7 @@ class Cluster:
 
     def python_commands(self) -> list[str]:
         """Return the command lines of the Python processes of all executors."""
-        pids = (pid for worker in self.workers.values() for pid in _descendants(worker.pid))
+        pids = (pid for worker in self.workers.values() for pid in descendants(worker.pid))
         lines = (Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in pids)
         return [line for line in lines if "pyspark.daemon" in line]
 
@@ -132,7 +129,7 @@ def standalone_cluster(folder: Path, hidden: Sequence[Path], workers: int = 2, c
     with (folder / "log").open("wb") as log:
         master = subprocess.Popen(
             command,
-            env={**_plain_environment(), **master_options},
+            env={**plain_environment(), **master_options},
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -183,19 +180,26 @@ def require_namespaces() -> None:
         pytest.skip(f"needs mount namespaces: {done.stderr.decode(errors='replace').strip()}")
 
 
+def without_folders(hidden: Sequence[Path], command: Sequence[str]) -> list[str]:
+    """Return a command line that runs a command in a mount namespace of its own, in which some folders are empty."""
+    mounts = [f"mount -t tmpfs none {shlex.quote(str(path))}" for path in hidden]
+    # Sub-shells are gone by exec, so that the process group is the command and what it starts.
+    return [*_namespace(), "sh", "-c", " && ".join([*mounts, f"exec {shlex.join(command)}"])]
+
+
 def _namespace() -> list[str]:
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     return ["unshare", *user, "--mount", "--propagation", "private"]
 
 
-def _plain_environment() -> Mapping[str, str]:
+def plain_environment() -> Mapping[str, str]:
     """What a machine of a cluster has: Java, Spark, Python with libraries; neither custody nor credentials."""
     names = ("PATH", "LANG", "LC_ALL", "JAVA_HOME")
     here = {name: os.environ[name] for name in names if name in os.environ}
     return {**here, **submit_environment(here), "SPARK_NO_DAEMONIZE": "1"}
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
     """Return a process and all that it started, by their parents; executors have sessions of their own."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

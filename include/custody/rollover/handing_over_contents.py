@@ -40,7 +40,7 @@ class HandedContents(msgspec.Struct, frozen=True, kw_only=True):
     claims: int
     bytes: int
     problems: tuple[str, ...] = ()
-    """Files that were not handed over, as they are damaged or their names are taken, and why."""
+    """Files that were not handed over, or not whole, as they are damaged or their names are taken, and why."""
 
 
 class WaitingContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,10 +137,14 @@ def _hand_over(
         # The beginning of a content that somebody is writing.
         if is_held and file.torn is not None:
             return None
+        put = partial(handed.put, resource=resource, host=socket.gethostname(), check=is_there)
         # The store gets nothing that is damaged: what it has mends what a disk has, and never the other way round.
-        for _, damage in file.damage():
+        for offset, damage in file.damage():
+            # A power loss damages what was written last, and may leave its record: what was acknowledged lies before.
+            if (whole := file.until(offset)).contents:
+                put(whole, now_ms=workspace.clock.now_ms())
             raise damage
-        return handed.put(file, resource, socket.gethostname(), workspace.clock.now_ms(), is_there)
+        return put(file, now_ms=workspace.clock.now_ms())
     except (CorruptionError, FormatVersionError, ConflictError) as error:
         return str(error)
     except StorageError as error:

@@ -80,6 +80,8 @@ class StoredUnits:
         self._copies = copies
         self._writer = writer
         self._database = database
+        self._whole: set[Path] = set()
+        """The copies that were checked since this process began."""
 
     def firsts(self) -> list[int]:
         """Return the first groups of the units, in order; one request for a thousand objects."""
@@ -159,6 +161,9 @@ class StoredUnits:
     def events(self, manifest: UnitManifest, log: StagedLog) -> Path:
         """Return a file with the staged events of a log; it is fetched once, and checked by its digest.
 
+        A copy is not synced, since the store has its bytes. So one that is found is checked as well: a power loss may
+        have kept its name and lost a part of it.
+
         Raises:
             NotFoundError: the unit was swept.
             CorruptionError: the store has other bytes.
@@ -166,9 +171,9 @@ class StoredUnits:
         assert manifest.digests is not msgspec.UNSET  # noqa: S101 - `manifest` checked it
         digest = manifest.digests[manifest.logs.index(log)]
         path = self._copies / f"{manifest.first_group:0{ID_DIGITS}d}" / digest
-        # It gets its name only when it is whole.
-        if not self._fs.exists(path):
+        if not self._fs.exists(path) or (path not in self._whole and not self._is_whole(path, digest)):
             self._fetch(self._key(manifest.first_group, digest), path, digest)
+        self._whole.add(path)
         return path
 
     def put_entry(self, first: int, log: StagedLog, kind: str, action: Action) -> None:
@@ -235,6 +240,9 @@ class StoredUnits:
                 "others. Move it away."
             )
         return digest
+
+    def _is_whole(self, path: Path, digest: str) -> bool:
+        return hashlib.sha256(self._fs.view(path)).hexdigest() == digest
 
     def _fetch(self, key: str, path: Path, digest: str) -> None:
         self._fs.make_directory(path.parent)

@@ -320,6 +320,12 @@ class ClaimFile:
         last = self.gaps[-1] if self.gaps else None
         return last if last is not None and last.offset + last.length == len(self.data) else None
 
+    def until(self, offset: int) -> ClaimFile:
+        """Return what lies before a place at which a content or a gap begins."""
+        contents = tuple(record for record in self.contents if record.offset < offset)
+        gaps = tuple(gap for gap in self.gaps if gap.offset < offset)
+        return ClaimFile(self.path, self.header, contents, gaps, self.data[:offset])
+
     def damage(self) -> Iterator[tuple[int, CorruptionError]]:
         """Check every byte of every content; yield what is wrong, and where. The torn end is not judged here."""
         for gap in self.gaps:
