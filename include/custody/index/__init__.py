@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         whole_fields,
         whoosh_schema,
     )
-    from custody.index.filter_bank import ShardFacts
+    from custody.index.filter_bank import JoinedFilters, ShardFacts
     from custody.index.manifest import Description
     from custody.index.query_evaluator import QueryEvaluator
     from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
@@ -45,6 +45,7 @@ __all__ = [
     "Days",
     "Description",
     "IndexedFields",
+    "JoinedFilters",
     "OpenShard",
     "QueryEvaluator",
     "ShardCache",
@@ -104,7 +105,7 @@ _MODULES = {
         "whoosh_schema",
     ),
     "custody.index.days": ("UTC_DAYS", "Days", "day_name"),
-    "custody.index.filter_bank": ("ShardFacts",),
+    "custody.index.filter_bank": ("JoinedFilters", "ShardFacts"),
     "custody.index.manifest": ("Description",),
     "custody.index.query_evaluator": ("QueryEvaluator",),
     "custody.index.shard": (

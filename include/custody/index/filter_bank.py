@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 BYTES_MAX = 256 << 20
 """Of a writer; 0.9 bytes an event of the sample, so those of three hundred million events."""
+# Of the filters of several writers that are copied into one array; more of them are asked writer by writer.
+_JOINED_BYTES_MAX = 64 << 20
 # Of more terms a shard has some as a rule, or one that its filter does not deny by mistake.
 _TERMS_MAX = 512
 # A query with more conditions takes longer to compare than to count.
@@ -49,10 +51,33 @@ class _Filters:
     first: Numbers
     blocks_of: npt.NDArray[np.uint64]
     descriptions: tuple[Description, ...]
+    _numbers: dict[str, Numbers] = field(default_factory=dict)
 
     def fields(self, name: str) -> Numbers:
         """Return the number that each shard has for a field, shape (shards,); -1 for none."""
-        return np.array([about.fields.get(name, -1) for about in self.descriptions], np.int64)
+        # Without a lock: two threads compute the same.
+        numbers = self._numbers.get(name)
+        if numbers is None:
+            numbers = self._numbers[name] = np.array(
+                [about.fields.get(name, -1) for about in self.descriptions], np.int64
+            )
+        return numbers
+
+    def rows(self, names: Sequence[str]) -> Numbers:
+        """Return the places of some shards, shape (names,); -1 for one whose filter is not here."""
+        return np.array([self.names.get(name, -1) for name in names], np.int64)
+
+    def may_match(self, rows: Numbers, question: query.Query, can_tell: Callable[[Description], bool]) -> Mask:
+        """Return which of the shards at some places may have an event that matches, shape (rows,)."""
+        known = np.flatnonzero(rows >= 0)
+        chosen = rows[known]
+        answer = _MayHave(self, chosen, lambda name: self.fields(name)[chosen]).evaluate(question)
+        for place in np.flatnonzero(~answer).tolist():
+            # Few shards have values that were cut, and these are few fields: this is a look into two small dicts.
+            answer[place] = not can_tell(self.descriptions[int(chosen[place])])
+        may = np.ones(len(rows), np.bool_)
+        may[known] = answer
+        return may
 
 
 class FilterBank:
@@ -64,7 +89,6 @@ class FilterBank:
         self._kept: dict[str, tuple[Words, Description]] = {}
         self._bytes = 0
         self._filters: _Filters | None = None
-        self._fields: dict[str, Numbers] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -103,38 +127,12 @@ class FilterBank:
             for name in self._kept.keys() - live:
                 self._drop(name)
 
-    def may_match(
-        self, names: Sequence[str], question: query.Query, can_tell: Callable[[Description], bool]
-    ) -> Mask | None:
-        """Return which of some shards may have an event that matches, shape (names,); None for all of them.
-
-        A shard whose filter is not kept may, and so may one of which `can_tell` says, by its description, that its
-        terms do not tell: they may be the beginnings of longer values.
-
-        Raises:
-            InvalidInputError: a kind of query that custody does not know.
-        """
-        filters = self._current()
-        if not filters.names:
-            return None
-        rows = np.array([filters.names.get(name, -1) for name in names], np.int64)
-        known = np.flatnonzero(rows >= 0)
-        if not len(known):
-            return None
-        chosen = rows[known]
-        answer = _MayHave(filters, chosen, lambda name: self._numbers(filters, name)[chosen]).evaluate(question)
-        for place in np.flatnonzero(~answer).tolist():
-            # Few shards have values that were cut, and these are few fields: this is a look into two small dicts.
-            answer[place] = not can_tell(filters.descriptions[int(chosen[place])])
-        may = np.ones(len(names), np.bool_)
-        may[known] = answer
-        return may
-
     def _drop(self, name: str) -> None:
         self._bytes -= self._kept.pop(name)[0].nbytes
         self._filters = None
 
-    def _current(self) -> _Filters:
+    def current(self) -> _Filters:
+        """Return the filters as they are asked; the same object as long as none comes or goes."""
         filters = self._filters
         if filters is not None:
             return filters
@@ -153,15 +151,80 @@ class FilterBank:
                 for row, (name, (kept, description)) in enumerate(self._kept.items()):
                     start = int(self._filters.first[row])
                     self._kept[name] = self._filters.blocks[start : start + len(kept)], description
-                self._fields = {}
             return self._filters
 
-    def _numbers(self, filters: _Filters, name: str) -> Numbers:
-        # Without a lock: two threads compute the same, and those of other filters have another length.
-        numbers = self._fields.get(name)
-        if numbers is None or len(numbers) != len(filters.descriptions):
-            numbers = self._fields[name] = filters.fields(name)
-        return numbers
+
+class JoinedFilters:
+    """The filters of the shards of some writers, asked as if they were those of one.
+
+    Args:
+        banks: of the writers.
+        names: of the shards of each, in the order of their numbers, which go on from one writer to the next.
+    """
+
+    def __init__(self, banks: Sequence[FilterBank], names: Sequence[tuple[str, ...]]) -> None:
+        self._banks = banks
+        self._names = names
+        self._shards = sum(map(len, names))
+        # One attribute, so that a thread never sees the filters of one moment under the places of another.
+        self._joined: tuple[list[_Filters], list[tuple[slice, _Filters, Numbers]]] = [], []
+
+    def may_match(
+        self, numbers: Numbers, question: query.Query, can_tell: Callable[[Description], bool]
+    ) -> Mask | None:
+        """Return which of some shards, by numbers that go up, may have an event that matches; None for all of them.
+
+        A shard whose filter is not kept may, and so may one of which `can_tell` says, by its description, that its
+        terms do not tell: they may be the beginnings of longer values.
+
+        Raises:
+            InvalidInputError: a kind of query that custody does not know.
+        """
+        parts = self._current()
+        if not parts:
+            return None
+        if len(parts) == 1 and len(parts[0][2]) == self._shards:
+            return parts[0][1].may_match(parts[0][2][numbers], question, can_tell)
+        may = np.ones(len(numbers), np.bool_)
+        for span, filters, rows in parts:
+            begin, end = np.searchsorted(numbers, (span.start, span.stop)).tolist()
+            if end > begin:
+                may[begin:end] = filters.may_match(rows[numbers[begin:end] - span.start], question, can_tell)
+        return may
+
+    def _current(self) -> list[tuple[slice, _Filters, Numbers]]:
+        """Return filters by the numbers of their shards, with the place that each of these has there."""
+        now = [bank.current() for bank in self._banks]
+        former, parts = self._joined
+        if len(former) == len(now) and all(one is other for one, other in zip(former, now, strict=True)):
+            return parts
+        parts = []
+        start = 0
+        for filters, names in zip(now, self._names, strict=True):
+            parts.append((slice(start, start + len(names)), filters, filters.rows(names)))
+            start += len(names)
+        parts = _as_one(parts) if sum(filters.blocks.nbytes for filters in now) <= _JOINED_BYTES_MAX else parts
+        parts = [part for part in parts if (part[2] >= 0).any()]
+        self._joined = now, parts
+        return parts
+
+
+def _as_one(parts: list[tuple[slice, _Filters, Numbers]]) -> list[tuple[slice, _Filters, Numbers]]:
+    """Return the filters of several writers in one array."""
+    if len(parts) < 2:
+        return parts
+    every = [filters for _, filters, _ in parts]
+    blocks = np.cumsum([0, *(len(filters.blocks) for filters in every)])
+    shards = np.cumsum([0, *(len(filters.descriptions) for filters in every)])
+    joined = _Filters(
+        {},  # two writers may have shards of one name
+        np.concatenate([filters.blocks for filters in every]),
+        np.concatenate([filters.first + start for filters, start in zip(every, blocks, strict=False)]),
+        np.concatenate([filters.blocks_of for filters in every]),
+        tuple(about for filters in every for about in filters.descriptions),
+    )
+    rows = [np.where(rows < 0, -1, rows + start) for (_, _, rows), start in zip(parts, shards, strict=False)]
+    return [(slice(0, parts[-1][0].stop), joined, np.concatenate(rows))]
 
 
 class _MayHave(QueryEvaluator[Mask]):

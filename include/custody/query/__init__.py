@@ -7,6 +7,7 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.query.conditions import field_help
     from custody.query.facets import SEVERAL_VALUES, check_facets, facet_fields, facets_of, facets_of_table
+    from custody.query.joined_shards import JoinedChoice, JoinedShards, ShardChoice
     from custody.query.may_match import blocks_that_may_match
     from custody.query.parser import parse_query
     from custody.query.scan import Scan
@@ -29,11 +30,14 @@ __all__ = [
     "ALL_TIMES",
     "SEVERAL_VALUES",
     "IdRange",
+    "JoinedChoice",
+    "JoinedShards",
     "LiveShards",
     "QueryError",
     "Scan",
     "SearchHits",
     "SearchStats",
+    "ShardChoice",
     "ShardSet",
     "TimeBounds",
     "blocks_that_may_match",
@@ -58,6 +62,11 @@ _MODULES = {
         "facet_fields",
         "facets_of",
         "facets_of_table",
+    ),
+    "custody.query.joined_shards": (
+        "JoinedChoice",
+        "JoinedShards",
+        "ShardChoice",
     ),
     "custody.query.may_match": ("blocks_that_may_match",),
     "custody.query.parser": ("parse_query",),

@@ -21,25 +21,21 @@ from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.index import OpenShard
 from custody.query.cut_values import CutShards, LongConditions
-from custody.query.may_match import columns_asked, may_match_file
+from custody.query.joined_shards import JoinedShards, ShardChoice, has_terms
 from custody.query.shard_set import (
     NO_IDS,
     EventIds,
     IdRange,
-    LiveShards,
     OldShards,
     SearchHits,
     SearchStats,
     ShardSet,
     fields_of,
-    time_bounds,
 )
 from custody.store import carried
 
 # Bounds how many shards are opened ahead of a search that may need no more of them.
 _WAVE_MAX = 16
-# The filters of all shards of a writer cost 30 µs to look at, an open shard that lacks a term 10.
-_FEW_SHARDS = 2
 _Answer = TypeVar("_Answer")
 
 
@@ -57,17 +53,21 @@ def search_state(
     pool: Executor | None = None,
     is_parallel: bool = False,
     with_times: bool = False,
+    choice: ShardChoice | None = None,
 ) -> SearchHits:
     """Ask the live shards; `scan_logs` returns the ids of the matching events of a shard's logs, without the shard.
 
     Shards that are not open yet are opened by the threads of `pool`; with `is_parallel` its threads also ask them,
     several at once, for the same answers in the same order. With `with_times` the times of events are looked up, too.
+    `choice` is what was chosen of the shards, where it was chosen for several catalogs together.
 
     Raises:
         InvalidInputError: a kind of query that custody does not know.
     """
     start = time.perf_counter()
-    search = _Search(live, scan_logs, question, id_range or IdRange(), pool if is_parallel else None, with_times)
+    search = _Search(
+        live, scan_logs, question, id_range or IdRange(), pool if is_parallel else None, with_times, choice
+    )
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
     search.notices += [*search._old.notices(), *search._cut.notices()]
@@ -85,6 +85,7 @@ class _Search:
     asking: Executor | None = None
     """Its threads ask several shards at once."""
     with_times: bool = False
+    choice: ShardChoice | None = None
     notices: list[str] = field(default_factory=list)
     explained: SearchStats = field(default_factory=SearchStats)
 
@@ -95,10 +96,9 @@ class _Search:
         self._cut = CutShards()
         self._missing = self.id_range.limit
         """How many ids the page lacks; None for all."""
-        self._columns = columns_asked(self.question)
         self._times: list[tuple[EventIds, EventIds]] = []
         """Ids that shards gave, and the times of their events."""
-        self._has_terms = any(isinstance(leaf, query.Term | query.Phrase) for leaf in self.question.leaves())
+        self._has_terms = has_terms(self.question)
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates, do_overlap = self._candidates()
@@ -200,36 +200,10 @@ class _Search:
 
     def _candidates(self) -> tuple[list[AddShard], bool]:
         """Return the shards that can match, the newest events first, and whether their ranges of ids overlap."""
+        choice = self.choice or JoinedShards((self.live,)).choose(self.question).of(0)
+        self.explained = choice.stats
         live = self.live.live
-        numbers = live.within(time_bounds(self.question))
-        by_time = len(numbers)
-        if self._columns:
-            numbers = numbers[[not self._is_ruled_out(live.shards[number]) for number in numbers.tolist()]]
-        by_statistics = len(numbers)
-        if self._has_terms and not self._are_few_open(live, numbers):
-            names = [live.names[number] for number in numbers.tolist()]
-            # A shard whose events are gone in part is in no way special here: what matches nothing gives out nothing.
-            may = self.live.facts.filters.may_match(
-                names, self.question, lambda about: not self._long.unanswerable(about)
-            )
-            numbers = numbers if may is None else numbers[may]
-        self.explained.shards = len(live.shards)
-        self.explained.pruned = len(live.shards) - len(numbers)
-        self.explained.pruned_by_statistics = by_time - by_statistics
-        self.explained.pruned_by_filters = by_statistics - len(numbers)
-        return [live.shards[number] for number in numbers.tolist()], live.overlap(numbers)
-
-    def _are_few_open(self, live: LiveShards, numbers: EventIds) -> bool:
-        """Whether some shards are so few, all open, that to ask each takes less than to look at the filters of all."""
-        if len(numbers) > _FEW_SHARDS:
-            return False
-        return all(self.live.opened.is_open(self.live.path(live.shards[number])) for number in numbers.tolist())
-
-    def _is_ruled_out(self, shard: AddShard) -> bool:
-        """Whether the statistics that the catalog keeps of a shard's logs say that no event of theirs can match."""
-        # A log that is not live does not count: its events are not given out, whatever they are.
-        files = [self.live.state.files[path] for path in shard.log_paths if path in self.live.state.files]
-        return bool(files) and not any(may_match_file(self.question, file, self._columns) for file in files)
+        return [live.shards[number] for number in choice.numbers.tolist()], live.overlap(choice.numbers)
 
     def _may_hold(self, shard: AddShard) -> bool:
         """Whether ids of the range can be in a shard."""

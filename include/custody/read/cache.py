@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from custody.query import LiveShards
 
 EventIds = npt.NDArray[np.int64]
+EventKey = tuple[bytes, tuple[str, ...], int]
+"""Of a cached event: its log's digest, what hides events from the reader, and its id."""
 _CHUNKS_MAX = 64
 # Of a journal's file, as is the order of its first two records; part of the format.
 _PREAMBLE_BYTES = 8
@@ -291,17 +293,24 @@ class EventCache:
     """
 
     def __init__(self, cost_max: int) -> None:
-        self._cache: BoundedCache[tuple[bytes, tuple[str, ...], int], Event] = BoundedCache(cost_max)
+        self._cache: BoundedCache[EventKey, Event] = BoundedCache(cost_max)
 
     def take(
         self, workspace: Workspace, file: AddFile, state: CatalogState, event_ids: EventIds
     ) -> tuple[list[Event], EventIds]:
         """Return the events of a log that are cached and may be given out in a state, and the other ids."""
-        names = hiding(workspace, state)
-        digest = file.sha256
-        cached = self._cache.get_many([(digest, names, event_id) for event_id in event_ids.tolist()])
+        cached = self.get_many(self.keys(workspace, file, state, event_ids))
         is_missing = np.array([event is None for event in cached], np.bool_)
         return [event for event in cached if event is not None], event_ids[is_missing]
+
+    def keys(self, workspace: Workspace, file: AddFile, state: CatalogState, event_ids: EventIds) -> list[EventKey]:
+        """Return the keys of events of a log that may be given out in a state."""
+        names, digest = hiding(workspace, state), file.sha256
+        return [(digest, names, event_id) for event_id in event_ids.tolist()]
+
+    def get_many(self, keys: Sequence[EventKey]) -> list[Event | None]:
+        """Return the events with some keys, None for each that is not cached."""
+        return self._cache.get_many(keys)
 
     def put(
         self, workspace: Workspace, file: AddFile, state: CatalogState, events: Sequence[Event], nbytes: int

@@ -24,7 +24,7 @@ from custody.read.cache import EventIds, caches_of, hiding, open_log, read_tail,
 from custody.read.results import report_absent
 from custody.read.tail import Tail
 from custody.read.tombstone_filter import seen_events, visible_copies, visible_events
-from custody.workspace import Workspace, attempts, read_at_one_moment
+from custody.workspace import Moment, Workspace, attempts, read_at_one_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,17 @@ def snapshot(
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
             given out on a guess.
     """
+    return snapshot_and_moment(workspace, on_damage, choose, is_for_few=is_for_few)[0]
+
+
+def snapshot_and_moment(
+    workspace: Workspace,
+    on_damage: OnDamage = refuse,
+    choose: Callable[[list[Group]], list[Group]] = lambda waiting: waiting,
+    *,
+    is_for_few: bool = False,
+) -> tuple[Snapshot, Moment]:
+    """Take a snapshot as `snapshot` does, and return it with the moment that it was made of; raises as `snapshot`."""
     state, (moment, tail) = read_at_one_moment(
         workspace,
         lambda moment: (
@@ -72,7 +83,7 @@ def snapshot(
     # By the same listing: journals that are another's are told of the moment that the answer is of.
     report_absent(workspace, moment, on_damage)
     is_all_seen = workspace.visibility is None or not workspace.visibility.hides_events
-    return Snapshot(state, tail if is_all_seen else tail.choosing(partial(seen_events, workspace)))
+    return Snapshot(state, tail if is_all_seen else tail.choosing(partial(seen_events, workspace))), moment
 
 
 def next_event_id(workspace: Workspace) -> int:

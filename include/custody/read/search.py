@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -32,9 +34,12 @@ from custody.model import Event
 from custody.query import (
     ALL_TIMES,
     IdRange,
+    JoinedChoice,
+    JoinedShards,
     Scan,
     SearchHits,
     SearchStats,
+    ShardChoice,
     ShardSet,
     TimeBounds,
     blocks_that_may_match,
@@ -43,7 +48,9 @@ from custody.query import (
     search_state,
 )
 from custody.read import reader
-from custody.read.cache import EventIds, caches_of
+from custody.read.cache import EventIds, EventKey, caches_of
+from custody.read.kept_looks import KeptLooks
+from custody.read.merged_matches import KEPT_MAX, KeptMatches, MergedMatches, Window
 from custody.read.results import LossTracker, Notices
 from custody.read.time_travel import AsOf, Revisions
 from custody.read.tombstone_filter import hidden_ids
@@ -120,7 +127,8 @@ class SearchSource:
         self.writer = workspace.writer
         self.workspace = workspace
         self.view = view
-        self.tail = view.visible_tail(workspace)
+        # Nothing waits as a rule, and nothing is hidden: of most writers a question needs no more than that.
+        self.tail = view.tail if view.tail.is_empty else view.visible_tail(workspace)
         self._attributes = attributes
         self._keeps_terms = False
         self._scans: list[tuple[EventIds, EventIds, Scan]] = []
@@ -138,6 +146,19 @@ class SearchSource:
         ordered = caches_of(workspace).shards(workspace, state)
         facts.follow(state.revision, ordered.names)
         return ShardSet(opened, state, workspace.shard_path, self.hidden, workspace.stored_shard, facts, ordered)
+
+    def keys_of(self, event_ids: EventIds) -> list[EventKey | None]:
+        """Return the keys of events in the cache of events, in their order; None for one that is in no live log."""
+        caches, state = caches_of(self.workspace), self.view.state
+        live = caches.live(self.workspace, state)
+        keys: list[EventKey | None] = [None] * len(event_ids)
+        holders = live.holders(event_ids)
+        for number in np.unique(holders[holders >= 0]).tolist():
+            here = np.flatnonzero(holders == number)
+            found = caches.events.keys(self.workspace, live.files[number], state, event_ids[here])
+            for place, key in zip(here.tolist(), found, strict=True):
+                keys[place] = key
+        return keys
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""
@@ -221,30 +242,69 @@ class SearchSource:
         return reader.count_blocks(self.workspace, event_ids, self.view)
 
 
+class JoinedSearch(NamedTuple):
+    """What searches of some writers share, as long as each is at the same state."""
+
+    shards: JoinedShards
+    matches: KeptMatches
+    revisions: Revisions
+
+
+class SearchedWriters(list[SearchSource]):
+    """The events of writers at one moment, and what searches of them share; `kept` has that of earlier questions."""
+
+    def __init__(self, sources: Iterable[SearchSource], kept: KeptLooks | None = None) -> None:
+        super().__init__(sources)
+        self._kept = kept
+        self._joined: JoinedSearch | None = None
+
+    def joined(self, opened: ShardCache) -> JoinedSearch:
+        """Return what searches of these writers share."""
+        if self._joined is None:
+            states = [source.view.state for source in self]
+            found = None if self._kept is None else self._kept.of_states(states)
+            if not isinstance(found, JoinedSearch):
+                sets = [source.shards(opened) for source in self]
+                found = JoinedSearch(JoinedShards(sets), KeptMatches(), revisions_of(self))
+                if self._kept is not None:
+                    self._kept.keep_of_states(states, found)
+            self._joined = found
+        return self._joined
+
+
 def open_sources(
     workspaces: Iterable[Workspace],
     attributes: Sequence[str],
     notices: Notices,
     as_of: AsOf | None = None,
     times: TimeBounds = ALL_TIMES,
-) -> Iterator[SearchSource]:
-    """Yield the events of writers, now or as of a revision or a time; logs of these times, ms, that are gone are named.
+    kept: KeptLooks | None = None,
+) -> SearchedWriters:
+    """Return the events of writers, now or as of a revision or a time; logs of some times, ms, that are gone are named.
+
+    What was seen of writers that did not change since is taken from `kept`.
 
     Raises:
         NotFoundError, PrunedError, CorruptionError: as `snapshot_at` and `reader.snapshot`.
     """
+    views = list(open_views(workspaces, notices, as_of, kept))
+    doubtful = [
+        of_writer
+        for of_writer in views
+        if as_of is not None or kept is None or not kept.has_all_logs(of_writer[0].writer, of_writer[1])
+    ]
 
     def absent_of(of_writer: tuple[Workspace, reader.Snapshot]) -> list[Damage]:
         damages: list[Damage] = []
         reader.name_absent(of_writer[0], of_writer[1].state, times, damages.append)
         return damages
 
-    views = list(open_views(workspaces, notices, as_of))
-    of = [workspace for workspace, _ in views]
-    for (workspace, view), damages in zip(views, side_by_side(absent_of, views, of=of), strict=True):
+    for damages in side_by_side(absent_of, doubtful, of=[workspace for workspace, _ in doubtful]):
         for damage in damages:
             notices(damage)
-        yield SearchSource(workspace, view, attributes, notices)
+    sources = (SearchSource(workspace, view, attributes, notices) for workspace, view in views)
+    # States of the past are made anew for each question.
+    return SearchedWriters(sources, kept if as_of is None else None)
 
 
 def revisions_of(sources: Iterable[SearchSource]) -> Revisions:
@@ -253,7 +313,7 @@ def revisions_of(sources: Iterable[SearchSource]) -> Revisions:
 
 
 def search(
-    sources: Iterable[SearchSource],
+    sources: SearchedWriters,
     shards: ShardCache,
     question: query.Query,
     attributes: Sequence[str],
@@ -261,11 +321,8 @@ def search(
     pool: Executor | None = None,
     *,
     is_parallel: bool = False,
-    is_explained: bool = True,
 ) -> SearchResult:
     """Return a page of the events that match; with `is_parallel` threads of `pool` ask several shards at once.
-
-    Without `is_explained` nobody counts the blocks that events were fetched from.
 
     Raises:
         InvalidInputError: the cursor is none, or of a search in the other order; or a number is below zero.
@@ -273,37 +330,211 @@ def search(
     for name, number in (("limit", page.limit), ("offset", page.offset)):
         if number < 0:
             raise InvalidInputError(f"{name}: expected 0 or more, got {number}.")
-    sources = list(sources)
     places = _places(sources, page)
     is_kept = page.limit <= _KEPT_PAGE
     request = _Request(shards, question, attributes, page.oldest_first, pool, is_parallel, is_kept)
+    of_several = _SearchOfSeveral(sources, places, request, page)
+    known = of_several.known_page() if page.limit and len(places) > 1 else None
+    if known is not None:
+        return known
     expected = page.offset + page.limit
-    # One writer gives the whole page; of several, each is likely to give its share.
-    at_a_time = page.limit if len(places) == 1 else -(-expected // max(len(places), 1))
-    # One more than is asked for: it shows whether another page follows.
-    has_times = page.limit > 0 and len(places) > 1
-
-    def matches_of(of_writer: tuple[SearchSource, int]) -> WriterMatches:
-        source, place = of_writer
-        return WriterMatches(source, request, place, expected + 1, max(at_a_time, 1), has_times=has_times)
-
-    matches = side_by_side(matches_of, places, of=[source.workspace for source, _ in places])
+    matches, numbers = of_several.matches(places, expected)
+    if page.limit and len(matches) > 1:
+        merged = of_several.merge(matches, numbers, expected, is_first=page.cursor is None)
+        known = None if merged is None else of_several.page_of(merged, page.offset, matches)
+        if known is not None:
+            return known
     events = _page(matches, page)
-    has_more = [one.has_more() for one in matches] if page.limit else []
-    for one in matches if is_explained else ():
-        one.explain()
+    cursor = None
     # Behind `has_more`, which passes over what cannot be read: the next page does not meet it again.
-    cursor = _encoded(_Cursor(page.oldest_first, {one.writer: one.place for one in matches}))
+    has_more = [one.has_more() for one in matches] if page.limit else []
+    if any(has_more):
+        given = {source.writer: place for source, place in places}
+        cursor = _encoded(_Cursor(page.oldest_first, given | {one.writer: one.place for one in matches}))
     return SearchResult(
         sum(one.total for one in matches),
         tuple(events),
         tuple(notice for one in matches for notice in one.notices),
-        cursor if any(has_more) else None,
+        cursor,
         sum(one.lost for one in matches),
         tuple((one.writer, event_id) for one in matches for event_id in one.lost_ids),
-        {one.writer: one.explained for one in matches},
-        revisions_of(sources),
+        of_several.explained(lambda: {one.writer: one.explain() for one in matches}),
+        of_several.joined.revisions,
     )
+
+
+class Explained(Mapping[str, SearchStats]):
+    """What a search did by writer, made when somebody asks: to count blocks takes as long as a small search."""
+
+    def __init__(self, make: Callable[[], Mapping[str, SearchStats]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _stats(self) -> Mapping[str, SearchStats]:
+        return self._make()
+
+    def __getitem__(self, writer: str) -> SearchStats:
+        return self._stats[writer]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stats)
+
+    def __len__(self) -> int:
+        return len(self._stats)
+
+
+class _SearchOfSeveral:
+    """One search of some writers, of which those are asked that may have a match.
+
+    Args:
+        sources: all writers.
+        places: those that are searched, and the id behind which the page begins for each.
+        request: the query, and the order of events.
+        page: what is asked for.
+    """
+
+    def __init__(
+        self, sources: SearchedWriters, places: Sequence[tuple[SearchSource, int]], request: _Request, page: Page
+    ) -> None:
+        self._sources = sources
+        self._places = places
+        self._request = request
+        self._page = page
+        self.joined = sources.joined(request.shards)
+
+    @cached_property
+    def _choice(self) -> JoinedChoice:
+        return self.joined.shards.choose(self._request.question)
+
+    @property
+    def _may_be_kept(self) -> bool:
+        """Whether what matches is the same in the next question, as long as no writer commits."""
+        return len(self._places) == len(self._sources) and all(source.tail.is_empty for source in self._sources)
+
+    def known_page(self) -> SearchResult | None:
+        """Return the page from the order of what matches that is kept, with more of it where it does not reach."""
+        if not self._may_be_kept:
+            return None
+        request, page = self._request, self._page
+        merged = self.joined.matches.get(request.question, oldest_first=page.oldest_first)
+        if merged is None:
+            return None
+        begin: int | None = page.offset
+        if page.cursor is not None:
+            by_source = [place for _, place in self._places]
+            before = merged.begin_of([by_source[each.source] for each in merged.windows])
+            begin = None if before is None else before + page.offset
+        if begin is None or begin + page.limit > KEPT_MAX:
+            return None
+        if merged.reaches(begin + page.limit):
+            return self.page_of(merged, begin)
+        # From the first match on, and further each time, so that few pages look for more.
+        reach = min(_REACH_GROWTH * (begin + page.limit), KEPT_MAX)
+        matches, numbers = self.matches(_starts(self._sources, oldest_first=page.oldest_first), reach)
+        further = self.merge(matches, numbers, reach, is_first=True) if matches else None
+        return None if further is None else self.page_of(further, begin, matches)
+
+    def matches(
+        self, places: Sequence[tuple[SearchSource, int]], expected: int
+    ) -> tuple[list[WriterMatches], list[int]]:
+        """Return what matches behind some places, of the writers that may have a match, and the numbers of these.
+
+        `expected` is about how many will be taken or passed over of all writers together.
+        """
+        chosen, place_of = set(self._choice.catalogs), {source.writer: place for source, place in places}
+        asked = [
+            (number, source, place_of[source.writer])
+            for number, source in enumerate(self._sources)
+            if source.writer in place_of and (number in chosen or not source.tail.is_empty)
+        ]
+        # One writer gives the whole page; of several, each is likely to give its share.
+        at_a_time = expected if len(asked) == 1 else -(-expected // max(len(asked), 1))
+        # One more than is asked for: it shows whether another page follows.
+        has_times = self._page.limit > 0 and len(asked) > 1
+
+        def matches_of(of_writer: tuple[int, SearchSource, int]) -> WriterMatches:
+            number, source, place = of_writer
+            return WriterMatches(
+                source,
+                self._request,
+                place,
+                expected + 1,
+                max(at_a_time, 1),
+                has_times=has_times,
+                choice=self._choice.of(number),
+            )
+
+        found = side_by_side(matches_of, asked, of=[source.workspace for _, source, _ in asked])
+        return found, [number for number, _, _ in asked]
+
+    def merge(
+        self, matches: Sequence[WriterMatches], numbers: Sequence[int], reach: int, *, is_first: bool
+    ) -> MergedMatches | None:
+        """Return what matches in the order of a page, None where an index does not tell the times.
+
+        With `is_first` it begins with the first match of all, and is kept for the next question.
+        """
+        windows = []
+        for one, number in zip(matches, numbers, strict=True):
+            if one.times is None:
+                return None
+            windows.append(Window(number, one.ids, one.times, one.total, one.explained))
+        oldest_first = self._page.oldest_first
+        merged = MergedMatches(windows, reach, oldest_first=oldest_first)
+        if is_first and reach <= KEPT_MAX and self._may_be_kept and not any(one.notices for one in matches):
+            self.joined.matches.put(self._request.question, merged, oldest_first=oldest_first)
+        return merged
+
+    def page_of(
+        self, merged: MergedMatches, begin: int, matches: Sequence[WriterMatches] | None = None
+    ) -> SearchResult | None:
+        """Return the page that begins at a place of an order, None where something on the way cannot be read.
+
+        `matches` are those of which the order was made just now.
+        """
+        cut = merged.cut(self._sources, begin, begin + self._page.limit, keep=self._request.keeps_events)
+        if cut is None:
+            return None
+        windows = merged.windows
+        writers = [self._sources[each.source].writer for each in windows]
+        cursor = None
+        if any(end < len(each.ids) for each, end in zip(windows, cut.ends, strict=True)):
+            places = {source.writer: place for source, place in self._places}
+            for writer, each, end in zip(writers, windows, cut.ends, strict=True):
+                if end:
+                    places[writer] = int(each.ids[end - 1])
+            cursor = _encoded(_Cursor(self._page.oldest_first, places))
+
+        def stats() -> dict[str, SearchStats]:
+            found = {}
+            for writer, each, first, end in zip(writers, windows, cut.firsts, cut.ends, strict=True):
+                # From what is kept, no shard was asked.
+                known = replace(each.stats, searched=0, counted=0, seconds=0.0) if matches is None else each.stats
+                blocks = self._sources[each.source].count_blocks(each.ids[first:end].tolist())
+                found[writer] = replace(known, blocks=blocks)
+            return found
+
+        return SearchResult(
+            merged.total,
+            tuple(StoredEvent(writers[number], event) for number, event in cut.events),
+            tuple(notice for one in matches or () for notice in one.notices),
+            cursor,
+            explained=self.explained(stats),
+            as_of=self.joined.revisions,
+        )
+
+    def explained(self, found: Callable[[], Mapping[str, SearchStats]]) -> Explained:
+        """Return what is told of a search, of which `found` returns what was done for writers that were asked."""
+
+        def every() -> dict[str, SearchStats]:
+            asked, searched = found(), {source.writer for source, _ in self._places}
+            return {
+                source.writer: asked.get(source.writer) or self._choice.of(number).stats
+                for number, source in enumerate(self._sources)
+                if source.writer in searched
+            }
+
+        return Explained(every)
 
 
 def count_facets(
@@ -343,7 +574,7 @@ class Bucket:
 
 
 def count_buckets(
-    sources: Sequence[SearchSource],
+    sources: SearchedWriters,
     shards: ShardCache,
     question: query.Query,
     attributes: Sequence[str],
@@ -387,6 +618,8 @@ class _Request:
 _KEPT_PAGE = 100
 # What is fetched behind the first share of a page, as a part of that.
 _SHARE_PART = 4
+# A page behind what is kept of a query is likely to be followed by another one.
+_REACH_GROWTH = 4
 
 
 class WriterMatches:
@@ -401,6 +634,7 @@ class WriterMatches:
         expected: about how many will be taken or passed over.
         at_a_time: how many are fetched at once, at first.
         has_times: whether the times of events are looked up with their ids.
+        choice: the shards of the writer that may have a match, where they are known.
     """
 
     def __init__(
@@ -412,9 +646,9 @@ class WriterMatches:
         at_a_time: int,
         *,
         has_times: bool = False,
+        choice: ShardChoice | None = None,
     ) -> None:
         self.writer = source.writer
-        self.workspace = source.workspace
         self.place = place
         """The id of the last event that was taken or passed over."""
         self.lost = 0
@@ -435,17 +669,20 @@ class WriterMatches:
         None where the index does not tell, or nobody asked."""
         # True until a window of ids comes back that is not full.
         self._may_follow = True
-        answer = self._find_ids(is_first=True, with_times=has_times)
+        answer = self._find_ids(choice, is_first=True, with_times=has_times)
         self.total = (answer.total or 0) + len(self._waiting)
         """All events of the writer that match, also those before the place and those that are lost."""
         self.explained = answer.explained
         self._chunk: EventIds = _NONE
         """Ids whose events were fetched; those before number `_passed` were taken or passed over."""
         self._passed = 0
-        self._is_next_readable = False
-        """Whether the next of the ids that were found is known to be one of an event that can be read."""
         self._ready: deque[tuple[int, Event]] = deque()
         """The events that could be read, each with its number in the chunk."""
+
+    @property
+    def ids(self) -> EventIds:
+        """The ids that were found first, as far as nothing was taken."""
+        return self._ids
 
     def head(self) -> Event | None:
         """Return the next event that can be read, None behind the last one."""
@@ -470,30 +707,6 @@ class WriterMatches:
             self.place = event.event_id
         return event
 
-    def read(self, first: int, end: int) -> list[Event] | None:
-        """Return the events of some of the ids that were found first, by place; `go_behind` passes them.
-
-        None where one of them, of those before them or the one behind them cannot be read.
-        """
-        ids = self._ids[first:end]
-        # That behind them, too: without it, those that follow might come before what other writers have.
-        others = np.concatenate([self._ids[:first], self._ids[end : end + 1]]) if first else self._ids[end : end + 1]
-        if len(others) and not self._source.readable(others).all():
-            return None
-        events = self._source.get_many(ids.tolist(), keep=self._request.keeps_events) if len(ids) else []
-        # More than that are events of an id that was given out twice.
-        if len(events) != len(ids):
-            return None
-        return events if self._request.oldest_first else events[::-1]
-
-    def go_behind(self, first: int, end: int) -> None:
-        """Go behind the first of the ids that were found, of which `read` gave those from `first` on."""
-        if end:
-            self._fetched.append(self._ids[first:end])
-            self.place = int(self._ids[end - 1])
-        self._ids, self.times = self._ids[end:], None
-        self._is_next_readable = len(self._ids) > 0
-
     def take_many(self, count: int) -> Iterator[Event]:
         """Yield the next `count` events that can be read, and go behind each."""
         while count > 0 and self.head() is not None:
@@ -513,8 +726,6 @@ class WriterMatches:
 
     def has_more(self) -> bool:
         """Whether an event follows that can be read; what cannot is passed over, and nothing is decoded."""
-        if self._is_next_readable:
-            return True
         # What was fetched and could not be read lies before the first event that is ready.
         self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
         count = 1
@@ -529,10 +740,11 @@ class WriterMatches:
             count *= 2
         return bool(self._ready)
 
-    def explain(self) -> None:
-        """Count the blocks of logs that events were fetched from."""
+    def explain(self) -> SearchStats:
+        """Return what was done, with the number of blocks of logs that events were fetched from."""
         ids: list[int] = np.concatenate([np.empty(0, np.int64), *self._fetched]).tolist()
         self.explained.blocks = self._source.count_blocks(ids)
+        return self.explained
 
     def _fetch(self, ids: EventIds) -> None:
         """Fetch events; called when nothing is ready."""
@@ -566,11 +778,11 @@ class WriterMatches:
         if not len(self._ids) and self._may_follow:
             # Twice as many each time, so that a search whose first matches cannot be read needs few rounds.
             self._window *= 2
-            self._find_ids()
+            self._find_ids(None)
         ids, self._ids = self._ids[:count], self._ids[count:]
         return ids
 
-    def _find_ids(self, *, is_first: bool = False, with_times: bool = False) -> SearchHits:
+    def _find_ids(self, choice: ShardChoice | None, *, is_first: bool = False, with_times: bool = False) -> SearchHits:
         """Look the next window of ids behind the place up, in the index and in the tail."""
         request, source = self._request, self._source
         above, below = (self.place, None) if request.oldest_first else (None, self.place)
@@ -590,6 +802,7 @@ class WriterMatches:
             pool=request.pool,
             is_parallel=request.is_parallel,
             with_times=with_times,
+            choice=choice,
         )
         answer.explained.scanned_blocks = scanned.scanned_blocks
         answer.explained.scanned_blocks_pruned = scanned.scanned_blocks_pruned
@@ -637,9 +850,18 @@ def _places(sources: Iterable[SearchSource], page: Page) -> list[tuple[SearchSou
         if cursor is not None and not page.oldest_first and source.writer not in cursor.places:
             continue
         place = cursor.places.get(source.writer) if cursor else None
-        start = source.view.next_event_id if not page.oldest_first else -1
-        places.append((source, start if place is None else place))
+        places.append((source, _start(source, oldest_first=page.oldest_first) if place is None else place))
     return places
+
+
+def _start(source: SearchSource, *, oldest_first: bool) -> int:
+    """Return the id behind which the first page begins."""
+    return -1 if oldest_first else source.view.next_event_id
+
+
+def _starts(sources: Iterable[SearchSource], *, oldest_first: bool) -> list[tuple[SearchSource, int]]:
+    """Return writers, and the id behind which the first page begins for each."""
+    return [(source, _start(source, oldest_first=oldest_first)) for source in sources]
 
 
 def _page(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent]:
@@ -648,45 +870,8 @@ def _page(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent]:
         # Nothing to merge, and a lineage takes a thousand.
         matches[0].skip(page.offset)
         return [StoredEvent(matches[0].writer, event) for event in matches[0].take_many(page.limit)]
-    known = _by_times(matches, page) if page.limit and matches else None
-    if known is not None:
-        return known
     merged = _merged(matches, oldest_first=page.oldest_first)
     return list(islice(merged, page.offset, page.offset + page.limit)) if page.limit else []
-
-
-def _by_times(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent] | None:
-    """Return the events of a page of several writers, of which no others are read.
-
-    None where an index does not tell the times, or something on the way cannot be read: whether an event can be read
-    decides what comes next, so that each is read before the next one is chosen.
-    """
-    keys = []
-    for one in matches:
-        if one.times is None:
-            return None
-        # An event waits for those of its writer before it; when their turn comes, its own has come at the latest.
-        keys.append(np.maximum.accumulate(one.times) if page.oldest_first else -np.minimum.accumulate(one.times))
-    # Of one time the first writer's come first.
-    order = np.argsort(np.concatenate(keys), kind="stable")[: page.offset + page.limit]
-    writers = np.repeat(np.arange(len(matches)), [len(part) for part in keys])[order]
-    passed = np.bincount(writers[: page.offset], minlength=len(matches)).tolist()
-    ends = np.bincount(writers, minlength=len(matches)).tolist()
-
-    def read(of_writer: tuple[WriterMatches, int, int]) -> list[Event] | None:
-        one, first, end = of_writer
-        return one.read(first, end)
-
-    events = []
-    for of_writer in side_by_side(
-        read, list(zip(matches, passed, ends, strict=True)), of=[one.workspace for one in matches]
-    ):
-        if of_writer is None:
-            return None
-        events.append(iter(of_writer))
-    for one, first, end in zip(matches, passed, ends, strict=True):
-        one.go_behind(first, end)
-    return [StoredEvent(matches[number].writer, next(events[number])) for number in writers[page.offset :].tolist()]
 
 
 def _popped(ready: deque[tuple[int, Event]]) -> Iterator[tuple[int, Event]]:

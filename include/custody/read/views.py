@@ -15,6 +15,7 @@ from typing import TypeVar
 from custody.catalog import AddTombstone, CatalogState, FederatedState
 from custody.catalog.persistent_map import FileMap, PersistentMap
 from custody.eventlog import Damage
+from custody.read.kept_looks import KeptLooks
 from custody.read.reader import Snapshot, snapshot
 from custody.read.results import Notices
 from custody.read.time_travel import AsOf, snapshot_at, tombstones_since
@@ -26,18 +27,21 @@ R = TypeVar("R")
 
 
 def open_views(
-    workspaces: Iterable[Workspace], notices: Notices, as_of: AsOf | None = None
+    workspaces: Iterable[Workspace],
+    notices: Notices,
+    as_of: AsOf | None = None,
+    kept: KeptLooks | None = None,
 ) -> Iterator[tuple[Workspace, Snapshot]]:
     """Yield the events of writers, now or as of a revision or a time, without those that are in the archive.
 
     A writer of which nothing was committed by then is left out, and one that the archive took up, unless journals of it
-    came back later: they are in no archive.
+    came back later: they are in no archive. What was seen of writers that did not change since is taken from `kept`.
 
     Raises:
         NotFoundError, PrunedError, CorruptionError: as `snapshot_at` and `snapshot`.
     """
     listed = list(workspaces)
-    views = list(_views(listed, notices, as_of))
+    views = list(_views(listed, notices, as_of, kept))
     if not views:
         return
     database = views[0][0].database
@@ -54,13 +58,17 @@ def open_views(
             yield workspace, view
 
 
-def _views(workspaces: list[Workspace], notices: Notices, as_of: AsOf | None) -> Iterator[tuple[Workspace, Snapshot]]:
+def _views(
+    workspaces: list[Workspace], notices: Notices, as_of: AsOf | None, kept: KeptLooks | None
+) -> Iterator[tuple[Workspace, Snapshot]]:
     """Yield the views of writers in their order; those of many are made side by side where each waits for a store."""
 
     def view_of(workspace: Workspace) -> tuple[Snapshot | None, list[Damage]]:
         damages: list[Damage] = []
         take = damages.append
-        return snapshot(workspace, take) if as_of is None else snapshot_at(workspace, as_of, take), damages
+        if as_of is not None:
+            return snapshot_at(workspace, as_of, take), damages
+        return snapshot(workspace, take) if kept is None else kept.snapshot(workspace, take), damages
 
     views = side_by_side(view_of, workspaces, of=workspaces)
     for workspace, (view, damages) in zip(workspaces, views, strict=True):

@@ -13,8 +13,9 @@ from whoosh import query
 from custody.index import ShardCache
 from custody.lineage import Bounds, Direction, Lineage, UnknownEvent, expansion_bounds, require_expandable, trace
 from custody.model import Event
+from custody.read.kept_looks import KeptLooks
 from custody.read.results import Notices
-from custody.read.search import Page, SearchResult, SearchSource, open_sources, revisions_of, search
+from custody.read.search import Page, SearchedWriters, SearchResult, open_sources, revisions_of, search
 from custody.read.time_travel import AsOf, Revisions
 from custody.workspace import Workspace
 
@@ -27,9 +28,7 @@ _LOST_ASKED_MAX = 1000
 class LineageSearch:
     """Answers of one moment: the events that mention FlowFiles, and those among them that cannot be read."""
 
-    def __init__(
-        self, sources: Sequence[SearchSource], shards: ShardCache, attributes: Sequence[str], pool: Executor
-    ) -> None:
+    def __init__(self, sources: SearchedWriters, shards: ShardCache, attributes: Sequence[str], pool: Executor) -> None:
         self._sources = sources
         self._shards = shards
         self._attributes = attributes
@@ -79,7 +78,7 @@ class LineageSearch:
     def _find(self, field: str, values: Sequence[str], events_max: int) -> SearchResult:
         terms = query.Or([query.Term(field, value.lower()) for value in values])
         page = Page(events_max)
-        return search(self._sources, self._shards, terms, self._attributes, page, self._pool, is_explained=False)
+        return search(self._sources, self._shards, terms, self._attributes, page, self._pool)
 
 
 @contextmanager
@@ -89,10 +88,11 @@ def _searching(
     attributes: Sequence[str],
     notices: Notices,
     as_of: AsOf | None,
+    kept: KeptLooks | None,
 ) -> Iterator[LineageSearch]:
     with ThreadPoolExecutor(_OPENING_THREADS) as pool:
         # All of one moment; and journals that wait are decoded once, not for each generation.
-        sources = list(open_sources(workspaces, attributes, notices, as_of))
+        sources = open_sources(workspaces, attributes, notices, as_of, kept=kept)
         for source in sources:
             # An event joins two generations, and is met in both.
             source.remember()
@@ -110,13 +110,14 @@ def lineage_of(
     identifiers: Sequence[str] = (),
     is_joined: bool = False,
     as_of: AsOf | None = None,
+    kept: KeptLooks | None = None,
 ) -> Lineage:
     """Return the lineage of FlowFiles within bounds, `begin` included; without an event when nobody mentions them.
 
     With `is_joined` it goes on across equal alternate identifiers.
     """
     notices = Notices(strict=False)
-    with _searching(workspaces, shards, attributes, notices, as_of) as found:
+    with _searching(workspaces, shards, attributes, notices, as_of, kept) as found:
         identified = found.identified if is_joined else None
         lineage = trace(found.lookup, uuids, bounds, begin, identified, identifiers)
         told = (*found.notices, *notices)

@@ -30,7 +30,7 @@ from custody.model import Acknowledged, ContentClaim, Event, require_valid, requ
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names
+from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names, writer_names_and_places
 from custody.workspace.question import as_one_question, as_short_question, current_question
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from custody.index import BuiltShard, ShardCache
     from custody.maintenance.attestations import KeptAttestation
     from custody.model.visibility import Visibility
+    from custody.read.kept_looks import KeptLooks
     from custody.read.reader import Snapshot
     from custody.read.results import Counts, Events, EventStream, Notices
     from custody.read.search import Bucket, SearchResult
@@ -106,6 +107,13 @@ class Repository:
 
         return ShardCache(self._fs, self.settings.query.open_shards_max)
 
+    @cached_property
+    def _looks(self) -> KeptLooks:
+        # Imported here: most commands ask once.
+        from custody.read.kept_looks import KeptLooks
+
+        return KeptLooks()
+
     @classmethod
     def open(cls, root: str | Path) -> Self:
         """Open the repository in a folder.
@@ -151,6 +159,8 @@ class Repository:
         _ = self._shards
         other = copy(self)
         other._workspaces = {}
+        # What was seen is of what somebody may see.
+        other.__dict__.pop("_looks", None)
         # What is masked for everybody stays so for each.
         other._visibility = visibility if self._visibility is None else visibility.masking(self._visibility.masks)
         other._workspace_of_all = self.workspace
@@ -204,7 +214,10 @@ class Repository:
             return writer_names(self.settings, self._fs)
 
         # On a disk nothing waits: to look side by side would take longer.
-        if question is None or not self.settings.is_store_remote:
+        if not self.settings.is_store_remote:
+            kept = self._looks.names(self._fs, lambda: writer_names_and_places(self.settings, self._fs))
+            return [self.workspace(name) for name in kept]
+        if question is None:
             return [self.workspace(name) for name in names()]
         known = list(self._workspaces.values())
         listed = [self.workspace(name) for name in question.look_ahead(known, names, containers=with_containers)]
@@ -515,7 +528,7 @@ class Repository:
         # Starts threads only when shards have to be opened, or are asked by several.
         with ThreadPoolExecutor(_OPENING_THREADS if threads == 1 else threads) as pool:
             workspaces = self._searched(writer, as_of)
-            sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
+            sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question), self._looks)
             result = search(sources, self._shards, question, attributes, page, pool, is_parallel=threads > 1)
         return replace(result, notices=(*result.notices, *notices))
 
@@ -548,7 +561,7 @@ class Repository:
         question, days = self._question(text), Days(zone)
         notices = Notices(strict=False)
         workspaces = self._searched(writer, as_of)
-        sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
+        sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question), self._looks)
         counts, index_notices = count_facets(sources, self._shards, question, attributes, fields, days)
         return counts, (*index_notices, *notices)
 
@@ -581,7 +594,7 @@ class Repository:
             raise InvalidInputError(f"buckets: expected 1 to {HISTOGRAM_MAX}, got {buckets}.")
         attributes, notices = self.searchable.attributes, Notices(strict=False)
         bounds = first_ms, last_ms
-        sources = list(open_sources(self._searched(writer, as_of), attributes, notices, as_of, bounds))
+        sources = open_sources(self._searched(writer, as_of), attributes, notices, as_of, bounds, self._looks)
         counted, said = count_buckets(sources, self._shards, self._question(text), attributes, bounds, buckets)
         return counted, (*said, *notices)
 
@@ -675,6 +688,7 @@ class Repository:
             identifiers=identifiers,
             is_joined=is_joined,
             as_of=as_of,
+            kept=self._looks,
         )
         # Events that are there and lie outside of the times are no missing FlowFile.
         if lineage.events == 0 and lineage.is_complete:

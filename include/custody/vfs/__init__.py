@@ -2,12 +2,14 @@
 
 from custody.vfs.base import FileSystem, PartialFile, Primitives, Space, WritableFile
 from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
+from custody.vfs.file_marks import Marks
 from custody.vfs.mapped import advise_random_access, prefetch_pages, release_pages, rfind
 from custody.vfs.posix import PosixFileSystem, note_use, room_of
 
 __all__ = [
     "TEMPORARY_SUFFIX",
     "FileSystem",
+    "Marks",
     "PartialFile",
     "PosixFileSystem",
     "Primitives",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from builtins import list as list_of
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from custody.errors import StorageError
+from custody.vfs.file_marks import Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,17 @@ class Primitives(Protocol):
 
     def modified_ms(self, path: Path) -> int:
         """Return when a file was last written, in ms since the epoch."""
+        ...
+
+    def marks(self, paths: Sequence[str]) -> Marks | None:
+        """Return marks of files and folders, by which a later look tells whether they changed; None on other disks.
+
+        Content that was changed by a mapping has no mark.
+        """
+        ...
+
+    def keeps_times(self, path: Path) -> bool:
+        """Whether marks of a path can be relied on: its times come from this machine's clock, whoever changes it."""
         ...
 
     def space(self, folder: Path) -> Space | None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import time
 from builtins import list as list_of
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from custody.vfs.base import Primitives, Space, WritableFile, refusal
+from custody.vfs.file_marks import Marks
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 
 READS = frozenset({"read", "view", "size", "list"})
@@ -129,6 +131,10 @@ class FaultyFileSystem(WrappingFileSystem):
         """Return the file's length in bytes."""
         self.meet("size", path)
         return self.inner.size(path)
+
+    def marks(self, paths: Sequence[str]) -> Marks | None:
+        """Return None: who relied on marks would not meet the faults of what it looks at."""
+        return None
 
     def list(self, folder: Path) -> list_of[str]:
         """Return the sorted names in a folder."""

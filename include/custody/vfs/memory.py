@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -25,6 +25,7 @@ from typing import NamedTuple, Self, TypeAlias
 from custody.errors import LockedError
 from custody.vfs.base import Space, refusal
 from custody.vfs.durable import DurableOperations
+from custody.vfs.file_marks import Marks
 
 
 @dataclass(eq=False)
@@ -428,6 +429,14 @@ class MemoryFileSystem(DurableOperations):
         if not self.is_directory(path):
             self.size(path)
         return 0
+
+    def marks(self, paths: Sequence[str]) -> Marks | None:
+        """Return None: nothing here has a time."""
+        return None
+
+    def keeps_times(self, path: Path) -> bool:
+        """Return False."""
+        return False
 
     def space(self, folder: Path) -> Space | None:
         """Return None: memory has no bounds that it knows of."""

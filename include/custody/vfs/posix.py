@@ -9,7 +9,7 @@ import time
 import uuid
 import weakref
 from builtins import list as list_of
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from typing import Self
 from custody.errors import LockedError
 from custody.vfs.base import FilesBelow, Space, reported, storage_error
 from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
+from custody.vfs.file_marks import Marks, marks_of
 from custody.vfs.mapped import map_file
 
 # A process that only checks whether a lock is free holds it for an instant; an opening writer must not fail for that.
@@ -287,6 +288,20 @@ class PosixFileSystem(DurableOperations):
         """Return when a file was last written, in ms since the epoch."""
         with reported("look at", path):
             return path.stat().st_mtime_ns // 1_000_000
+
+    def marks(self, paths: Sequence[str]) -> Marks | None:
+        """Return marks of files and folders; None where one of them cannot be looked at."""
+        try:
+            return marks_of(paths)
+        except OSError:
+            return None  # who looks at it reports why
+
+    def keeps_times(self, path: Path) -> bool:
+        """Whether the file system of a path is known to keep times of this machine's clock."""
+        # Imported here: what it needs takes as long to import as a small command runs.
+        from custody.vfs.file_system_type import keeps_times
+
+        return keeps_times(path)
 
     def space(self, folder: Path) -> Space | None:
         """Return the room of the disk that holds a folder, None for one that is not there."""

@@ -13,12 +13,10 @@ import re
 import sys
 from functools import lru_cache
 
-# statfs(2), `f_type`.
-_EXT, _XFS, _BTRFS = 0xEF53, 0x58465342, 0x9123683E
-KNOWN_FILE_SYSTEMS = frozenset({_EXT, _XFS, _BTRFS})
+from custody.vfs.file_system_type import BTRFS, EXT, XFS, libc, type_of_open
+
+KNOWN_FILE_SYSTEMS = frozenset({EXT, XFS, BTRFS})
 _ERRORS_REPORTED_SINCE = (5, 8)
-# Larger than any system's `struct statfs`, whose first word is the type.
-_STATFS_WORDS = 64
 
 
 @lru_cache(maxsize=1)
@@ -33,13 +31,9 @@ def sync_disk_of(descriptor: int) -> bool:
     Raises:
         OSError: something could not be written.
     """
-    if not _reports_errors():
+    if not _reports_errors() or type_of_open(descriptor) not in KNOWN_FILE_SYSTEMS:
         return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    status = (ctypes.c_long * _STATFS_WORDS)()
-    if libc.fstatfs(descriptor, status) or status[0] not in KNOWN_FILE_SYSTEMS:
-        return False
-    if libc.syncfs(descriptor):
+    if libc().syncfs(descriptor):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return True

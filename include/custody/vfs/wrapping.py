@@ -6,6 +6,7 @@ Subclasses change single primitives; the change then shows inside the composed o
 from __future__ import annotations
 
 from builtins import list as list_of
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Self
 
 from custody.vfs.base import PartialFile, Primitives, Space, WritableFile
 from custody.vfs.durable import DurableOperations
+from custody.vfs.file_marks import Marks
 
 
 class WrappingFile:
@@ -105,6 +107,14 @@ class WrappingFileSystem(DurableOperations):
     def modified_ms(self, path: Path) -> int:
         """Return when a file was last written."""
         return self.inner.modified_ms(path)
+
+    def marks(self, paths: Sequence[str]) -> Marks | None:
+        """Return marks of files and folders."""
+        return self.inner.marks(paths)
+
+    def keeps_times(self, path: Path) -> bool:
+        """Whether marks of a path can be relied on."""
+        return self.inner.keeps_times(path)
 
     def space(self, folder: Path) -> Space | None:
         """Return the room of the disk that holds a folder."""

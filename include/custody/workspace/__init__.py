@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     )
     from custody.workspace.step_run import Start, UnitRunner, exit_code, run_pass, run_step, run_unit
     from custody.workspace.unit_manifest import UnitManifest, staged_path
-    from custody.workspace.workspace import ROLLOVER_LEASE, LogFiles, Workspace, not_absorbed, writer_names
+    from custody.workspace.workspace import (
+        ROLLOVER_LEASE,
+        LogFiles,
+        Workspace,
+        not_absorbed,
+        writer_names,
+        writer_names_and_places,
+    )
 
 __all__ = [
     "FILES_MAX",
@@ -76,6 +83,7 @@ __all__ = [
     "take_step_lease",
     "write_report",
     "writer_names",
+    "writer_names_and_places",
 ]
 
 # Imported when they are used, so that a command loads what it needs and no more.
@@ -137,6 +145,7 @@ _MODULES = {
         "Workspace",
         "not_absorbed",
         "writer_names",
+        "writer_names_and_places",
     ),
 }
 

@@ -38,6 +38,7 @@ from custody.format.names import (
     ContainerPaths,
     DatabasePaths,
     check_name,
+    container_paths,
     event_log_path,
     is_name,
     parse_staged_unit,
@@ -538,13 +539,26 @@ class Workspace:
 
 def writer_names(settings: Settings, fs: FileSystem) -> list[str]:
     """Return the names of the writers that have anything in a repository."""
+    return writer_names_and_places(settings, fs)[0]
+
+
+def writer_names_and_places(settings: Settings, fs: FileSystem) -> tuple[list[str], tuple[Path, ...]]:
+    """Return the names of writers, and the folders and names that tell of new ones; none where a store is asked."""
     database = settings.repository.database
     store = settings.store
-    stored = [name for name in fs.list(store) if fs.exists(_database_folder(store, name, database))]
+    homes = {name: _database_folder(store, name, database) for name in fs.list(store)}
+    stored = [name for name, home in homes.items() if fs.exists(home)]
     if settings.is_store_remote:
         stored += _stored_writers(settings, fs)
     # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
-    return sorted(filter(is_name, {*writers(fs, settings.containers), *stored}))
+    names = sorted(filter(is_name, {*writers(fs, settings.containers), *stored}))
+    if settings.is_store_remote:
+        return names, ()
+    # What has a folder and is no writer yet becomes one by what is made in it.
+    others = [homes[name] for name in sorted(homes.keys() - set(names))]
+    for root in settings.containers:
+        others += [container_paths(root, name).journals for name in fs.list(root) if name not in names]
+    return names, (store, *settings.containers, *others)
 
 
 # What is below a writer's folder does not change, so that each is looked at once in a process.
