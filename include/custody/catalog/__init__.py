@@ -4,6 +4,7 @@ from custody.catalog.catalog import Catalog, Difference, open_catalog, read_by_c
 from custody.catalog.chain import last_commit_ms
 from custody.catalog.erased_tombstones import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
+from custody.catalog.file_repairs import RepairKey, file_repair, finish_repairs, open_repairs, repair_note, tell_repairs
 from custody.catalog.footers import describe, footer_of, stored_footer
 from custody.catalog.garbage import collect_garbage, kept_files
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
@@ -33,6 +34,7 @@ from custody.catalog.transaction_pb2 import (
     AddTombstone,
     Attribute,
     Condition,
+    FileRepair,
     MarkedShard,
     Note,
     RemoveFile,
@@ -71,6 +73,7 @@ __all__ = [
     "FederatedState",
     "Federation",
     "FencedError",
+    "FileRepair",
     "ForkError",
     "MarkedShard",
     "Note",
@@ -80,6 +83,7 @@ __all__ = [
     "RemoveMark",
     "RemoveShard",
     "RemoveTombstone",
+    "RepairKey",
     "RepairPlan",
     "RespectHolds",
     "Salvaged",
@@ -100,6 +104,8 @@ __all__ = [
     "describe",
     "drop_revisions",
     "erased_among",
+    "file_repair",
+    "finish_repairs",
     "footer_of",
     "ids_added_by",
     "is_remnant",
@@ -111,6 +117,7 @@ __all__ = [
     "may_match",
     "merged_remnant",
     "open_catalog",
+    "open_repairs",
     "plan_prune",
     "plan_repair",
     "prune",
@@ -120,6 +127,7 @@ __all__ = [
     "rebuild",
     "rebuild_losses",
     "repair",
+    "repair_note",
     "restore_copies",
     "salvage",
     "scan_footers",
@@ -129,6 +137,7 @@ __all__ = [
     "source_keys",
     "store_of",
     "stored_footer",
+    "tell_repairs",
     "verify",
     "verify_file",
     "verify_toc",
