@@ -497,7 +497,7 @@ def test_a_transaction_says_which_files_were_mended_and_why(golden: Path) -> Non
     assert (restored.kind, rewritten.kind, finished.kind) == ("log-restored", "log-rewritten", "repair-finished")
     assert (rewritten.events, restored.who, finished.name) == (3, "repair", bytes(range(32, 48)).hex())
     # A way to mend that only a newer custody has is read, and shown without its word.
-    action.note.repairs[0].kind = 99
+    action.note.repairs[0].kind = 99  # type: ignore[assignment]
     assert summary_of(check_delta(transaction, path)).reasons[0].kind == "mended"
 
 

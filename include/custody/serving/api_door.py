@@ -648,7 +648,7 @@ class _Api:
         catalog, visibility = workspace.catalog, workspace.visibility
         newest = catalog.load().revision
         ends = [newest if text is None else _revision(catalog, text) for text in (former, later)]
-        repairs = repairs_between(catalog, *ends, revisions_max=LOOKED_AT_MAX)
+        repairs = repairs_between(catalog, ends[0], ends[1], LOOKED_AT_MAX)
         mask = None if visibility is None else visibility.mask
         summary = difference_summary(catalog.difference(*ends), mask, repairs)
         sizes = {name: len(getattr(summary, name)) for name in summary.__struct_fields__}

@@ -54,8 +54,8 @@ test("rows of two contents mark the bytes that differ, and those that only one o
 });
 
 test("the first difference is a byte, or the end of the shorter content", () => {
-  assert.equal(firstDifference(bytes("abc"), bytes("abd")), 2);
-  assert.equal(firstDifference(bytes("ab"), bytes("abd")), 2);
+  assert.equal(firstDifference(bytes("abc"), bytes("abX")), 2);
+  assert.equal(firstDifference(bytes("ab"), bytes("abX")), 2);
   assert.equal(firstDifference(bytes("abc"), bytes("abc")), null);
   assert.equal(firstDifference(bytes(""), bytes("a")), 0);
 });

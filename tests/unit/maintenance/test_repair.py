@@ -22,6 +22,7 @@ from custody.model import Event, to_batch, to_events
 from custody.repository import EventSelection
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.unit.maintenance.damaged_samples import STORE, Sample, flip
 
 
@@ -158,9 +159,12 @@ def test_what_changes_no_entry_is_told_in_one_transaction_before_it_is_mended(
     shutil.rmtree(sample.workspace().shard_path(gone))
     seen: list[int] = []
     right = repair_logs.rewrite_toc
-    monkeypatch.setattr(
-        repair_logs, "rewrite_toc", lambda at, path: [seen.append(len(_told(sample))), right(at, path)][1]
-    )
+
+    def noting(workspace: Workspace, path: str) -> str:
+        seen.append(len(_told(sample)))
+        return right(workspace, path)
+
+    monkeypatch.setattr(repair_logs, "rewrite_toc", noting)
     report = sample.repair()
     assert seen == [2], "the catalog tells of both before the first is mended"
     assert (report.notices, sample.damage()) == ([], [])
