@@ -11,17 +11,8 @@ from unittest.mock import PropertyMock, patch
 
 import msgspec
 
-from custody.catalog import (
-    AddLoss,
-    AddShard,
-    Catalog,
-    CatalogState,
-    FederatedState,
-    FileRepair,
-    federation,
-    file_repair,
-    tell_repairs,
-)
+from custody.catalog import AddLoss, AddShard, Catalog, CatalogState, FederatedState, FileRepair, federation
+from custody.catalog.file_repairs import file_repair, tell_repairs
 from custody.catalog.transaction_pb2 import Absorb, Action, Seal
 from custody.format.names import UNIT_MANIFEST, unit_part
 from custody.journal import RETIRED, journal_writer, purpose_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from custody.catalog import Catalog, FileRepair, open_repairs
+from custody.catalog import Catalog, FileRepair
+from custody.catalog.file_repairs import open_repairs
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.index import builder

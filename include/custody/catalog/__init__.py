@@ -4,7 +4,6 @@ from custody.catalog.catalog import Catalog, Difference, open_catalog, read_by_c
 from custody.catalog.chain import last_commit_ms
 from custody.catalog.erased_tombstones import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
-from custody.catalog.file_repairs import RepairKey, file_repair, finish_repairs, open_repairs, repair_note, tell_repairs
 from custody.catalog.footers import describe, footer_of, stored_footer
 from custody.catalog.garbage import collect_garbage, kept_files
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
@@ -83,7 +82,6 @@ __all__ = [
     "RemoveMark",
     "RemoveShard",
     "RemoveTombstone",
-    "RepairKey",
     "RepairPlan",
     "RespectHolds",
     "Salvaged",
@@ -104,8 +102,6 @@ __all__ = [
     "describe",
     "drop_revisions",
     "erased_among",
-    "file_repair",
-    "finish_repairs",
     "footer_of",
     "ids_added_by",
     "is_remnant",
@@ -117,7 +113,6 @@ __all__ = [
     "may_match",
     "merged_remnant",
     "open_catalog",
-    "open_repairs",
     "plan_prune",
     "plan_repair",
     "prune",
@@ -127,7 +122,6 @@ __all__ = [
     "rebuild",
     "rebuild_losses",
     "repair",
-    "repair_note",
     "restore_copies",
     "salvage",
     "scan_footers",
@@ -137,7 +131,6 @@ __all__ = [
     "source_keys",
     "store_of",
     "stored_footer",
-    "tell_repairs",
     "verify",
     "verify_file",
     "verify_toc",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from custody.catalog import AddShard, FileRepair, file_repair, finish_repairs, tell_repairs
+from custody.catalog import AddShard, FileRepair
+from custody.catalog.file_repairs import file_repair, finish_repairs, tell_repairs
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError
 from custody.format.framing import misplaced_parts
 from custody.index import BuiltShard, OpenShard, StoredShard

@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from custody.catalog import (
-    Action,
-    Catalog,
-    FileRepair,
-    Seal,
-    file_repair,
-    finish_repairs,
-    open_repairs,
-    repair_note,
-    tell_repairs,
-)
+from custody.catalog import Action, Catalog, FileRepair, Seal
+from custody.catalog.file_repairs import file_repair, finish_repairs, open_repairs, repair_note, tell_repairs
 from custody.catalog.transaction_summary import LostRange, StatedRepair, summary_of
 from custody.clock import ManualClock
 from custody.errors import InvalidInputError, StorageError

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from custody.catalog import CatalogState, FileRepair, file_repair, finish_repairs, open_repairs, tell_repairs
+from custody.catalog import CatalogState, FileRepair
+from custody.catalog.file_repairs import file_repair, finish_repairs, open_repairs, tell_repairs
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError, StripeMissingError

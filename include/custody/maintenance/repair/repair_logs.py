@@ -12,7 +12,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from custody.catalog import Action as CatalogAction
-from custody.catalog import AddFile, CatalogState, FileRepair, RemoveFile, RemoveShard, file_repair, repair_note
+from custody.catalog import AddFile, CatalogState, FileRepair, RemoveFile, RemoveShard
+from custody.catalog.file_repairs import file_repair, repair_note
 from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import trash_path
