@@ -123,6 +123,19 @@ def test_a_user_of_airflow_searches_in_its_frame_and_alone(
     page.get_by_role("heading", name="Writers").wait_for()
 
 
+def test_an_error_within_the_frame_fails_what_drives_the_browser(airflow: LocalAirflow) -> None:
+    with (
+        pytest.raises(AssertionError, match=r"console: seeded in the frame[\s\S]*error: thrown in the frame"),
+        browser.page(airflow.url, timeout_ms=120_000) as page,
+    ):
+        browser.log_in(page, airflow.url, airflow.user, airflow.password)
+        page.goto(f"{airflow.url}/plugin/provenance")
+        frame = framed(page)
+        frame.evaluate("console.error('seeded in the frame')")
+        frame.evaluate("setTimeout(() => { throw new Error('thrown in the frame') })")
+        page.wait_for_timeout(1000)
+
+
 def test_from_a_search_to_a_replay_and_an_earlier_moment_within_the_frame(
     airflow: LocalAirflow, repository: Repository, page: Any
 ) -> None:

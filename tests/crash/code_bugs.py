@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,20 @@ from unittest.mock import PropertyMock, patch
 
 import msgspec
 
-from custody.catalog import AddLoss, Catalog, CatalogState, FederatedState, federation
+from custody.catalog import AddLoss, AddShard, Catalog, CatalogState, FederatedState, FileRepair, federation
+from custody.catalog.file_repairs import file_repair, tell_repairs
 from custody.catalog.transaction_pb2 import Absorb, Action, Seal
 from custody.format.names import UNIT_MANIFEST, unit_part
 from custody.journal import RETIRED, journal_writer, purpose_of
 from custody.journal.journal_file import JournalEnd, end_record
 from custody.maintenance import absorption, compaction, retirement
+from custody.maintenance.repair import executor
 from custody.read.reader import Snapshot
 from custody.recovery import STEPS
 from custody.repository import retention_api
 from custody.retention import ExpiryChoice, deletion, planning
 from custody.retention.deletion import due_marks
-from custody.rollover import merge_parts
+from custody.rollover import mending_shards, merge_parts
 from custody.rollover.merge import attempt_folder, publish_folder
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
@@ -115,6 +117,38 @@ def loss_noted_later() -> AbstractContextManager[object]:
         return done
 
     return patch("custody.maintenance.repair.repair_logs.replace_logs", wrong)
+
+
+def repairs_told_later() -> AbstractContextManager[object]:
+    """The catalog is told of repairs when they are done."""
+    told: list[FileRepair] = []
+    right = executor._finish
+
+    def later(catalog: Catalog, repairs: Sequence[FileRepair], who: str) -> bool:
+        told[:] = repairs  # of this process: what one before it wanted to tell is gone with it
+        return True
+
+    def finish(workspace: Workspace, planned: Any) -> list[str]:
+        tell_repairs(workspace.catalog, told, "repair")
+        return right(workspace, planned)
+
+    stack = ExitStack()
+    stack.enter_context(patch.object(executor, "_finish", finish))
+    stack.enter_context(patch.object(executor, "tell_repairs", later))
+    return stack
+
+
+def rebuilds_told_later() -> AbstractContextManager[object]:
+    """The catalog is told of a shard when it is built."""
+
+    @contextmanager
+    def wrong(workspace: Workspace, shard: AddShard, who: str) -> Iterator[None]:
+        reason = mending_shards._defect(workspace, shard)
+        yield
+        if reason is not None:
+            tell_repairs(workspace.catalog, [file_repair(FileRepair.SHARD_REBUILT, shard.name, reason)], who)
+
+    return patch.object(mending_shards, "told_if_damaged", wrong)
 
 
 def nothing_is_noted() -> AbstractContextManager[object]:

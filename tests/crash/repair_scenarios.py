@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from custody.catalog import Catalog, FileRepair
+from custody.catalog.file_repairs import open_repairs
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.index import builder
+from custody.index.manifest import NAME as MANIFEST
 from custody.maintenance.findings import Finding, Level, damages
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.maintenance.repair import repair_repository
 from custody.maintenance.rewriting import open_event_log
 from custody.maintenance.scrub import read_scrub, scrub_once
@@ -69,6 +73,7 @@ class Mending(Prepared):
         held = len(self._promises.acknowledged)
         inflict(disk, Workspace(SMALL_BLOCKS, WRITER, disk), self._promises)
         self._lost = held - len(self._promises.acknowledged)
+        self._broken = _broken(disk)
         self._disk = disk
 
     def run(self, fs: FileSystem, record: Promises) -> None:
@@ -79,6 +84,7 @@ class Mending(Prepared):
     def check(self, fs: FileSystem, record: Promises) -> None:
         # A process of its own: what a reader keeps open of a damaged file it goes on to see.
         process = WrappingFileSystem(fs)
+        self._check_told(process)
         if isinstance(record, Held) and record.is_mended:
             check_events(process, record)
             return
@@ -86,8 +92,24 @@ class Mending(Prepared):
         for item in opened(process).events(0, EVERYTHING):
             assert item == known.get(item.event_id, item), f"event {item.event_id} is not what was appended"
 
+    def _check_told(self, fs: FileSystem) -> None:
+        """Whatever was broken and is not any more, the catalog tells of: before it was mended, or as it was."""
+        catalog = Workspace(SMALL_BLOCKS, WRITER, fs).catalog
+        told = [repair.name for repair in _told(catalog)]
+        live = {*catalog.load().shards}
+        for kind, name in self._broken - _broken(fs):
+            # A shard that went with its log is not mended: the log's own repair is told.
+            if not kind.startswith("shard-") or name in live:
+                assert name in told, f"{name}: {kind}, was mended, and the catalog tells nothing of it"
+
     def use(self, fs: FileSystem, record: Promises) -> None:
         self.run(fs, record)
+        told = [
+            (repair.kind, repair.name, repair.reason) for repair in _told(Workspace(SMALL_BLOCKS, WRITER, fs).catalog)
+        ]
+        assert len(told) == len(set(told)), "a repair was told twice"
+        self._check_told(fs)
+        self._check_finished(fs)
         left = damages(_verify(fs, Level.DEFAULT))
         assert not left, left[0].message
         state = opened(fs).workspace().catalog.load()
@@ -99,6 +121,27 @@ class Mending(Prepared):
         super().use(fs, record)
         run_pass(fs)
         check_events(fs, record)
+
+    def _check_finished(self, fs: FileSystem) -> None:
+        assert not open_repairs(Workspace(SMALL_BLOCKS, WRITER, fs).catalog), "what is done stands open"
+
+
+class RebuildingShards(Mending):
+    """One shard is gone and one is damaged: the step of the maintenance builds them anew, and tells of it first."""
+
+    def __init__(self) -> None:
+        super().__init__(damage_the_shards)
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        step = MAINTENANCE_STEPS["rebuild"]
+        with patch.object(builder, "write_segment", copied_segment), processes(gone=True):
+            for unit in step.units(SMALL_BLOCKS, fs):
+                step.run(Workspace(SMALL_BLOCKS, unit.writer, fs, ManualClock(NOW_MS)), unit)
+
+    def _check_finished(self, fs: FileSystem) -> None:
+        """A step does not look for what earlier ones left open: the next repair says that it is done."""
+        super().run(fs, self._promises)
+        super()._check_finished(fs)
 
 
 class Scrubbing(Prepared):
@@ -145,6 +188,21 @@ def damage_a_block(fs: MemoryFileSystem, workspace: Workspace, promises: Promise
     fs.sync_directory(workspace.shard_path(shard).parent)
     for number in range(int(block["rows"])):
         del promises.acknowledged[int(block["first_event_id"]) + number]
+
+
+def damage_the_shards(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Take one shard away, and change a byte of the other one's description."""
+    gone, damaged = (workspace.shard_path(shard) for _, shard in sorted(workspace.catalog.load().shards.items()))
+    fs.remove_tree(gone)
+    fs.sync_directory(gone.parent)
+    _flip(fs, damaged / MANIFEST, 40)
+
+
+def damage_what_is_made_anew(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Change a byte of both tables of contents; one shard is gone, one damaged."""
+    for file in workspace.catalog.load().files.values():
+        _flip(fs, workspace.paths.home / file.toc_path, 20)
+    damage_the_shards(fs, workspace, promises)
 
 
 def swap_logs(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
@@ -195,3 +253,16 @@ def _flip(fs: MemoryFileSystem, path: Path, offset: int) -> None:
 
 def _verify(fs: FileSystem, level: Level) -> list[Finding]:
     return verify_repository([Workspace(SMALL_BLOCKS, WRITER, fs)], SMALL_BLOCKS, fs, level).findings
+
+
+def _broken(fs: FileSystem) -> set[tuple[str, str]]:
+    """Return kind and name of the damage of live files."""
+    kinds = ("log-", "toc-", "shard-")
+    return {(item.kind, item.name) for item in damages(_verify(fs, Level.DEFAULT)) if item.kind.startswith(kinds)}
+
+
+def _told(catalog: Catalog) -> list[FileRepair]:
+    """Return the repairs that a catalog tells of."""
+    if catalog.load().revision < 0:
+        return []
+    return [each for one in catalog.timeline() for action in one.actions for each in action.note.repairs]

@@ -36,6 +36,8 @@ from tests.crash.code_bugs import (
     nothing_is_noted,
     ranges_moved,
     readers_that_do_not_honour_absorption,
+    rebuilds_told_later,
+    repairs_told_later,
 )
 from tests.crash.commit_scenarios import Racing
 from tests.crash.disk_bugs import below, called, left_out, named
@@ -55,7 +57,15 @@ from tests.crash.flowfile_scenarios import (
 )
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
-from tests.crash.repair_scenarios import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
+from tests.crash.repair_scenarios import (
+    Mending,
+    RebuildingShards,
+    Scrubbing,
+    damage_a_block,
+    damage_a_journal,
+    damage_what_is_made_anew,
+    swap_logs,
+)
 from tests.crash.replay_scenarios import Losing, Overtaken, Replaying
 from tests.crash.retention_scenarios import Retaining
 from tests.crash.rollover_scenarios import (
@@ -212,6 +222,18 @@ BUGS = [
         lambda: Mending(damage_a_block),
         frozenset({KEPT}),
         seeded=loss_noted_later,
+    ),
+    Bug(
+        "the catalog is told of a repair when it is done",
+        lambda: Mending(damage_what_is_made_anew),
+        frozenset({KEPT}),
+        seeded=repairs_told_later,
+    ),
+    Bug(
+        "the catalog is told of a rebuilt shard when it is built",
+        RebuildingShards,
+        frozenset({KEPT}),
+        seeded=rebuilds_told_later,
     ),
     Bug(
         "no sync of the folder after a damaged block was kept",

@@ -60,9 +60,11 @@ from tests.crash.memory_repository import Promises, workspace
 from tests.crash.repair_scenarios import (
     Inflict,
     Mending,
+    RebuildingShards,
     Scrubbing,
     damage_a_block,
     damage_a_journal,
+    damage_what_is_made_anew,
     remove_a_log,
     swap_logs,
 )
@@ -369,6 +371,7 @@ REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
     "a damaged journal": (damage_a_journal, False, 100),
     "swapped logs": (swap_logs, False, 40),
     "a log that is given up": (remove_a_log, True, 30),
+    "tables of contents and shards": (damage_what_is_made_anew, False, 60),
 }
 """Who does the damage, whether a loss is accepted, and how many operations its repair has at least."""
 
@@ -381,6 +384,14 @@ def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(nam
     outcome = enumerate_crashes(Mending(inflict, accept_loss=accept_loss), modes=modes, seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > least
+
+
+@pytest.mark.in_parts(2)
+def test_a_crash_while_shards_are_rebuilt_leaves_no_rebuild_untold(part: Part) -> None:
+    modes = (CrashMode.SYNCED_ONLY, CrashMode.RANDOM_BLOCKS)
+    outcome = enumerate_crashes(RebuildingShards(), modes=modes, seeds=1, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 40
 
 
 @pytest.mark.slow

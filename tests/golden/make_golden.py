@@ -6,8 +6,8 @@
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies,
 `plans` a plan of a replay, `numbered` an event log that names its revision, `rows` one with copies of rows, `cut` a
 shard that names the fields whose terms are beginnings, `filtered` one with a filter, `packed` one that is packed,
-`contained` contents on two disks, `striped` a repository with two
-stripes. `broken` holds one file, or one shard, a defect. The events and all other values come from `expected.json`,
+`contained` contents on two disks, `mended` a transaction that tells of repairs of files, `striped` a repository with
+two stripes. `broken` holds one file, or one shard, a defect. The events and all other values come from `expected.json`,
 which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
@@ -29,7 +29,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from custody.catalog import Action, AddMark, AddTombstone, SecondCopyStore, Transaction
+from custody.catalog import Action, AddMark, AddTombstone, FileRepair, Note, SecondCopyStore, Transaction
 from custody.catalog.codec import encode
 from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import EMPTY
@@ -92,6 +92,35 @@ EXPORTED = Cursors(
 ENDED = Path("site-to-site/ended/1772409599000-0123456789abcdef0123456789abcdef.json")
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")
+MENDED = Path("mended/00000000000000000007.txn")
+MENDING = Note(
+    kind=Note.MENDING,
+    text="log restored: data/2026-03-01/events/00000000000000000000.parquet",
+    repairs=[
+        FileRepair(
+            id=bytes(range(16)),
+            kind=FileRepair.LOG_RESTORED,
+            name="data/2026-03-01/events/00000000000000000000.parquet",
+            reason="expected 9 bytes, got 8.",
+            expected_sha256=bytes(32),
+            found_sha256=bytes(range(32)),
+            offsets=[8],
+        ),
+        FileRepair(
+            id=bytes(range(16, 32)),
+            kind=FileRepair.LOG_REWRITTEN,
+            name="data/2026-03-01/events/00000000000000000003.parquet",
+            reason="block 1 is damaged.",
+            expected_sha256=bytes(32),
+            offsets=[4096],
+            firsts=[3, 7],
+            counts=[2, 1],
+            events=3,
+        ),
+    ],
+    finished=[bytes(range(32, 48))],
+    who="repair",
+)
 NUMBERED = Path("numbered/store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet")
 ROWS = Path("rows/00000000000000000000.parquet")
 STRIPED = Path("striped")
@@ -266,6 +295,23 @@ def make_copies(folder: Path) -> None:
     )
 
 
+def make_mended(path: Path) -> None:
+    """Write a transaction that tells of repairs of files, and that an earlier one is done."""
+    transaction = Transaction(
+        revision=7,
+        uuid=bytes(16),
+        previous_uuid=bytes(16),
+        previous_digest=bytes(32),
+        commit_time_ms=1_772_359_200_000,
+        encoding=Transaction.DELTA,
+        catalog_id=bytes(16),
+        attempt_id=bytes(16),
+        actions=[Action(note=MENDING)],
+    )
+    path.parent.mkdir(parents=True)
+    path.write_bytes(encode(transaction))
+
+
 def make_swh(folder: Path) -> None:
     """Write a file of a provenance table and its index: six contents in revisions, two rows a row group."""
     folder.mkdir(parents=True)
@@ -423,6 +469,7 @@ def main(folder: Path) -> None:
     make_good(folder / "v1", document)
     make_swh(folder / "v1" / SWH)
     make_copies(folder / COPIES)
+    make_mended(folder / MENDED)
     make_plan(folder / PLAN.parent, document)
     make_numbered(folder / NUMBERED)
     make_cut(folder / CUT)

@@ -18,6 +18,8 @@ from custody.catalog.keys import CatalogObjects
 from custody.catalog.second_copies import copied_entry
 from custody.catalog.state import EMPTY
 from custody.catalog.stripes import StripeMark
+from custody.catalog.transaction_summary import summary_of
+from custody.catalog.wellformed import check_delta
 from custody.clock import ManualClock
 from custody.config import ContentStore
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -59,6 +61,8 @@ from tests.golden.make_golden import (
     INCARNATION,
     JOURNALS,
     MARKED,
+    MENDED,
+    MENDING,
     NUMBERED,
     PACKED,
     PACKED_EVENTS,
@@ -112,6 +116,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         shutil.copytree(HERE / "v1", folder / "v1")
         shutil.copytree(HERE / COPIES, folder / COPIES)
         shutil.copytree(HERE / HANDED, folder / HANDED)
+        shutil.copytree(HERE / MENDED.parent, folder / MENDED.parent)
     return folder / "v1"
 
 
@@ -481,6 +486,19 @@ def test_second_copies_say_what_was_forgotten_and_what_expired(golden: Path) -> 
         (0, STONE),
         (0, MARKED),
     ]
+
+
+def test_a_transaction_says_which_files_were_mended_and_why(golden: Path) -> None:
+    path = golden.parent / MENDED
+    transaction = check_delta(decode(path.read_bytes(), path), path)
+    [action] = transaction.actions
+    assert action.note == MENDING
+    restored, rewritten, finished = summary_of(transaction).reasons
+    assert (restored.kind, rewritten.kind, finished.kind) == ("log-restored", "log-rewritten", "repair-finished")
+    assert (rewritten.events, restored.who, finished.name) == (3, "repair", bytes(range(32, 48)).hex())
+    # A way to mend that only a newer custody has is read, and shown without its word.
+    action.note.repairs[0].kind = 99  # type: ignore[assignment]
+    assert summary_of(check_delta(transaction, path)).reasons[0].kind == "mended"
 
 
 def test_the_mark_of_a_watcher_says_which_groups_it_has_told(golden: Path) -> None:

@@ -19,6 +19,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from custody.capture import Format
 from custody.clock import SystemClock
 from custody.config.sections import ListenerSection
 from custody.flow import Component
@@ -135,6 +136,37 @@ def test_pieces_of_the_quarantine_are_tried_again_from_the_page(server: Served, 
         run = page.locator("summary").filter(has_text="scheduled__2026-03-02")
         run.click()
         page.get_by_role("region", name="Steps of").get_by_text("rollover").first.wait_for()
+    assert repository.search(f'flowfile_uuid:"{GOOD["entityId"]}"').total == 1
+
+
+def test_a_piece_of_the_quarantine_is_read_as_another_format_from_the_page(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    # It begins as a bundle of NiFi's reporting task does: told by its beginning it is refused.
+    key = quarantined(repository, json.dumps([]).encode())
+    said = repository.quarantine.raw(key)
+    other = json.dumps(GOOD).encode()
+    taken = quarantined(repository, other)
+    with served(repository.settings.root, "--door", "pages") as running, opened(running.url) as page:
+        page.goto(f"{running.url}/ui/status.html")
+        settled(page)
+        choice = page.get_by_label("Read the pieces as")
+        assert [one.inner_text() for one in choice.locator("option").all()[1:]] == [each.value for each in Format]
+        table = page.get_by_role("region", name="Quarantine")
+        table.get_by_role("row").filter(has_text=taken).get_by_role("checkbox").check()
+        outcome = page.get_by_role("status", name="What became of the pieces")
+        for name, stored in (("openlineage", 0), ("nifi", 1)):
+            choice.select_option(name)
+            command = f"custody quarantine resubmit --format {name} {taken}"
+            assert command in page.locator("pre").all_inner_texts()
+            with page.expect_request(lambda one: one.url.endswith("quarantine/resubmissions")) as asked:
+                page.get_by_role("button", name="Try 1 chosen piece again").click()
+                page.get_by_role("dialog").get_by_role("button", name="Try 1 chosen piece again").click()
+            assert asked.value.post_data_json == {"keys": [taken], "format": name}
+            outcome.get_by_text("Events stored").wait_for()
+            assert re.search(rf"Events stored\s+{stored}\b", outcome.inner_text())
+            if not stored:
+                table.get_by_role("row").filter(has_text=taken).get_by_role("checkbox").check()
+    assert repository.quarantine.raw(key) == said
     assert repository.search(f'flowfile_uuid:"{GOOD["entityId"]}"').total == 1
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -465,3 +466,50 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_its_rights_hold(repository: Re
             assert reader not in page.content()
     finally:
         (root / "tokens").unlink()
+
+
+def test_contents_that_are_no_text_are_compared_byte_by_byte(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    repository = Repository.create(root)
+    before = bytes(range(256)) * 1200
+    after = bytearray(before) + b"more"
+    for at in (3, 4, 300_000):
+        after[at] ^= 0xFF
+    with repository.writer() as writer:
+        claims = [writer.content.put(content).claim for content in (before, bytes(after))]
+    changed = event(1, event_type="CONTENT_MODIFIED", content_claim=claims[1], previous_content_claim=claims[0])
+    append(repository, [changed])
+    axe = (build.WORK / "source" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    with served(root, "--door", "pages") as running, opened(running.url, bypass_csp=True) as page:
+        asked: list[int] = []
+        page.on("request", lambda one: asked.append(_length(one.headers.get("range"))))
+        page.goto(f"{running.url}/ui/event.html?writer=main&event=0")
+        settled(page)
+        page.get_by_role("button", name="Difference").press("Enter")
+        part = page.get_by_role("region", name="From the content before to the content after")
+        part.get_by_text("2 bytes differ among those from 0 to 2,047, of 307,204.").wait_for()
+        first = part.get_by_role("row").nth(1)
+        assert [mark.inner_text() for mark in first.locator("mark").all()] == ["03 04", "fc fb"]
+        assert first.get_by_role("cell").last.inner_text() == "2"
+        assert looked_at(page, axe, "event", 1280) == []
+        # By the keyboard, and past what is alike.
+        part.get_by_role("button", name="Next difference").press("Enter")
+        part.get_by_text("Differs at 300,000.").wait_for()
+        part.get_by_text("1 byte differs among those from 299,008 to 301,055").wait_for()
+        part.get_by_role("button", name="Next difference").press("Enter")
+        part.get_by_text("Differs at 307,200.").wait_for()
+        part.get_by_text("4 bytes differ among those from 307,200 to 307,203, of 307,204.").wait_for()
+        assert part.get_by_role("button", name="Next difference").is_disabled()
+        assert max(asked) <= 256 << 10, "ranges are bounded"
+        shown = part.locator("pre").last.inner_text()
+    environment = {**os.environ, "CUSTODY_REPOSITORY": str(root)}
+    done = subprocess.run(["bash", "-c", shown], env=environment, capture_output=True, text=True, check=False)
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        [str(at + 1), f"{before[at]:o}", f"{after[at]:o}"] for at in (3, 4, 300_000)
+    ]
+    assert "EOF" in done.stderr, "the other one is longer"
+
+
+def _length(asked: str | None) -> int:
+    found = re.fullmatch(r"bytes=(\d+)-(\d+)", asked or "")
+    return int(found[2]) - int(found[1]) + 1 if found else 0

@@ -6,6 +6,7 @@ The pictures of docs/pages.md that show this are made here.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,18 @@ from custody.clock import SystemClock
 from custody.config import SETTINGS_FILE
 from custody.examples.web_crawler import CrawlOptions, crawl
 from custody.examples.web_site import web_site
+from custody.format.names import trash_path
+from custody.maintenance.repair import repair_repository
+from custody.maintenance.rewriting import open_event_log
 from custody.model import Event
 from custody.repository import EventSelection, Repository
 from custody.repository.local_pass import PASSES, run_locally
 from custody.serving.access import Scope
+from custody.vfs import PosixFileSystem
 from custody_pages import build
 from tests.pages.test_in_browser import HOSTILE, built, led, looked_at, opened, picture, settled, total
 from tests.support import append, event, run_steps, sample
+from tests.unit.maintenance.damaged_samples import flip
 from tests.unit.serving.serve_process import Served, served, token
 from tests.unit.serving.test_api_changes import quarantined
 
@@ -326,3 +332,47 @@ def test_proof_says_what_attestations_prove_and_what_was_repaired(tmp_path: Path
         assert "were damaged" in deeds.get_by_role("row").filter(has_text="Catalog repaired").inner_text()
         led(page, kept.get_by_role("link", name=str(signed.revision), exact=True).click)
         assert total(page) == "20 events"
+
+
+def test_proof_says_which_log_was_repaired_which_shard_rebuilt_and_why(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    Repository.create(root)
+    (root / SETTINGS_FILE).write_text("[eventlog]\nblock_bytes_max = 4096\n")
+    repository = Repository.open(root)
+    for seed in (1, 2, 3):
+        append(repository, sample(200, seed=seed))
+        run_steps(repository.settings)
+    workspace = repository.workspace()
+    state = workspace.catalog.load()
+    whole, broken, _ = sorted(state.files)
+    # A copy of the first log is in the trash; of the second one a block is damaged, and no copy is left.
+    trash = workspace.log_path(trash_path(whole, 1))
+    trash.parent.mkdir(parents=True)
+    workspace.log_path(whole).rename(trash)
+    block = open_event_log(workspace, state.files[broken]).toc.blocks[1]
+    flip(workspace.log_path(broken), int(block["offset"]) + 10)
+    [name] = [name for name, shard in state.shards.items() if {whole, broken}.isdisjoint(shard.log_paths)]
+    shutil.rmtree(workspace.shard_path(state.shards[name]))
+    repair_repository(repository.settings, PosixFileSystem(), SystemClock())
+    axe = (build.WORK / "source" / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    with served(root, "--door", "pages") as running, opened(running.url, bypass_csp=True) as page:
+        page.goto(f"{running.url}/ui/proof.html")
+        settled(page)
+        deeds = page.get_by_role("region", name="Who forgot or held what, and what was lost and repaired").last
+        restored = deeds.get_by_role("row").filter(has_text="Event log to be restored from a copy").inner_text()
+        assert all(text in restored for text in (whole, "repair", "there is no")), restored
+        rewritten = deeds.get_by_role("row").filter(has_text="Event log replaced by its whole blocks")
+        rewritten.get_by_text("What was found").click()
+        ids = f"{block['first_event_id']} – {block['first_event_id'] + block['rows'] - 1}"
+        for text in ("block 1 is damaged", ids, str(block["offset"]), state.files[broken].sha256.hex()):
+            assert text in rewritten.inner_text()
+        rebuilt = deeds.get_by_role("row").filter(has_text="Index shard to be rebuilt").inner_text()
+        assert all(text in rebuilt for text in (name, str(workspace.shard_path(state.shards[name])))), rebuilt
+        assert deeds.get_by_role("row").filter(has_text="Repair finished").count() == 2
+        assert looked_at(page, axe, "proof", 1280) == []
+        # The same between two revisions.
+        page.goto(f"{running.url}/ui/proof.html?writer=main&former={state.revision}")
+        settled(page)
+        told = page.get_by_role("region", name="Repaired", exact=True)
+        assert told.get_by_role("row").count() == 6
+        assert name in told.get_by_role("row").filter(has_text="Index shard to be rebuilt").inner_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -115,6 +116,32 @@ def test_the_slider_shows_a_lineage_as_it_grew_and_stands_in_the_address(server:
         slider.press("End")
         page.wait_for_timeout(400)
         assert (ends.get_by_text("Went to").count(), "until=" in page.url) == (3, False)
+
+
+def test_the_fixed_link_of_a_lineage_shows_it_as_it_was(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    append(repository, [event(1, event_type="CREATE", flowfile_uuid=ORDER)])
+    run_steps(repository.settings)
+    with served(repository.settings.root, "--door", "pages") as running, opened(running.url) as page:
+        page.goto(f"{running.url}/ui/lineage.html?flowfile={ORDER}&depth=all")
+        settled(page)
+        led(page, page.get_by_role("link", name="Fixed link").click)
+        assert f"as_of=main%3A{repository.workspace().state().revision}" in page.url
+        assert _flowfiles(page).count() == 1
+        # It is the link already.
+        assert page.get_by_role("link", name="Fixed link").count() == 0
+        fixed = page.url
+        child = "0dd0ca5e-0000-4000-8000-00000000c41d"
+        append(
+            repository, [event(2, event_type="CLONE", flowfile_uuid=ORDER, parent_uuids=[ORDER], child_uuids=[child])]
+        )
+        run_steps(repository.settings)
+        page.goto(fixed)
+        settled(page)
+        assert _flowfiles(page).count() == 1
+        page.goto(f"{running.url}/ui/lineage.html?flowfile={ORDER}&depth=all")
+        settled(page)
+        assert _flowfiles(page).count() == 2
 
 
 def test_a_slider_that_is_dragged_leaves_the_picture_of_where_it_stopped(server: Served) -> None:

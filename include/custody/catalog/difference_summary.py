@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from custody.catalog.catalog import Difference
+from custody.catalog.catalog import Catalog, Difference
 from custody.catalog.tombstones import is_remnant
 from custody.catalog.transaction_pb2 import AddFile, AddHold, AddLoss, AddShard, AddTombstone
+from custody.catalog.transaction_summary import REPAIR_FINISHED, StatedReason, summary_of
 from custody.model.masking import AttributeMask
 
 
@@ -60,9 +61,13 @@ class DifferenceSummary(msgspec.Struct, frozen=True, kw_only=True):
     holds_removed: tuple[ReasonOverview, ...]
     losses_added: tuple[ReasonOverview, ...]
     losses_removed: tuple[ReasonOverview, ...]
+    repairs: tuple[StatedReason, ...] = ()
+    """Which live files were mended in between, and which of that is done; oldest first."""
 
 
-def difference_summary(difference: Difference, mask: AttributeMask | None = None) -> DifferenceSummary:
+def difference_summary(
+    difference: Difference, mask: AttributeMask | None = None, repairs: Sequence[StatedReason] = ()
+) -> DifferenceSummary:
     """Return what is shown of a difference, each part by name; `mask` is of whoever it is shown to."""
     mask = mask or AttributeMask()
     return DifferenceSummary(
@@ -76,7 +81,22 @@ def difference_summary(difference: Difference, mask: AttributeMask | None = None
         holds_removed=_holds(difference.holds_removed),
         losses_added=_losses(difference.losses_added),
         losses_removed=_losses(difference.losses_removed),
+        repairs=tuple(repairs),
     )
+
+
+def repairs_between(catalog: Catalog, former: int, later: int, revisions_max: int | None = None) -> list[StatedReason]:
+    """Return what the transactions between two revisions tell of repairs of files, oldest first.
+
+    Either revision may be the earlier one; with `revisions_max` only so many before the later one are looked at.
+    Repairs change no state, so the difference of two states does not have them.
+    """
+    first, last = min(former, later) + 1, max(former, later)
+    if revisions_max is not None:
+        first = max(first, last - revisions_max + 1)
+    transactions = catalog.timeline(first, last) if first <= last else ()
+    reasons = (reason for transaction in transactions for reason in summary_of(transaction).reasons)
+    return [reason for reason in reasons if reason.repair is not None or reason.kind == REPAIR_FINISHED]
 
 
 def masked_reason(stone: AddTombstone, mask: AttributeMask) -> str:

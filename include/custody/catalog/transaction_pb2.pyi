@@ -427,21 +427,67 @@ class Absorb(_message.Message):
     def __init__(self, writer: _Optional[str] = ..., database: _Optional[str] = ..., catalog_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., digest: _Optional[bytes] = ..., first_event_id: _Optional[int] = ...) -> None: ...
 
 class Note(_message.Message):
-    __slots__ = ("kind", "text", "lost_revisions")
+    __slots__ = ("kind", "text", "lost_revisions", "repairs", "finished", "who")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Note.Kind]
         REPAIRED: _ClassVar[Note.Kind]
         REBUILT: _ClassVar[Note.Kind]
         FENCED: _ClassVar[Note.Kind]
+        MENDING: _ClassVar[Note.Kind]
     KIND_UNSPECIFIED: Note.Kind
     REPAIRED: Note.Kind
     REBUILT: Note.Kind
     FENCED: Note.Kind
+    MENDING: Note.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     LOST_REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    REPAIRS_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
     kind: Note.Kind
     text: str
     lost_revisions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, kind: _Optional[_Union[Note.Kind, str]] = ..., text: _Optional[str] = ..., lost_revisions: _Optional[_Iterable[int]] = ...) -> None: ...
+    repairs: _containers.RepeatedCompositeFieldContainer[FileRepair]
+    finished: _containers.RepeatedScalarFieldContainer[bytes]
+    who: str
+    def __init__(self, kind: _Optional[_Union[Note.Kind, str]] = ..., text: _Optional[str] = ..., lost_revisions: _Optional[_Iterable[int]] = ..., repairs: _Optional[_Iterable[_Union[FileRepair, _Mapping]]] = ..., finished: _Optional[_Iterable[bytes]] = ..., who: _Optional[str] = ...) -> None: ...
+
+class FileRepair(_message.Message):
+    __slots__ = ("id", "kind", "name", "reason", "expected_sha256", "found_sha256", "offsets", "firsts", "counts", "events")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[FileRepair.Kind]
+        LOG_RESTORED: _ClassVar[FileRepair.Kind]
+        TOC_REWRITTEN: _ClassVar[FileRepair.Kind]
+        LOG_REWRITTEN: _ClassVar[FileRepair.Kind]
+        LOG_GIVEN_UP: _ClassVar[FileRepair.Kind]
+        SHARD_REBUILT: _ClassVar[FileRepair.Kind]
+    KIND_UNSPECIFIED: FileRepair.Kind
+    LOG_RESTORED: FileRepair.Kind
+    TOC_REWRITTEN: FileRepair.Kind
+    LOG_REWRITTEN: FileRepair.Kind
+    LOG_GIVEN_UP: FileRepair.Kind
+    SHARD_REBUILT: FileRepair.Kind
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_SHA256_FIELD_NUMBER: _ClassVar[int]
+    FOUND_SHA256_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    kind: FileRepair.Kind
+    name: str
+    reason: str
+    expected_sha256: bytes
+    found_sha256: bytes
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    firsts: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    events: int
+    def __init__(self, id: _Optional[bytes] = ..., kind: _Optional[_Union[FileRepair.Kind, str]] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ..., expected_sha256: _Optional[bytes] = ..., found_sha256: _Optional[bytes] = ..., offsets: _Optional[_Iterable[int]] = ..., firsts: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., events: _Optional[int] = ...) -> None: ...

@@ -8,10 +8,40 @@ from uuid import UUID
 import msgspec
 
 from custody.catalog.tombstones import is_remnant
-from custody.catalog.transaction_pb2 import EXPIRED, Action, Note, Transaction
+from custody.catalog.transaction_pb2 import EXPIRED, Action, FileRepair, Note, Transaction
 
 _MENDED = {Note.REPAIRED: "repaired", Note.REBUILT: "rebuilt"}
+_REPAIRS = {
+    FileRepair.LOG_RESTORED: "log-restored",
+    FileRepair.TOC_REWRITTEN: "toc-rewritten",
+    FileRepair.LOG_REWRITTEN: "log-rewritten",
+    FileRepair.LOG_GIVEN_UP: "log-given-up",
+    FileRepair.SHARD_REBUILT: "shard-rebuilt",
+}
+REPAIR_FINISHED = "repair-finished"
+"""The kind of a stated reason that says that a repair is done."""
 _COUNTED = ("add_file", "add_shard", "remove_file", "remove_shard")
+
+
+class LostRange(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of event ids."""
+
+    first_event_id: int
+    last_event_id: int
+
+
+class StatedRepair(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair of a live file found, beside its reason in words; digests are hexadecimal."""
+
+    id: str
+    expected_sha256: str | None = None
+    """As the catalog lists the file; None of an index shard."""
+    found_sha256: str | None = None
+    """Of what lay there; None if nothing did, or nobody looked."""
+    offsets: tuple[int, ...] = ()
+    """Where the file was damaged, in bytes."""
+    lost: tuple[LostRange, ...] = ()
+    """The ids of the events that are lost."""
 
 
 class StatedReason(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,13 +49,17 @@ class StatedReason(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     """`forgotten`, `expired`, `held`, `released`, `lost`, `erased`: what was forgotten is off the disk, too;
-    `repaired` or `rebuilt`: the catalog itself was damaged."""
+    `repaired` or `rebuilt`: the catalog itself was damaged; `log-restored`, `toc-rewritten` or `shard-rebuilt`: a file
+    was about to be mended, and `repair-finished` once that was done; `log-rewritten`, `log-given-up`: a damaged log was
+    replaced, or taken off the list, by this transaction."""
     name: str
-    """Of a hold its name, of a log its path, else an id."""
+    """Of a hold its name, of a log its path, of a shard its name, else an id."""
     reason: str | None = None
     who: str | None = None
     events: int | None = None
-    """How many are named; None where a condition means them."""
+    """How many are named, or were lost; None where a condition means them, and of a repair that lost none."""
+    repair: StatedRepair | None = None
+    """Of a repair of a file: what was found."""
 
 
 class TransactionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +81,7 @@ class TransactionSummary(msgspec.Struct, frozen=True, kw_only=True):
     waited_ms: int | None = None
     """For how long the oldest of the events that became live had waited, at most; None where nothing says it."""
     reasons: tuple[StatedReason, ...] = ()
-    """What it forgot, held, released, lost and let go, and why."""
+    """What it forgot, held, released, lost, mended and let go, and why."""
 
 
 def summary_of(transaction: Transaction) -> TransactionSummary:
@@ -105,5 +139,31 @@ def _reasons(action: Action) -> Iterator[StatedReason]:
             lost = ", ".join(map(str, note.lost_revisions))
             name = f"revisions {lost}" if lost else ""
             yield StatedReason(kind=_MENDED[note.kind], name=name, reason=note.text or None)
+        case "note":
+            note = action.note
+            yield from (_stated_repair(repair, note.who) for repair in note.repairs)
+            for done in note.finished:
+                yield StatedReason(
+                    kind=REPAIR_FINISHED, name=done.hex(), reason=note.text or None, who=note.who or None
+                )
         case "remove_file" if action.remove_file.reason == EXPIRED:
             yield StatedReason(kind="expired", name=action.remove_file.path)
+
+
+def _stated_repair(repair: FileRepair, who: str) -> StatedReason:
+    ranges = zip(repair.firsts, repair.counts, strict=True)
+    return StatedReason(
+        # A newer custody may mend in ways that this one has no word for.
+        kind=_REPAIRS.get(repair.kind, "mended"),
+        name=repair.name,
+        reason=repair.reason or None,
+        who=who or None,
+        events=repair.events or None,
+        repair=StatedRepair(
+            id=repair.id.hex(),
+            expected_sha256=repair.expected_sha256.hex() or None,
+            found_sha256=repair.found_sha256.hex() or None,
+            offsets=tuple(repair.offsets),
+            lost=tuple(LostRange(first_event_id=first, last_event_id=first + count - 1) for first, count in ranges),
+        ),
+    )

@@ -21,6 +21,7 @@ from custody.catalog.transaction_pb2 import (
     AddShard,
     AddTombstone,
     FileStatistics,
+    Note,
     Prune,
     Transaction,
 )
@@ -218,6 +219,20 @@ def _check_loss(loss: AddLoss) -> None:
     _check_runs(where, loss.firsts, loss.counts)
 
 
+def _check_note(note: Note) -> None:
+    for repair in note.repairs:
+        where = f"repair of {repair.name[:200]!r}"
+        _need(len(repair.id) == _UUID_BYTES, where, "id", "16 bytes", len(repair.id))
+        check_key(repair.name)
+        for name in ("expected_sha256", "found_sha256"):
+            size = len(getattr(repair, name))
+            _need(size in _DIGEST_SIZES, where, name, "32 bytes", size)
+        _need(max((repair.events, *repair.offsets)) <= _NUMBER_MAX, where, "events", f"at most {_NUMBER_MAX}", "more")
+        _check_runs(where, repair.firsts, repair.counts)
+    for done in note.finished:
+        _need(len(done) == _UUID_BYTES, "note", "finished", "16 bytes", len(done))
+
+
 def _check_prune(prune: Prune) -> None:
     _need(prune.floor <= _NUMBER_MAX, "prune", "floor", f"at most {_NUMBER_MAX}", prune.floor)
     size = len(prune.checkpoint_digest)
@@ -239,6 +254,7 @@ _CHECKS: dict[str, Callable[..., object]] = {
     "add_hold": check_hold,
     "add_mark": _check_mark,
     "add_loss": _check_loss,
+    "note": _check_note,
     "prune": _check_prune,
     "absorb": _check_absorb,
 }

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from custody.catalog import AddFile, Catalog, CatalogState, Transaction, open_catalog, store_of
 from custody.catalog.codec import decode
-from custody.catalog.difference_summary import difference_summary, listed_log, listed_shard
+from custody.catalog.difference_summary import difference_summary, listed_log, listed_shard, repairs_between
 from custody.catalog.dump_and_load import dump_state
 from custody.catalog.transaction_summary import summary_of
 from custody.cli.groups import CommandGroup
@@ -43,7 +43,7 @@ def catalog() -> None:
 @click.option("--from", "start", help="First revision, or a time; default: the earliest that is kept.")
 @click.option("--to", "stop", help="Last revision, or a time; default: the newest.")
 @click.option(
-    "--reasons", is_flag=True, help="Only what was forgotten, held, released, lost or let go: by whom, and why."
+    "--reasons", is_flag=True, help="Only what was forgotten, held, released, lost, mended or let go: by whom, and why."
 )
 @writer_option
 @json_option
@@ -74,7 +74,7 @@ def log(
             for each in one.reasons
         ]
         names = ("revision#", "committed", "what", "name", "reason", "who", "events#")
-        print_table("", names, told, "nothing was forgotten, held, lost or let go")
+        print_table("", names, told, "nothing was forgotten, held, lost, mended or let go")
         return
     columns = ("revision#", "committed", "uuid", "files added#", "events added#", "shards added#", "removed#", "other")
     print_table("", columns, [_row(row) for row in rows], "no transactions yet")
@@ -151,7 +151,7 @@ def at(repository: Path, revision: str, check: bool, writer: str | None, as_json
 def diff(repository: Path, former: str, later: str, writer: str | None, as_json: bool) -> None:
     """Print what became live and what ceased to be between the revisions (or times) FORMER and LATER.
 
-    Also what was forgotten, held and lost in between, and why.
+    Also what was forgotten, held, lost and mended in between, and why.
 
     \b
     Example:
@@ -159,15 +159,16 @@ def diff(repository: Path, former: str, later: str, writer: str | None, as_json:
       custody -r demo catalog diff 2026-03-01
     """
     _, writer_catalog = load_catalog(repository, writer)
-    changed = writer_catalog.difference(revision_of(writer_catalog, former), revision_of(writer_catalog, later))
+    ends = revision_of(writer_catalog, former), revision_of(writer_catalog, later)
+    changed = writer_catalog.difference(*ends)
+    summary = difference_summary(changed, repairs=repairs_between(writer_catalog, *ends))
     if as_json:
-        print_json(difference_summary(changed))
+        print_json(summary)
         return
     print_table("became live", _FILE_COLUMNS, _file_cells(changed.added.values()), "no files")
     print_table("ceased to be", _FILE_COLUMNS, _file_cells(changed.removed.values()), "no files")
     names = [("+", name) for name in changed.shards_added] + [("-", name) for name in changed.shards_removed]
     print_table("shards", ("", "name"), names, "none")
-    summary = difference_summary(changed)
     for what in ("tombstones", "holds", "losses"):
         rows = [
             (sign, one.name, time_text(one.created_ms), one.reason)
@@ -176,6 +177,9 @@ def diff(repository: Path, former: str, later: str, writer: str | None, as_json:
         ]
         if rows:
             print_table(what, ("", "name", "made", "reason"), rows)
+    if summary.repairs:
+        told = [(one.kind, one.name, one.reason, one.who, one.events) for one in summary.repairs]
+        print_table("repairs", ("what", "name", "reason", "who", "events#"), told)
 
 
 @catalog.command("dump")

@@ -31,8 +31,9 @@ from custody.vfs import PosixFileSystem
 def repair(repository: Path, consent: Consent, accept_loss: bool, deep: bool, as_json: bool) -> None:
     """Look at everything as `custody verify` does, print what would mend it, and do that.
 
-    What can be read is kept, what was damaged goes to the quarantine or stays where it is, unlisted. Which events are
-    lost is noted in the catalog. What was done stands in a report in the folder of runs. docs/damage.md has the
+    What can be read is kept, what was damaged goes to the quarantine or stays where it is, unlisted. The catalog is
+    told which events are lost, and, before they are changed, which files are mended and why. What was done stands in a
+    report in the folder of runs. docs/damage.md has the
     actions.
 
     Exit code 0 when nothing is damaged (any more), 1 when an action failed, 20 when damage is left.
@@ -70,6 +71,7 @@ def _print(outcome: RepairReport, *, as_json: bool, accept_loss: bool, is_plan: 
             "damage_before": [item.document() for item in damages(outcome.before)],
             "damage_left": [item.document() for item in damages(remaining)],
             "report": outcome.report,
+            "notices": outcome.notices,
         }
         print_json(document)
         return
@@ -79,6 +81,8 @@ def _print(outcome: RepairReport, *, as_json: bool, accept_loss: bool, is_plan: 
     ]
     title = f"{len(rows)} actions to do" if is_plan else f"{len(rows)} actions"
     print_table(title, ("action", "writer", "what", "events lost#", "outcome", "because"), rows)
+    for notice in outcome.notices:
+        stderr().print(notice, markup=False)
     if outcome.report:
         stderr().print(f"report: {outcome.report}", markup=False)
 

@@ -27,7 +27,7 @@ from custody.maintenance import absorption, compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scrub_unit
 from custody.maintenance.verification import CheckUnit
-from custody.rollover import is_stale, rebuild_shard, shard_input_bytes
+from custody.rollover import is_stale, mend_shard, shard_input_bytes
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import UnitReport, Workspace, file_uri
 from custody.workspace.step import Step, Unit
@@ -219,7 +219,7 @@ class Rebuild(Step):
         return next((shard_input_bytes(state, shard) for shard in shards if shard is not None), None)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Rebuild one shard, unless another process did."""
+        """Rebuild one shard, unless another process did; one that is gone or damaged is told to the catalog first."""
         [name] = _names(unit)
         shard = workspace.catalog.settle().shards.get(name)
         if shard is None:
@@ -227,7 +227,7 @@ class Rebuild(Step):
         # Rebuilt by another process since the units were listed.
         if not is_stale(workspace, shard):
             return UnitReport(unit=str(unit), note="built already")
-        built = rebuild_shard(workspace, shard)
+        built = mend_shard(workspace, shard, "step rebuild")
         return UnitReport(
             unit=str(unit),
             events=built.documents,

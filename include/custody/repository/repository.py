@@ -1236,7 +1236,8 @@ class Repository:
         """Build index shards anew from their logs; yield the writer and the shard, one after the other.
 
         All live shards, or those of some `names`; with `stale_only` those that are gone, or were built with other
-        settings than those of today. Of each writer that has any, the lease of compactions is held meanwhile.
+        settings than those of today. Of each writer that has any, the lease of compactions is held meanwhile. Of one
+        that is gone or damaged the catalog tells before it is built.
 
         Durability: a shard that was yielded survives power loss. Can be stopped and begun again at any time.
 
@@ -1246,7 +1247,7 @@ class Repository:
                 `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
-        from custody.rollover import rebuild_shard
+        from custody.rollover import mend_shard
 
         missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
         # All names are checked before the first shard is built, which may take minutes.
@@ -1259,7 +1260,7 @@ class Repository:
             with leased(item, attempt, COMPACT_LEASE) as workspace:
                 # Listed again: a compaction that had the lease may have removed some.
                 for shard in _shards_to_rebuild(workspace, names, stale_only=stale_only):
-                    built = rebuild_shard(workspace, shard)
+                    built = mend_shard(workspace, shard, "index rebuild")
                     # An open shard would go on with its old files.
                     self._shards.forget(built.path)
                     yield workspace.writer, built

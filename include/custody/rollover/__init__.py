@@ -8,6 +8,7 @@ from custody.rollover.pending import pending
 if TYPE_CHECKING:
     from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
     from custody.rollover.handoff_backlog import HandoffBacklog, handoff_backlogs
+    from custody.rollover.mending_shards import mend_shard, require_whole_shard
     from custody.rollover.pending import Pending
     from custody.rollover.publish import (
         add_file,
@@ -37,10 +38,12 @@ __all__ = [
     "handoff_backlogs",
     "is_stale",
     "leave_to_the_store",
+    "mend_shard",
     "new_logs_since",
     "pending",
     "read_mark",
     "rebuild_shard",
+    "require_whole_shard",
     "shard_input_bytes",
     "stray_journals",
     "sweep_unit",
@@ -58,6 +61,7 @@ _MODULES = {
         "read_mark",
     ),
     "custody.rollover.handoff_backlog": ("HandoffBacklog", "handoff_backlogs"),
+    "custody.rollover.mending_shards": ("mend_shard", "require_whole_shard"),
     "custody.rollover.pending": ("Pending",),
     "custody.rollover.publish": (
         "add_file",

@@ -24,6 +24,7 @@ from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoun
 from custody.journal import Group, begun_ms
 from custody.rollover.handing_over import hand_over
 from custody.rollover.handing_over_contents import hand_over_contents
+from custody.rollover.mending_shards import told_if_damaged
 from custody.rollover.merge import merge_unit, plan_units
 from custody.rollover.merge_parts import MergePart, discard_parts, divide_unit, join_parts, merge_part
 from custody.rollover.publish import (
@@ -185,8 +186,16 @@ class Index(Step):
         return _event_bytes(workspace, _first_of(unit))
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Build one shard; a whole one from an interrupted run is kept."""
-        return build_index(workspace, str(unit), _first_of(unit))
+        """Build one shard; a whole one from an interrupted run is kept.
+
+        Of a live one that is gone or damaged the catalog tells first; the first build of a shard is no repair.
+        """
+        first = _first_of(unit)
+        live = next((item for item in workspace.catalog.load().shards.values() if item.first_event_id == first), None)
+        if live is None:
+            return build_index(workspace, str(unit), first)
+        with told_if_damaged(workspace, live, "step index"):
+            return build_index(workspace, str(unit), first)
 
 
 class Commit(Step):

@@ -34,7 +34,7 @@ from starlette.types import Scope as AsgiScope
 
 from custody.capture.nifi_json import event_to_json
 from custody.catalog import Catalog, PrunedError, verify
-from custody.catalog.difference_summary import DifferenceSummary, difference_summary
+from custody.catalog.difference_summary import DifferenceSummary, difference_summary, repairs_between
 from custody.catalog.transaction_summary import summary_of
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
 from custody.flow.content import Availability, Content, ContentReader
@@ -613,7 +613,7 @@ class _Api:
         before: Annotated[int | None, Query(ge=0, le=_ID_MAX, description="Only revisions before this one.")] = None,
         since: Moment = None,
         reasons: Annotated[
-            bool, Query(description="Only what forgot, held, released or lost something, or let it go.")
+            bool, Query(description="Only what forgot, held, released, lost or mended something, or let it go.")
         ] = False,
     ) -> Response:
         """What the transactions of a writer's catalog did, the newest first; perhaps those with reasons alone."""
@@ -648,7 +648,9 @@ class _Api:
         catalog, visibility = workspace.catalog, workspace.visibility
         newest = catalog.load().revision
         ends = [newest if text is None else _revision(catalog, text) for text in (former, later)]
-        summary = difference_summary(catalog.difference(*ends), None if visibility is None else visibility.mask)
+        repairs = repairs_between(catalog, ends[0], ends[1], LOOKED_AT_MAX)
+        mask = None if visibility is None else visibility.mask
+        summary = difference_summary(catalog.difference(*ends), mask, repairs)
         sizes = {name: len(getattr(summary, name)) for name in summary.__struct_fields__}
         cut = {name: getattr(summary, name)[:DIFFERENCE_MAX] for name in sizes}
         return _json(

@@ -26,6 +26,8 @@ NAMES_MAX = 50
 """So many of the assets that a run read, and of those that it wrote, are looked up by name."""
 CONTENTS_MAX = 10
 """So many events are named that have contents of an asset."""
+_PAGES_MAX = 20
+"""How many pages of events of a DAG are read where the name of the run cannot be asked for."""
 _LOOKED_AT = 100
 """Events that are read for it where no index says which of them have a content."""
 _RUN_TYPE = "AirflowDagRun"
@@ -139,16 +141,7 @@ def dag_run(
     as_of: AsOf | None = None,
 ) -> DagRun:
     """Return what is known of a run, or of one of its tasks; with `map_index` of one of its mapped ones."""
-    if task_id is None:
-        name = {"or": [{"field": "filename", "equals": run_id}, {"field": "filename", "prefix": f"{run_id}/"}]}
-        wanted = [{"field": "process_group_id", "equals": dag_id}, name]
-    else:
-        wanted = [
-            {"field": "component_id", "equals": f"{dag_id}.{task_id}"},
-            {"field": "filename", "equals": f"{run_id}/{task_id}"},
-        ]
-    found = repository.search({"and": wanted}, limit=EVENTS_MAX, oldest_first=True, writer=writer, as_of=as_of)
-    told = [stored for stored in found.events if _is_of_run(stored.event, run_id, map_index)]
+    told, notices, is_cut = _told_of_run(repository, dag_id, run_id, task_id, map_index, writer, as_of)
     look = _Look(repository, places, writer, as_of)
     own = {stored.event.flowfile_uuid for stored in told if stored.event.event_type == EventType.CREATE}
     # Until when each was read: the end of the last try that names it.
@@ -164,9 +157,51 @@ def dag_run(
         wrote=[_written(stored, look if at < NAMES_MAX else None, starts) for at, stored in enumerate(sent)],
         read=[_read(uuid, look if at < NAMES_MAX else None, end) for at, (uuid, end) in enumerate(parents.items())],
         events=[_told(stored) for stored in told],
-        is_cut=found.total > len(found.events),
-        notices=tuple(dict.fromkeys((*found.notices, *look.notices))),
+        is_cut=is_cut,
+        notices=tuple(dict.fromkeys((*notices, *look.notices))),
     )
+
+
+def _told_of_run(
+    repository: Repository,
+    dag_id: str,
+    run_id: str,
+    task_id: str | None,
+    map_index: int | None,
+    writer: str | None,
+    as_of: AsOf | None,
+) -> tuple[list[StoredEvent], list[str], bool]:
+    """Return the events of a run, oldest first, with the notices of the search, and whether there may be more."""
+    wanted: list[dict[str, object]] = [
+        {"field": "process_group_id", "equals": dag_id}
+        if task_id is None
+        else {"field": "component_id", "equals": f"{dag_id}.{task_id}"}
+    ]
+    # To whom file names are masked, the index finds none. What is asked for stands in an attribute as well: all events
+    # of the DAG, or of the task, are read then, as far as a request may take.
+    is_by_name = "filename" in repository.searchable.standard
+    if is_by_name and task_id is None:
+        wanted.append({"or": [{"field": "filename", "equals": run_id}, {"field": "filename", "prefix": f"{run_id}/"}]})
+    elif is_by_name:
+        wanted.append({"field": "filename", "equals": f"{run_id}/{task_id}"})
+    told: list[StoredEvent] = []
+    notices: list[str] = []
+    cursor: str | None = None
+    for _ in range(1 if is_by_name else _PAGES_MAX):
+        # The newest first where other runs are read, too: it is they who are asked for.
+        found = repository.search(
+            {"and": wanted}, limit=EVENTS_MAX, oldest_first=is_by_name, cursor=cursor, writer=writer, as_of=as_of
+        )
+        told += [stored for stored in found.events if _is_of_run(stored.event, run_id, map_index)]
+        notices += found.notices
+        cursor = found.cursor
+        if cursor is None:
+            break
+    if not is_by_name:
+        told.reverse()
+        if cursor is not None:
+            notices.append(f"file names are masked: only the newest {_PAGES_MAX * EVENTS_MAX:,} events were looked at.")
+    return told[:EVENTS_MAX], notices, cursor is not None or len(told) > EVENTS_MAX
 
 
 def _overview(dag_id: str, run_id: str, events: list[Event]) -> DagRunOverview:

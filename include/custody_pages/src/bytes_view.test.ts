@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asText, firstView, hexRows, isText, pictureType, prettyJson } from "./bytes_view.ts";
+import { asText, comparedRows, firstDifference, firstView, hexRows, isText, pictureType, prettyJson } from "./bytes_view.ts";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
@@ -36,4 +36,26 @@ test("what is shown first follows the bytes; a cut character is still text", () 
   const cut = bytes("größer: 5 €").subarray(0, -1);
   assert.equal(isText(cut), true);
   assert.equal(asText(cut).startsWith("größer"), true);
+});
+
+test("rows of two contents mark the bytes that differ, and those that only one of them has", () => {
+  const before = Uint8Array.from({ length: 20 }, (_, at) => at);
+  const after = Uint8Array.from([...before.subarray(0, 18), 99, 19, 20]);
+  const [first, second] = comparedRows(before, after, 4096);
+  assert.deepEqual([first!.offset, first!.differing, first!.before.length], ["00001000", 0, 1]);
+  assert.equal(second!.offset, "00001010");
+  assert.equal(second!.differing, 2);
+  assert.deepEqual(second!.before, [
+    { text: "10 11", differs: false },
+    { text: "12", differs: true },
+    { text: "13", differs: false },
+  ]);
+  assert.deepEqual(second!.after.at(-1), { text: "14", differs: true });
+});
+
+test("the first difference is a byte, or the end of the shorter content", () => {
+  assert.equal(firstDifference(bytes("abc"), bytes("abX")), 2);
+  assert.equal(firstDifference(bytes("ab"), bytes("abX")), 2);
+  assert.equal(firstDifference(bytes("abc"), bytes("abc")), null);
+  assert.equal(firstDifference(bytes(""), bytes("a")), 0);
 });

@@ -4,6 +4,9 @@ export const HEX_WINDOW = 4096;
 export const TEXT_WINDOW = 65_536;
 export const WHOLE_MAX = 8 << 20;
 export const DIFFERENCE_MAX = 256 << 10;
+export const COMPARED_WINDOW = 2048;
+export const SCANNED_PIECE = 256 << 10;
+export const SCANNED_MAX = 16 << 20;
 
 export interface HexRow {
   offset: string;
@@ -22,6 +25,54 @@ export function hexRows(data: Uint8Array, start: number): HexRow[] {
     });
   }
   return rows;
+}
+
+/** Bytes that are alike in whether they differ from those of the other content. */
+export interface Run {
+  text: string;
+  differs: boolean;
+}
+
+export interface ComparedRow {
+  offset: string;
+  before: Run[];
+  after: Run[];
+  /** How many of its bytes differ; one that only one of the contents has differs. */
+  differing: number;
+}
+
+/** Sixteen bytes a row of both contents, from the same offset on. */
+export function comparedRows(before: Uint8Array, after: Uint8Array, start: number): ComparedRow[] {
+  const rows: ComparedRow[] = [];
+  for (let at = 0; at < Math.max(before.length, after.length); at += 16) {
+    const [was, is] = [before.subarray(at, at + 16), after.subarray(at, at + 16)];
+    const differs = Array.from({ length: Math.max(was.length, is.length) }, (_, place) => was[place] !== is[place]);
+    rows.push({
+      offset: (start + at).toString(16).padStart(8, "0"),
+      before: runs(was, differs),
+      after: runs(is, differs),
+      differing: differs.filter(Boolean).length,
+    });
+  }
+  return rows;
+}
+
+function runs(row: Uint8Array, differs: readonly boolean[]): Run[] {
+  const found: Run[] = [];
+  row.forEach((byte, at) => {
+    const hex = byte.toString(16).padStart(2, "0");
+    const last = found.at(-1);
+    if (last && last.differs === differs[at]) last.text += ` ${hex}`;
+    else found.push({ text: hex, differs: differs[at]! });
+  });
+  return found;
+}
+
+/** Where two pieces differ first; the shorter one ends there. Null if they are the same. */
+export function firstDifference(before: Uint8Array, after: Uint8Array): number | null {
+  const common = Math.min(before.length, after.length);
+  for (let at = 0; at < common; at++) if (before[at] !== after[at]) return at;
+  return before.length === after.length ? null : common;
 }
 
 /** UTF-8; a range that cuts a character has a replacement sign there. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { changed, queryText } from "./address.ts";
-import { command, curl, word } from "./command.ts";
+import { command, curl, word, contentsCompared } from "./command.ts";
 
 const HOSTILE = ["'", '"', "$(id)", "${HOME}", "`id`", "a b", "\\", "!", "a\nb", "*", "~", "", "--help", "ü", "\u202e"];
 
@@ -36,4 +36,11 @@ test("an address keeps what it is not asked to change", () => {
   assert.equal(changed(current, { f: ["x:1"] }), "?q=a%26b&f=x%3A1");
   assert.equal(changed(current, { q: null, f: [] }), "?");
   assert.equal(queryText({ a: false, b: true, c: 0, d: undefined, e: ["1", "2"] }), "b=true&c=0&e=1&e=2");
+});
+
+test("two contents are compared by a standard tool", () => {
+  assert.equal(
+    contentsCompared("it's", "42", "7"),
+    `cmp -l <(custody content get --previous --writer 'it'\\''s' --as-of 7 42) <(custody content get --writer 'it'\\''s' --as-of 7 42)`,
+  );
 });

@@ -20,6 +20,15 @@ export function command(name: string, words: string[], options: Record<string, V
   return ["custody", name, ...given, ...dash, ...words.map(word)].join(" ");
 }
 
+/**
+ * The bytes in which the contents before and after an event differ, by a standard tool: cmp counts them from 1 and writes
+ * them octal. The process substitution is that of bash, zsh and ksh.
+ */
+export function contentsCompared(writer: string, id: string, asOf: string | null): string {
+  const content = (previous: boolean): string => command("content get", [id], { previous, writer, "as-of": asOf });
+  return `cmp -l <(${content(true)}) <(${content(false)})`;
+}
+
 /** The same question by curl; the token is named, not written. */
 export function curl(address: string, hasToken: boolean, body?: unknown): string {
   const token = hasToken ? `-H "Authorization: Bearer $CUSTODY_TOKEN" ` : "";

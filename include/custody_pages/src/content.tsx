@@ -1,6 +1,6 @@
-// Contents before and after an event: text, JSON, a picture or hex, read by ranges; and their difference.
+// Contents before and after an event: text, JSON, a picture or hex, read by ranges; and how they differ.
 
-import { diffLines } from "diff";
+import { diffLines, type Change } from "diff";
 import { useEffect, useState, type ReactNode } from "react";
 import { piece } from "./api.ts";
 import {
@@ -18,6 +18,7 @@ import {
 } from "./bytes_view.ts";
 import type { ContentPlace } from "./documents.ts";
 import { Head, SaveButton, Shown, useAnswer } from "./frame.tsx";
+import { HexDifference, type Sized } from "./hex_difference.tsx";
 import { bytes, count } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
 
@@ -29,10 +30,13 @@ export function Contents({
   after,
   before,
   name,
+  differenceCommand,
 }: {
   after: ContentPlace | null;
   before: ContentPlace | null;
   name: string;
+  /** What compares both byte by byte. */
+  differenceCommand: string;
 }): ReactNode {
   const [isCompared, compare] = useState(false);
   return (
@@ -50,7 +54,7 @@ export function Contents({
           </button>
         </p>
       )}
-      {isCompared && <Difference before={before!} after={after!} />}
+      {isCompared && <Difference before={before!.href!} after={after!.href!} commandLine={differenceCommand} />}
     </section>
   );
 }
@@ -186,38 +190,57 @@ function BlobPicture({ data, type }: { data: Uint8Array<ArrayBuffer>; type: stri
   return <div className="bytes">{address && <img src={address} alt={texts.imageAlt} />}</div>;
 }
 
-function Difference({ before, after }: { before: ContentPlace; after: ContentPlace }): ReactNode {
-  const [answer, again] = useAnswer(async (signal) => {
-    const both = await Promise.all([before, after].map(({ href }) => piece(href!, 0, DIFFERENCE_MAX + 1, signal)));
-    if (both.some(({ size }) => size > DIFFERENCE_MAX)) throw new Error(texts.differenceLarge(bytes(DIFFERENCE_MAX)));
-    if (!both.every(({ data }) => isText(data))) throw new Error(texts.notText);
-    const [was, is] = both.map(({ data }) => asText(data));
-    const changes = diffLines(was!, is!, { timeout: DIFFERENCE_MS });
-    if (!changes) throw new Error(texts.differenceSlow);
-    return changes;
-  }, `${before.href} ${after.href}`);
+type Compared = { changes: Change[] } | { why: string; both: Sized[] };
+
+/** Lines of text, or bytes where one of the contents is no text, or they are too large or too different. */
+async function compared(hrefs: readonly string[], signal: AbortSignal): Promise<Compared> {
+  const heads = await Promise.all(hrefs.map((href) => piece(href, 0, HEAD, signal)));
+  const both = hrefs.map((href, at) => ({ href, size: heads[at]!.size }));
+  if (!heads.every(({ data }) => isText(data))) return { why: texts.notText, both };
+  if (both.some(({ size }) => size > DIFFERENCE_MAX)) return { why: texts.differenceLarge(bytes(DIFFERENCE_MAX)), both };
+  const whole = await Promise.all(hrefs.map((href) => piece(href, 0, DIFFERENCE_MAX, signal)));
+  if (!whole.every(({ data }) => isText(data))) return { why: texts.notText, both };
+  const [was, is] = whole.map(({ data }) => asText(data));
+  const changes = diffLines(was!, is!, { timeout: DIFFERENCE_MS });
+  return changes ? { changes } : { why: texts.differenceSlow, both };
+}
+
+function Difference({ before, after, commandLine }: { before: string; after: string; commandLine: string }): ReactNode {
+  const [answer, again] = useAnswer((signal) => compared([before, after], signal), `${before} ${after}`);
   return (
     <section aria-label={texts.differenceTitle}>
       <h2>{texts.differenceTitle}</h2>
       <Shown answer={answer} again={again}>
-        {(changes) =>
-          changes.every((change) => !change.added && !change.removed) ? (
-            <p>{texts.equalContents}</p>
+        {(found) =>
+          "why" in found ? (
+            <>
+              <p>{found.why}</p>
+              <HexDifference both={found.both} />
+              <p>{texts.sameBytes}</p>
+              <pre>{commandLine}</pre>
+            </>
           ) : (
-            <div className="bytes difference" role="region" tabIndex={0} aria-label={texts.differenceTitle}>
-              {changes.map((change, at) => {
-                const [sign, kind] = change.added ? ["+", "plus"] : change.removed ? ["−", "minus"] : [" ", ""];
-                const lines = change.value.replace(/\n$/, "").split("\n");
-                return (
-                  <span key={at} className={kind}>
-                    {lines.map((line) => `${sign} ${line}`).join("\n")}
-                  </span>
-                );
-              })}
-            </div>
+            <Lines changes={found.changes} />
           )
         }
       </Shown>
     </section>
+  );
+}
+
+function Lines({ changes }: { changes: readonly Change[] }): ReactNode {
+  if (changes.every((change) => !change.added && !change.removed)) return <p>{texts.equalContents}</p>;
+  return (
+    <div className="bytes difference" role="region" tabIndex={0} aria-label={texts.differenceTitle}>
+      {changes.map((change, at) => {
+        const [sign, kind] = change.added ? ["+", "plus"] : change.removed ? ["−", "minus"] : [" ", ""];
+        const lines = change.value.replace(/\n$/, "").split("\n");
+        return (
+          <span key={at} className={kind}>
+            {lines.map((line) => `${sign} ${line}`).join("\n")}
+          </span>
+        );
+      })}
+    </div>
   );
 }

@@ -1,10 +1,10 @@
-// Who forgot, held and released what, what expired and what was lost, and why: of all writers, the newest first.
+// Who forgot, held, released and mended what, what expired and what was lost, and why: of all writers, the newest first.
 
 import { type ReactNode } from "react";
 import { changed, ownParameters } from "./address.ts";
 import { ask } from "./api.ts";
 import { command } from "./command.ts";
-import type { StatedReason, Timeline } from "./documents.ts";
+import type { StatedReason, StatedRepair, Timeline } from "./documents.ts";
 import { Head, Notices, SameAnswer, Shown, TableFrame, useAnswer, When } from "./frame.tsx";
 import { count } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
@@ -12,7 +12,8 @@ import { TEXTS } from "./texts.ts";
 const texts = TEXTS.proof;
 const WRITERS_MAX = 20;
 const SHOWN_MAX = 200;
-const OF_THE_CATALOG = new Set(["repaired", "rebuilt"]);
+const WITHOUT_EVENTS = new Set(["repaired", "rebuilt", "repair-finished"]);
+const OFFSETS_MAX = 10;
 const SPANS: [string, string][] = [
   [texts.week, texts.weekQuery],
   [texts.month, texts.monthQuery],
@@ -71,8 +72,10 @@ export function Deeds({ writers }: { writers: readonly string[] }): ReactNode {
                       </th>
                       <td>{texts.deedKinds[reason.kind] ?? reason.kind}</td>
                       <td>{reason.who ?? "–"}</td>
-                      <td>{reason.reason ?? "–"}</td>
-                      <td className="number-cell">{OF_THE_CATALOG.has(reason.kind) ? "–" : reason.events == null ? texts.byCondition : count(reason.events)}</td>
+                      <td>
+                        <ReasonOf reason={reason} />
+                      </td>
+                      <td className="number-cell">{eventsOf(reason)}</td>
                       <td>{reason.name}</td>
                       <td>{writer}</td>
                       <td className="number-cell">{revision}</td>
@@ -96,4 +99,49 @@ export function Deeds({ writers }: { writers: readonly string[] }): ReactNode {
       )}
     </section>
   );
+}
+
+/** Why something was done, and of a repair what it found. */
+export function ReasonOf({ reason: { reason, repair } }: { reason: StatedReason }): ReactNode {
+  return (
+    <>
+      {reason ?? "–"}
+      {repair && <Found repair={repair} />}
+    </>
+  );
+}
+
+export function eventsOf({ kind, events, repair }: StatedReason): string {
+  if (events != null) return count(events);
+  return repair || WITHOUT_EVENTS.has(kind) ? "–" : texts.byCondition;
+}
+
+/** What a repair found: which bytes were expected, which lay there, where they were damaged, and whose events are lost. */
+function Found({ repair: { expected_sha256, found_sha256, offsets = [], lost = [] } }: { repair: StatedRepair }): ReactNode {
+  const rows: [string, string][] = [
+    ...(offsets.length ? [[texts.damagedAt, listed(offsets.map(String))] as [string, string]] : []),
+    ...(lost.length ? [[texts.lostIds, listed(lost.map(({ first_event_id, last_event_id }) => `${first_event_id} – ${last_event_id}`))] as [string, string]] : []),
+    ...(expected_sha256 ? [[texts.expectedSha256, expected_sha256] as [string, string]] : []),
+    ...(found_sha256 ? [[texts.foundSha256, found_sha256] as [string, string]] : []),
+  ];
+  if (!rows.length) return null;
+  return (
+    <details>
+      <summary>{texts.found}</summary>
+      <dl>
+        {rows.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>
+              <code>{value}</code>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </details>
+  );
+}
+
+function listed(values: readonly string[]): string {
+  return values.slice(0, OFFSETS_MAX).join(", ") + (values.length > OFFSETS_MAX ? " …" : "");
 }

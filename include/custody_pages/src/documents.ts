@@ -142,6 +142,20 @@ export interface StatedReason {
   reason?: string | null;
   who?: string | null;
   events?: number | null;
+  repair?: StatedRepair | null;
+}
+
+export interface StatedRepair {
+  id: string;
+  expected_sha256?: string | null;
+  found_sha256?: string | null;
+  offsets?: number[];
+  lost?: LostRange[];
+}
+
+export interface LostRange {
+  first_event_id: number;
+  last_event_id: number;
 }
 
 export interface Timeline {
@@ -392,6 +406,7 @@ export interface DifferenceSummary {
   holds_removed: ReasonOverview[];
   losses_added: ReasonOverview[];
   losses_removed: ReasonOverview[];
+  repairs?: StatedReason[];
 }
 
 export interface CatalogDifference {

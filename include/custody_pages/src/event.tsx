@@ -3,7 +3,7 @@
 import { useState, type ReactNode } from "react";
 import { ownParameters, pageAddress, sameMoment } from "./address.ts";
 import { ask } from "./api.ts";
-import { command } from "./command.ts";
+import { command, contentsCompared } from "./command.ts";
 import { Contents } from "./content.tsx";
 import type { EventDocument, OneEvent } from "./documents.ts";
 import { Failure, FixedLink, Frame, Head, SameAnswer, SaveButton, Shown, start, Switch, TableFrame, useAnswer, When } from "./frame.tsx";
@@ -44,7 +44,7 @@ function OneEventPage(): ReactNode {
             <Ways one={one} />
             <Facts event={one.event} />
             <Attributes one={one} />
-            <Contents after={one.content} before={one.previous_content} name={`${writer}-${id}`} />
+            <Contents after={one.content} before={one.previous_content} name={`${writer}-${id}`} differenceCommand={contentsCompared(writer, id, asOf)} />
             <Software path={path} asOf={asOf} one={one} />
             <section>
               <h2>{TEXTS.event.replay}</h2>

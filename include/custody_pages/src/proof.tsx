@@ -5,7 +5,7 @@ import { ownParameters, pageAddress } from "./address.ts";
 import { ask, order } from "./api.ts";
 import { command } from "./command.ts";
 import type { CatalogChain, CatalogDifference, Job, RetentionPlan, Timeline, TransactionSummary, Welcome } from "./documents.ts";
-import { Deeds } from "./deeds.tsx";
+import { Deeds, eventsOf, ReasonOf } from "./deeds.tsx";
 import { Frame, Head, Notices, SameAnswer, Shown, start, TableFrame, useAnswer, When } from "./frame.tsx";
 import { AttestationList } from "./attestations.tsx";
 import { HoldList } from "./holds.tsx";
@@ -103,7 +103,7 @@ function DifferenceForm({ writer }: { writer: string }): ReactNode {
   );
 }
 
-/** What became live and ceased to be, and what was forgotten, held and lost; kinds without entries are left out. */
+/** What became live and ceased to be, and what was forgotten, held, lost and mended; kinds without entries are left out. */
 function Changes({ difference: { entries, sizes } }: { difference: CatalogDifference }): ReactNode {
   const logs = [...entries.added.map((log) => ["+", log] as const), ...entries.removed.map((log) => ["−", log] as const)];
   const shards = [
@@ -114,6 +114,7 @@ function Changes({ difference: { entries, sizes } }: { difference: CatalogDiffer
     ...entries[`${kind}_added`].map((one) => [kind, "+", one] as const),
     ...entries[`${kind}_removed`].map((one) => [kind, "−", one] as const),
   ]);
+  const repairs = entries.repairs ?? [];
   const all = Object.values(sizes).reduce((sum, one) => sum + one, 0);
   if (!all) return <p>{texts.noDifference}</p>;
   return (
@@ -133,6 +134,24 @@ function Changes({ difference: { entries, sizes } }: { difference: CatalogDiffer
                   <When ms={one.created_ms} away />
                 </td>
                 <td className="number-cell">{one.events === null ? texts.byCondition : count(one.events)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </TableFrame>
+      )}
+      {repairs.length > 0 && (
+        <TableFrame label={texts.repairTable}>
+          <Head columns={[texts.happened, texts.name, texts.reason, texts.who, texts.eventsIn]} />
+          <tbody>
+            {repairs.map((one, at) => (
+              <tr key={at}>
+                <td>{texts.deedKinds[one.kind] ?? one.kind}</td>
+                <th scope="row">{one.name}</th>
+                <td>
+                  <ReasonOf reason={one} />
+                </td>
+                <td>{one.who ?? "–"}</td>
+                <td className="number-cell">{eventsOf(one)}</td>
               </tr>
             ))}
           </tbody>
@@ -174,7 +193,7 @@ function Changes({ difference: { entries, sizes } }: { difference: CatalogDiffer
           </tbody>
         </TableFrame>
       )}
-      {logs.length + shards.length + reasons.length < all && <p className="quiet">{texts.cut(all)}</p>}
+      {logs.length + shards.length + reasons.length + repairs.length < all && <p className="quiet">{texts.cut(all)}</p>}
     </>
   );
 }

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import { ownParameters, pageAddress, remember, sameMoment } from "./address.ts";
 import { ask } from "./api.ts";
-import { command } from "./command.ts";
+import { command, contentsCompared } from "./command.ts";
 import { Contents } from "./content.tsx";
 import { NewestRuns } from "./dag_runs.tsx";
 import type { AssetContent, DagRun, RunAsset } from "./documents.ts";
@@ -237,7 +237,7 @@ function OneAssetContent({ one, isFirst }: { one: AssetContent; isFirst: boolean
       <p>
         <a href={pageAddress("event", { writer: one.writer, event: one.event_id, as_of: asOf })}>{texts.ofEvent(one.writer, one.event_id)}</a>
       </p>
-      {isOpen && <Contents after={one.content} before={one.previous_content} name={`${one.writer}-${one.event_id}`} />}
+      {isOpen && <Contents after={one.content} before={one.previous_content} name={`${one.writer}-${one.event_id}`} differenceCommand={contentsCompared(one.writer, String(one.event_id), asOf)} />}
     </details>
   );
 }

@@ -15,6 +15,7 @@ import { TEXTS } from "./texts.ts";
 import { Trend } from "./trend.tsx";
 
 const REFRESH_MS = 10_000;
+const FORMATS = ["nifi", "nifi-rest", "nifi-avro", "openlineage", "ngsi", "custody"];
 const QUARANTINE_SHOWN = 100;
 const RUNS_SHOWN = 20;
 const DAG_RUNS_SHOWN = 10;
@@ -211,6 +212,7 @@ function Quarantine({ round, onEnd }: { round: number; onEnd: () => void }): Rea
   const [answer, again] = useAnswer((signal) => ask<Quarantined>("quarantine", { limit: QUARANTINE_SHOWN }, signal), `quarantine ${round}`);
   const may = useMay("manage");
   const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
+  const [format, setFormat] = useState("");
   const trying = useJob("resubmit", () => {
     choose(new Set());
     onEnd();
@@ -221,7 +223,7 @@ function Quarantine({ round, onEnd }: { round: number; onEnd: () => void }): Rea
     else next.delete(key);
     choose(next);
   };
-  const retry = (body: object): void => trying.begin(() => order<Job>("POST", "quarantine/resubmissions", body));
+  const retry = (body: object): void => trying.begin(() => order<Job>("POST", "quarantine/resubmissions", { ...body, ...(format && { format }) }));
   return (
     <section>
       <h2>{texts.quarantine}</h2>
@@ -256,6 +258,15 @@ function Quarantine({ round, onEnd }: { round: number; onEnd: () => void }): Rea
               </TableFrame>
               {may ? (
                 <p className="row">
+                  <label>
+                    {texts.readAs}{" "}
+                    <select value={format} onChange={({ target }) => setFormat(target.value)}>
+                      <option value="">{texts.asTheyWere}</option>
+                      {FORMATS.map((one) => (
+                        <option key={one}>{one}</option>
+                      ))}
+                    </select>
+                  </label>
                   <Consent
                     label={texts.retry(chosen.size)}
                     question={texts.retryQuestion(chosen.size)}
@@ -281,7 +292,7 @@ function Quarantine({ round, onEnd }: { round: number; onEnd: () => void }): Rea
               ) : (
                 <p>{texts.mayNotRetry}</p>
               )}
-              <pre>{command("quarantine resubmit", chosen.size ? [...chosen] : [items[0]!.key])}</pre>
+              <pre>{command("quarantine resubmit", chosen.size ? [...chosen] : [items[0]!.key], { format })}</pre>
             </>
           ) : (
             <p>{texts.quarantineEmpty}</p>

@@ -8,11 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from custody.catalog import prune
+from custody.catalog import Catalog, prune
+from custody.catalog.transaction_summary import REPAIR_FINISHED, StatedReason, summary_of
 from custody.config import load_settings
-from custody.errors import LockedError, NotFoundError
+from custody.errors import LockedError, NotFoundError, StorageError
 from custody.index import build_shard
 from custody.maintenance.findings import FINDING_KINDS, Finding, Level, damages
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS, MaintenanceUnit
 from custody.maintenance.repair import repair_journals, repair_logs
 from custody.maintenance.rewriting import open_event_log
 from custody.maintenance.verification.check_ids import subtract_ranges
@@ -20,6 +22,7 @@ from custody.model import Event, to_batch, to_events
 from custody.repository import EventSelection
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.unit.maintenance.damaged_samples import STORE, Sample, flip
 
 
@@ -112,7 +115,7 @@ def test_journals_of_a_lost_log_that_come_back_are_rolled_over_again(sample: Sam
 def test_what_is_gone_meanwhile_needs_no_repair(sample: Sample) -> None:
     workspace = sample.workspace()
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
-        repair_logs.rewrite(workspace, "data/2026-03-02/events/00000000000000000999.parquet")
+        repair_logs.rewrite(workspace, "data/2026-03-02/events/00000000000000000999.parquet", "damaged")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
         repair_logs.rebuild_index_shard(workspace, "nothing")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
@@ -137,3 +140,84 @@ def test_ids_without_known_ones() -> None:
 def test_a_kind_of_a_newer_custody_is_shown_all_the_same() -> None:
     finding = Finding(kind="of-tomorrow", path="p", message="m")
     assert finding.document()["severity"] == FINDING_KINDS["unreadable"].severity == "damage"
+
+
+def _told(sample: Sample) -> list[tuple[int, StatedReason]]:
+    catalog = sample.workspace().catalog
+    reasons = [(one.revision, reason) for one in catalog.timeline() for reason in summary_of(one).reasons]
+    return [(revision, reason) for revision, reason in reasons if reason.repair or reason.kind == REPAIR_FINISHED]
+
+
+def test_what_changes_no_entry_is_told_in_one_transaction_before_it_is_mended(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample.finish()
+    state = sample.workspace().catalog.load()
+    [toc, *_] = [sample.workspace().log_path(file.toc_path) for file in state.files.values()]
+    flip(toc, 20)
+    gone = state.shards[min(state.shards)]
+    shutil.rmtree(sample.workspace().shard_path(gone))
+    seen: list[int] = []
+    right = repair_logs.rewrite_toc
+
+    def noting(workspace: Workspace, path: str) -> str:
+        seen.append(len(_told(sample)))
+        return right(workspace, path)
+
+    monkeypatch.setattr(repair_logs, "rewrite_toc", noting)
+    report = sample.repair()
+    assert seen == [2], "the catalog tells of both before the first is mended"
+    assert (report.notices, sample.damage()) == ([], [])
+    toc_told, shard_told, *finished = _told(sample)
+    assert toc_told[0] == shard_told[0] == state.revision + 1
+    assert (toc_told[1].kind, shard_told[1].kind, shard_told[1].name) == ("toc-rewritten", "shard-rebuilt", gone.name)
+    assert toc_told[1].repair is not None
+    assert "expected another SHA-256" in str(toc_told[1].reason)
+    assert toc_told[1].repair.expected_sha256 != toc_told[1].repair.found_sha256
+    assert [(revision, reason.kind) for revision, reason in finished] == [(state.revision + 2, REPAIR_FINISHED)] * 2
+    # Nothing is left to do, and nothing is told.
+    sample.repair()
+    assert sample.workspace().catalog.load().revision == state.revision + 2
+
+
+def test_a_rewritten_log_is_told_by_the_transaction_that_replaces_it(sample: Sample) -> None:
+    sample.finish()
+    state = sample.workspace().catalog.load()
+    file = state.files[min(state.files)]
+    block = open_event_log(sample.workspace(), file).toc.blocks[0]
+    flip(sample.workspace().log_path(file.path), int(block["offset"]) + 10)
+    sample.repair(accept_loss=True)
+    [(revision, told)] = _told(sample)
+    [transaction] = sample.workspace().catalog.timeline(revision, revision)
+    kinds = {action.WhichOneof("kind") for action in transaction.actions}
+    assert {"remove_file", "add_loss", "note"} <= kinds
+    assert told.name == file.path
+    assert told.events == int(block["rows"])
+    assert told.repair is not None
+    assert told.repair.expected_sha256 == file.sha256.hex()
+    assert (told.repair.offsets, told.repair.lost[0].first_event_id) == ((int(block["offset"]),), file.first_event_id)
+
+
+def test_a_repair_that_cannot_be_told_is_not_done(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample.finish()
+    state = sample.workspace().catalog.load()
+    path = sample.workspace().shard_path(state.shards[min(state.shards)])
+    shutil.rmtree(path)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StorageError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "commit", refuse)
+        [action] = sample.repair().actions
+        assert action.error == "not done, as the catalog could not be told of it: no space left"
+        with pytest.raises(StorageError, match="no space left"):
+            MAINTENANCE_STEPS["rebuild"].run(sample.workspace(), MaintenanceUnit("main", names=(path.name,)))
+        with pytest.raises(StorageError, match="no space left"):
+            list(sample.repository().rebuild_index())
+        assert not path.exists()
+    list(sample.repository().rebuild_index())
+    assert [(told.kind, told.who) for _, told in _told(sample)] == [
+        ("shard-rebuilt", "index rebuild"),
+        (REPAIR_FINISHED, "index rebuild"),
+    ], "the others are whole: to build them anew is no repair"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from custody.catalog.transaction_summary import summary_of
 from custody.config import SETTINGS_FILE
 from custody.errors import NotFoundError
 from custody.eventlog import EventLog
@@ -206,7 +207,12 @@ def test_a_lost_shard_is_made_again_from_its_log(waiting: Repository, expected: 
         shutil.rmtree(shard)
     assert answers(waiting) == expected
     assert len(waiting.search("").notices) == len(lost)
-    assert len(run_steps(waiting.settings)) == len(lost)
+    assert len(run_steps(waiting.settings, "index")) == len(lost)
+    told = [reason for one in waiting.workspace().catalog.timeline() for reason in summary_of(one).reasons]
+    # Of the first builds nothing is told: only those that were gone are mended.
+    assert sorted(reason.name for reason in told if reason.kind == "shard-rebuilt") == [path.name for path in lost]
+    assert {reason.who for reason in told} == {"step index"}
+    assert sum(reason.kind == "repair-finished" for reason in told) == len(lost)
     assert answers(waiting) == expected
     assert waiting.search("").notices == ()
     assert sorted((waiting.settings.containers[0] / "main/index").iterdir()) == shards

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 from custody.airflow_runs import RunFacts, end_events, start_events
 from custody.model import Event
 from custody.repository import Repository
+from custody.serving import dag_runs
 from custody.serving.application import Access
 from tests.support import append, event, run_steps
 from tests.unit.serving.test_api_changes import client_of
@@ -40,7 +42,7 @@ def told(run_id: str, task_id: str | None = None, minute: int = 0, **facts: Any)
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     repository = Repository.create(tmp_path_factory.mktemp("runs") / "repository")
     landing, lake = ["hdfs://landing/orders"], ["hdfs://lake/orders"]
     append(
@@ -58,7 +60,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ],
     )
     run_steps(repository.settings)
-    with client_of(Repository.open(repository.settings.root), Access()) as client:
+    return Repository.open(repository.settings.root)
+
+
+@pytest.fixture(scope="module")
+def client(repository: Repository) -> Iterator[TestClient]:
+    with client_of(repository, Access()) as client:
         yield client
 
 
@@ -120,3 +127,41 @@ def test_of_a_run_that_nobody_told_of_nothing_is_known(client: TestClient, more:
 
 def test_a_question_without_a_run_is_refused(client: TestClient, tmp_path: Path) -> None:
     assert client.get("dag-run", params={"dag_id": "orders"}).status_code == 400
+
+
+@contextmanager
+def masked(repository: Repository, *masks: str) -> Iterator[TestClient]:
+    """The API with masks for everybody."""
+    query = repository.settings.query.model_copy(update={"mask_attributes": masks})
+    with client_of(Repository(repository.settings.model_copy(update={"query": query})), Access()) as client:
+        yield client
+
+
+QUESTIONS: tuple[dict[str, str], ...] = (
+    {"run_id": RUN},
+    {"run_id": RUN, "task_id": "sort"},
+    {"run_id": RUN, "task_id": "load", "map_index": "1"},
+    {"run_id": ODD},
+    {"run_id": "nobody"},
+)
+
+
+def test_who_sees_no_file_names_gets_the_same_answer(
+    repository: Repository, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [client.get("dag-run", params={"dag_id": "orders", **question}).json() for question in QUESTIONS]
+    assert 8 < len(expected[0]["events"]) <= 12
+    monkeypatch.setattr(dag_runs, "EVENTS_MAX", 12)  # several pages of events
+    with masked(repository, "filename") as clerk:
+        assert [clerk.get("dag-run", params={"dag_id": "orders", **each}).json() for each in QUESTIONS] == expected
+        # As far as a request goes, and it says so.
+        monkeypatch.setattr(dag_runs, "EVENTS_MAX", 4)
+        monkeypatch.setattr(dag_runs, "_PAGES_MAX", 2)
+        cut = asked(clerk, RUN)
+        assert cut["is_cut"]
+        assert "file names are masked: only the newest 8 events were looked at." in cut["notices"]
+
+
+def test_who_does_not_see_the_names_of_runs_is_told_of_none(repository: Repository) -> None:
+    with masked(repository, "filename", "airflow.run_id") as clerk:
+        assert [asked(clerk, run_id)["events"] for run_id in (RUN, ODD)] == [[], []]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from custody.catalog import CatalogState, FileRepair
+from custody.catalog.file_repairs import file_repair, finish_repairs, open_repairs, tell_repairs
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError, StripeMissingError
@@ -42,8 +44,8 @@ _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
     "redo-unit": lambda at, action: repair_journals.redo_unit(at, int(action.target)),
     "restore-log": lambda at, action: repair_logs.restore(at, action.target),
     "roll-over": lambda at, action: repair_journals.roll_over(at, int(action.target)),
-    "rewrite-log": lambda at, action: repair_logs.rewrite(at, action.target),
-    "give-up-log": lambda at, action: repair_logs.give_up(at, action.target),
+    "rewrite-log": lambda at, action: repair_logs.rewrite(at, action.target, action.reason),
+    "give-up-log": lambda at, action: repair_logs.give_up(at, action.target, action.reason),
     "rewrite-toc": lambda at, action: repair_logs.rewrite_toc(at, action.target),
     "rebuild-shard": lambda at, action: repair_logs.rebuild_index_shard(at, action.target),
     "mend-content": lambda at, action: repair_contents.mend_claim(at, action.target),
@@ -77,6 +79,13 @@ _ONE_BY_ONE = {
 """By kind of finding: the action, and the field of the finding that names its target. One action a finding."""
 _JOINED = {"catalog-history": "note-history", "catalog-tail": "list-again", "forgotten-lost": "forget-again"}
 """By kind of finding: one action for all findings of a writer."""
+_TOLD_FIRST = {
+    "restore-log": (FileRepair.LOG_RESTORED, "log-"),
+    "rewrite-toc": (FileRepair.TOC_REWRITTEN, "toc-"),
+    "rebuild-shard": (FileRepair.SHARD_REBUILT, "shard-"),
+}
+"""By action that changes no entry of the catalog: what the catalog calls it, and how its kinds of findings begin."""
+_MESSAGES_MAX = 5
 # The piece is gone already, but to drop its entry is a decision for a person.
 _NEEDS_ACCEPTING = ("drop-entry",)
 
@@ -89,6 +98,8 @@ class RepairReport(msgspec.Struct, kw_only=True):
     after: list[Finding] | None = None
     report: str | None = None
     """Path of the report with the outcomes."""
+    notices: list[str] = []
+    """What could not be said of repairs that were done."""
 
 
 def plan_repairs(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> RepairReport:
@@ -124,7 +135,7 @@ def repair_repository(
         result = plan_repairs(settings, fs, clock, level)
         run_id, started = f"repair-{clock.now_ms()}", time.monotonic()
         done: list[RepairAction] = []
-        planned = result.actions
+        planned, findings = result.actions, result.before
         # An action that failed is not tried again in the same repair, so that this ends.
         for _ in range(_ROUNDS_MAX):
             done_keys = {action.key for action in done}
@@ -133,13 +144,22 @@ def repair_repository(
             ]
             if not todo:
                 break
+            told: dict[str | None, str] = {}
             for action in todo:
-                done.append(_do(_workspace(settings, fs, clock, action.writer), action))
+                workspace = _workspace(settings, fs, clock, action.writer)
+                refusal = ""
+                if action.what in _TOLD_FIRST:
+                    if action.writer not in told:
+                        told[action.writer] = _tell(workspace, todo, findings, result.notices)
+                    refusal = told[action.writer]
+                done.append(msgspec.structs.replace(action, error=refusal) if refusal else _do(workspace, action))
                 on_done(done[-1])
                 # After each action: a repair that is killed leaves a report of what it did.
                 result.report = str(_write_report(settings, fs, run_id, done, time.monotonic() - started))
-            result.after = _verify(settings, fs, clock, level)
-            planned = plan_actions(result.after, partial(_workspace, settings, fs, clock))
+            findings = result.after = _verify(settings, fs, clock, level)
+            planned = plan_actions(findings, partial(_workspace, settings, fs, clock))
+        for workspace in Workspace.all(settings, fs, clock):
+            result.notices += _finish(workspace, planned)
         not_done = [action for action in planned if action.key not in {item.key for item in done}]
         result.actions = [*done, *not_done]
         return result
@@ -251,6 +271,61 @@ def _do(workspace: Workspace, action: RepairAction) -> RepairAction:
     # One action that fails must not keep the others from being done.
     except (CustodyError, OSError) as error:
         return msgspec.structs.replace(action, error=str(error))
+
+
+def _tell(workspace: Workspace, todo: Sequence[RepairAction], findings: Sequence[Finding], notices: list[str]) -> str:
+    """Tell the catalog of a writer, in one transaction, which of its files are about to be mended, and why.
+
+    Returns what kept that from being told, empty if nothing did. A repair that is not told is not done.
+    """
+    try:
+        state = workspace.catalog.settle()
+        repairs = []
+        for action in todo:
+            if action.writer == workspace.writer and action.what in _TOLD_FIRST:
+                repair = _repair_of(workspace, state, action, findings)
+                if repair is not None:
+                    repairs.append(repair)
+        if not tell_repairs(workspace.catalog, repairs, repair_logs.REPAIR):
+            notices.append(f"writer {workspace.writer}: is retired, so its catalog tells nothing of what was mended.")
+    except (CustodyError, OSError) as error:
+        return f"not done, as the catalog could not be told of it: {error}"
+    return ""
+
+
+def _repair_of(
+    workspace: Workspace, state: CatalogState, action: RepairAction, findings: Sequence[Finding]
+) -> FileRepair | None:
+    """Return what the catalog is told of an action; None if its file is not live any more."""
+    kind, prefix = _TOLD_FIRST[action.what]
+    found = [
+        item
+        for item in findings
+        if (item.writer, item.name) == (action.writer, action.target) and item.kind.startswith(prefix)
+    ]
+    more = len(found) - _MESSAGES_MAX
+    reason = " ".join(item.message for item in found[:_MESSAGES_MAX]) + (f" And {more} more." if more > 0 else "")
+    offsets = [item.offset for item in found if item.offset is not None]
+    if action.what == "rebuild-shard":
+        return file_repair(kind, action.target, reason, offsets=offsets) if action.target in state.shards else None
+    file = state.files.get(action.target)
+    if file is None:
+        return None
+    is_log = action.what == "restore-log"
+    expected, path = (file.sha256, file.path) if is_log else (file.toc_sha256, file.toc_path)
+    found_sha256 = repair_logs.digest_found(workspace, path)
+    return file_repair(kind, file.path, reason, expected_sha256=expected, found_sha256=found_sha256, offsets=offsets)
+
+
+def _finish(workspace: Workspace, planned: Sequence[RepairAction]) -> list[str]:
+    """Say that repairs are done of which nothing is left to do, those of an earlier attempt that crashed included."""
+    try:
+        left = {action.target for action in planned if action.writer == workspace.writer}
+        done = [(each.kind, each.name) for each in open_repairs(workspace.catalog) if each.name not in left]
+        problem = finish_repairs(workspace.catalog, done, repair_logs.REPAIR) if done else None
+    except CustodyError as error:  # a catalog that cannot be read, and could not be mended
+        problem = str(error)
+    return [] if problem is None else [f"writer {workspace.writer}: {problem}"]
 
 
 def _write_report(settings: Settings, fs: FileSystem, run_id: str, done: list[RepairAction], seconds: float) -> Path:

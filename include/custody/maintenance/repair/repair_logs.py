@@ -9,10 +9,11 @@ earlier revision lists it; its damaged bytes go to the quarantine.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from custody.catalog import Action as CatalogAction
-from custody.catalog import AddFile, CatalogState, RemoveFile, RemoveShard
+from custody.catalog import AddFile, CatalogState, FileRepair, RemoveFile, RemoveShard
+from custody.catalog.file_repairs import file_repair, repair_note
 from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import trash_path
@@ -25,6 +26,9 @@ from custody.rollover import rebuild_shard
 from custody.rollover.merge import merge_unit
 from custody.rollover.publish import compress_log, find_staged
 from custody.workspace import Workspace
+
+REPAIR = "repair"
+"""Who mends, as the catalog is told: the command `custody repair`."""
 
 
 def live_file(workspace: Workspace, path: str) -> tuple[CatalogState, AddFile]:
@@ -73,8 +77,8 @@ def restore(workspace: Workspace, path: str) -> str:
     return source
 
 
-def rewrite(workspace: Workspace, path: str) -> str:
-    """Rewrite a log with its whole blocks; return what was lost.
+def rewrite(workspace: Workspace, path: str, reason: str) -> str:
+    """Rewrite a log with its whole blocks; return what was lost. `reason` is what was found, for the catalog.
 
     Durability: on return the new log, the transaction and the damaged bytes in the quarantine survive power loss.
 
@@ -96,6 +100,10 @@ def rewrite(workspace: Workspace, path: str) -> str:
         blocks = ", ".join(str(number) for number in damaged)
         loss = loss_action(ranges, events, path, f"blocks {blocks} were damaged", workspace.clock.now_ms())
         losses.append(CatalogAction(add_loss=loss))
+    offsets = [int(log.toc.blocks[number]["offset"]) for number in damaged if number is not None]
+    kind = FileRepair.LOG_REWRITTEN if survey.rows else FileRepair.LOG_GIVEN_UP
+    # In the transaction that replaces the log: else that would look like a compaction.
+    losses.append(_told(workspace, kind, file, reason, offsets=offsets, lost=ranges, events=events))
     if not survey.rows:
         return _remove(workspace, state, file, losses)
     # The loss is noted in the transaction that replaces the log: never one without the other.
@@ -105,13 +113,14 @@ def rewrite(workspace: Workspace, path: str) -> str:
     return f"revision {report.revision}: {survey.rows} events in a new log, {events} lost"
 
 
-def give_up(workspace: Workspace, path: str) -> str:
-    """Remove an unreadable log from the catalog, and note its loss there."""
+def give_up(workspace: Workspace, path: str, reason: str) -> str:
+    """Remove an unreadable log from the catalog, and note its loss there; `reason` is what was found."""
     state, file = live_file(workspace, path)
     ranges = [(file.first_event_id, file.last_event_id)]
-    reason = "the log is gone, or none of its blocks can be found; its loss was accepted"
-    loss = loss_action(ranges, file.rows, path, reason, workspace.clock.now_ms())
-    return _remove(workspace, state, file, [CatalogAction(add_loss=loss)])
+    accepted = "the log is gone, or none of its blocks can be found; its loss was accepted"
+    loss = loss_action(ranges, file.rows, path, accepted, workspace.clock.now_ms())
+    told = _told(workspace, FileRepair.LOG_GIVEN_UP, file, reason, lost=ranges, events=file.rows)
+    return _remove(workspace, state, file, [CatalogAction(add_loss=loss), told])
 
 
 def rewrite_toc(workspace: Workspace, path: str) -> str:
@@ -136,6 +145,36 @@ def rebuild_index_shard(workspace: Workspace, name: str) -> str:
         raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
     built = rebuild_shard(workspace, state.shards[name])
     return f"{built.documents} events"
+
+
+def _told(
+    workspace: Workspace,
+    kind: FileRepair.Kind,
+    file: AddFile,
+    reason: str,
+    *,
+    offsets: Sequence[int] = (),
+    lost: Sequence[tuple[int, int]],
+    events: int,
+) -> CatalogAction:
+    """Return the note of a repair that the same transaction does."""
+    found = digest_found(workspace, file.path)
+    repair = file_repair(
+        kind,
+        file.path,
+        reason,
+        expected_sha256=file.sha256,
+        found_sha256=found,
+        offsets=offsets,
+        lost=lost,
+        events=events,
+    )
+    return repair_note([repair], REPAIR)
+
+
+def digest_found(workspace: Workspace, path: str) -> bytes:
+    """Return the digest of what lies in the place of a file of the database's folder; empty if nothing does."""
+    return sha256_of(workspace, path) if workspace.catalog.objects.files.exists(path) else b""
 
 
 def _remove(workspace: Workspace, state: CatalogState, file: AddFile, noted: list[CatalogAction]) -> str:

@@ -16,17 +16,15 @@ import pyarrow.compute as pc
 from whoosh.query import Every
 
 from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
-from custody.errors import CorruptionError, CustodyError, NotFoundError, StripeMissingError
+from custody.errors import CustodyError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, EventLog
-from custody.format.framing import misplaced_parts
 from custody.format.names import split_stripe
-from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard, StoredShard
-from custody.index.manifest import NAME as MANIFEST
-from custody.index.manifest import PREAMBLE_BYTES
+from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.rewriting import open_event_log
 from custody.model import is_newer
 from custody.query import SEVERAL_VALUES, facets_of_table
+from custody.rollover import require_whole_shard
 from custody.workspace import Workspace
 
 _READ_BYTES = 8 << 20
@@ -216,17 +214,7 @@ def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Lev
     """Yield what is wrong with a live shard; a shard of other settings is not wrong."""
     shard = state.shards[name]
     try:
-        if level is not Level.QUICK:
-            # Of pieces that were fetched before, only those that are fetched anew say what the store has.
-            workspace.shard_objects.forget(name)
-        stored, is_here = _stored_shard(workspace, name), workspace.fs.exists(workspace.shard_path(shard))
-        if stored is not None and is_here:
-            _check_here(workspace, shard, level)
-        opened = OpenShard(workspace.fs, workspace.shard_path(shard), stored)
-        _check_description(workspace, shard, opened)
-        if level is not Level.QUICK:
-            _check_marks(workspace, shard)
-            opened.verify()
+        opened = require_whole_shard(workspace, shard, every_byte=level is not Level.QUICK)
     except NotFoundError as error:
         yield _shard_finding(workspace, shard, "shard-missing", error)
         return
@@ -235,46 +223,6 @@ def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Lev
         return
     if level is Level.DEEP:
         yield from _compared(workspace, state, shard, opened)
-
-
-def _stored_shard(workspace: Workspace, name: str) -> StoredShard | None:
-    """Return a shard of an object store, open; None where it lies in its folder alone, as in older releases."""
-    try:
-        return workspace.shard_objects.open(name)
-    except NotFoundError:
-        return None
-
-
-def _check_here(workspace: Workspace, shard: AddShard, level: Level) -> None:
-    """Check the folder of a shard that the store has as well; raises as `OpenShard`."""
-    here = OpenShard(workspace.fs, workspace.shard_path(shard), None)
-    _check_description(workspace, shard, here)
-    if level is not Level.QUICK:
-        here.verify()
-
-
-def _check_description(workspace: Workspace, shard: AddShard, opened: OpenShard) -> None:
-    """Raise CorruptionError unless the folder holds the shard that the catalog lists, with files of the right sizes."""
-    description = opened.description
-    listed = (shard.documents, shard.first_event_id, shard.last_event_id)
-    got = (description.documents, description.first_event_id, description.last_event_id)
-    if got != listed:
-        raise CorruptionError(
-            f"{opened.path}: expected documents, first and last id {listed}, got {got}: another shard."
-        )
-    for file in description.files if opened.stored is None else ():
-        path = opened.path / file.name
-        size = workspace.fs.size(path) if workspace.fs.exists(path) else -1
-        if size != file.size:
-            raise CorruptionError(f"{path}: expected {file.size} bytes, got {'no file' if size < 0 else size}.")
-
-
-def _check_marks(workspace: Workspace, shard: AddShard) -> None:
-    path = workspace.shard_path(shard) / MANIFEST
-    if not workspace.fs.exists(path):
-        return  # in the store alone, where the manifest has a digest
-    for offset in misplaced_parts(workspace.fs.read(path), PREAMBLE_BYTES):
-        raise CorruptionError(f"{path} @{offset}: expected the mark of a record, got that of a part.")
 
 
 def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened: OpenShard) -> Iterator[Finding]:
