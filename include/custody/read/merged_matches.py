@@ -106,7 +106,7 @@ class MergedMatches:
         With `keep` the cache keeps the events themselves.
         """
         firsts, ends = self._counts(begin), self._counts(end)
-        kept = self._from_cache(sources, begin, end) if keep else None
+        kept = self._from_cache(sources, begin, end, ends) if keep else None
         if kept is not None:
             return Cut(kept, firsts, ends)
         numbers = list(range(len(self.windows)))
@@ -134,10 +134,15 @@ class MergedMatches:
         """Return how many of the first matches in order each window has."""
         return np.bincount(self._owners[:end], minlength=len(self.windows)).tolist()  # type: ignore[no-any-return]
 
-    def _from_cache(self, sources: Sequence[SearchSource], begin: int, end: int) -> list[tuple[int, Event]] | None:
-        """Return the events of a page that was read before, if all are kept."""
-        # Who read the last of them found that what is behind it in each window, and all before it, can be read.
+    def _from_cache(
+        self, sources: Sequence[SearchSource], begin: int, end: int, ends: Sequence[int]
+    ) -> list[tuple[int, Event]] | None:
+        """Return the events of a page that was read before, if all are kept and what is behind them can be read."""
         places = self._kept[begin:end]
+        # A page without an event of its own still has to say what it passed over.
+        for readable, behind, each in zip(self._readable, ends, self.windows, strict=True):
+            if readable < min(behind + 1, len(each.ids)):
+                return None
         known = [place for place in places if place is not None]
         if len(known) < len(places):
             return None
