@@ -147,7 +147,19 @@ FIELD_NUMBERS = {
     "Prune": {"floor": 1, "checkpoint_digest": 2},
     "Seal": {"reason": 1},
     "Absorb": {"writer": 1, "database": 2, "catalog_id": 3, "revision": 4, "digest": 5, "first_event_id": 6},
-    "Note": {"kind": 1, "text": 2, "lost_revisions": 3},
+    "Note": {"kind": 1, "text": 2, "lost_revisions": 3, "repairs": 4, "finished": 5, "who": 6},
+    "FileRepair": {
+        "id": 1,
+        "kind": 2,
+        "name": 3,
+        "reason": 4,
+        "expected_sha256": 5,
+        "found_sha256": 6,
+        "offsets": 7,
+        "firsts": 8,
+        "counts": 9,
+        "events": 10,
+    },
 }
 
 

@@ -16,14 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from custody.catalog import CatalogState
 from custody.eventlog import Damage, OnDamage
 from custody.format.names import INCARNATIONS, container_paths
-from custody.read.cache import caches_of
-from custody.read.reader import Snapshot, snapshot_and_moment
 from custody.vfs import FileSystem, Marks
 from custody.workspace import Moment, Workspace
+
+if TYPE_CHECKING:
+    from custody.catalog import CatalogState
+    from custody.read.reader import Snapshot
 
 # More files than these take longer to ask for than a look takes.
 _PATHS_MAX = 64
@@ -86,6 +88,9 @@ class KeptLooks:
         Raises:
             ConflictError, CorruptionError: as `reader.snapshot`.
         """
+        # Imported here: what only asks for the names of writers reads no events.
+        from custody.read.reader import snapshot_and_moment
+
         former, fs = self._watched.get(workspace.writer), workspace.fs
         marks = _marks_now(fs, former)
         if former is not None and former.view is not None and former.is_as_before(marks):
@@ -124,6 +129,8 @@ def _watched(fs: FileSystem, paths: tuple[Path, ...], former: _Watched | None, m
 
 def _asked(workspace: Workspace, moment: Moment) -> tuple[str, ...]:
     """Return the files and folders that a look asked for, none where they do not tell everything that it saw."""
+    from custody.read.cache import caches_of
+
     objects = workspace.catalog.objects
     state, store = moment.state, objects.store
     is_told = not (moment.waiting or moment.foreign or workspace.hands_over or store.is_remote or state.revision < 0)

@@ -171,13 +171,20 @@ def clear_log(
         stored.move(relative, trash_path(relative, workspace.clock.now_ms()))
 
 
-def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
-    """Build the index shard of a staged log, or of a live log whose shard is gone or old; a good one is kept.
+def build_index(workspace: Workspace, unit: str, first_event_id: int, live: AddShard | None = None) -> UnitReport:
+    """Build the index shard of a staged log, or a live one that is gone or old; a good one is kept.
+
+    Args:
+        workspace: the files of the writer.
+        unit: names the unit in the report.
+        first_event_id: names the log.
+        live: the shard with this first event (`live_shard`); None if its log is staged.
 
     Raises:
+        NotFoundError: no staged unit has such a log.
         StorageError: the container in which it belongs is missing.
     """
-    path, tables, documents = _shard_input(workspace, first_event_id)
+    path, tables, documents = _shard_input(workspace, first_event_id, live)
     workspace.require_container(path)
     # Sizes are noted as the tables pass: the tables themselves are not held.
     sizes: list[int] = []
@@ -346,12 +353,18 @@ def lost_shards(workspace: Workspace) -> Iterator[int]:
             yield shard.first_event_id
 
 
-def _shard_input(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator[pa.Table], int]:
+def live_shard(workspace: Workspace, first_event_id: int) -> AddShard | None:
+    """Return the live shard that begins with an event, None where there is none yet."""
+    shards = workspace.catalog.load().shards.values()
+    return next((shard for shard in shards if shard.first_event_id == first_event_id), None)
+
+
+def _shard_input(
+    workspace: Workspace, first_event_id: int, live: AddShard | None
+) -> tuple[Path, Iterator[pa.Table], int]:
     """Return where a shard belongs, what it indexes and how many events: by the catalog if it is live, else staging."""
-    state = workspace.catalog.load()
-    for shard in state.shards.values():
-        if shard.first_event_id == first_event_id:
-            return workspace.shard_path(shard), _tables_of_logs(workspace, shard), shard.documents
+    if live is not None:
+        return workspace.shard_path(live), _tables_of_logs(workspace, live), live.documents
     staged = find_staged(workspace, first_event_id)
     version = staged.manifest.schema_version
     events = read_staged(workspace.fs, staged.path(workspace), staged.log, schema_version=version)

@@ -31,6 +31,7 @@ from custody.rollover.publish import (
     build_index,
     commit_actions,
     compress_log,
+    live_shard,
     lost_shards,
     old_shards,
     shard_input_bytes,
@@ -191,11 +192,11 @@ class Index(Step):
         Of a live one that is gone or damaged the catalog tells first; the first build of a shard is no repair.
         """
         first = _first_of(unit)
-        live = next((item for item in workspace.catalog.load().shards.values() if item.first_event_id == first), None)
+        live = live_shard(workspace, first)
         if live is None:
             return build_index(workspace, str(unit), first)
         with told_if_damaged(workspace, live, "step index"):
-            return build_index(workspace, str(unit), first)
+            return build_index(workspace, str(unit), first, live)
 
 
 class Commit(Step):
