@@ -346,6 +346,14 @@ def to_present(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Tabl
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
+def in_one_piece(pieces: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return a copy of events in pieces as one piece, or the pieces where a column would be too large for one."""
+    try:
+        return [pa.concat_batches(pieces)] if pieces else []
+    except pa.ArrowInvalid:
+        return pieces
+
+
 def _is_same(field: pa.Field, other: pa.Field) -> bool:
     same: bool = field.equals(other)
     return same

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -295,14 +295,6 @@ class EventCache:
     def __init__(self, cost_max: int) -> None:
         self._cache: BoundedCache[EventKey, Event] = BoundedCache(cost_max)
 
-    def take(
-        self, workspace: Workspace, file: AddFile, state: CatalogState, event_ids: EventIds
-    ) -> tuple[list[Event], EventIds]:
-        """Return the events of a log that are cached and may be given out in a state, and the other ids."""
-        cached = self.get_many(self.keys(workspace, file, state, event_ids))
-        is_missing = np.array([event is None for event in cached], np.bool_)
-        return [event for event in cached if event is not None], event_ids[is_missing]
-
     def keys(self, workspace: Workspace, file: AddFile, state: CatalogState, event_ids: EventIds) -> list[EventKey]:
         """Return the keys of events of a log that may be given out in a state."""
         names, digest = hiding(workspace, state), file.sha256
@@ -312,14 +304,9 @@ class EventCache:
         """Return the events with some keys, None for each that is not cached."""
         return self._cache.get_many(keys)
 
-    def put(
-        self, workspace: Workspace, file: AddFile, state: CatalogState, events: Sequence[Event], nbytes: int
-    ) -> None:
-        """Keep events of a log, which take `nbytes` as columns and may be given out in a state."""
-        names = hiding(workspace, state)
-        cost = _EVENT_BYTES + _TEXT_COPIES * nbytes // max(len(events), 1)
-        digest = file.sha256
-        self._cache.put_many((((digest, names, event.event_id), event) for event in events), cost)
+    def put(self, events: Iterable[tuple[EventKey, Event]], nbytes: int) -> None:
+        """Keep events that may be given out in the state of their keys, which take `nbytes` each as columns."""
+        self._cache.put_many(events, _EVENT_BYTES + _TEXT_COPIES * nbytes)
 
 
 def hiding(workspace: Workspace, state: CatalogState) -> tuple[str, ...]:

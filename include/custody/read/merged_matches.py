@@ -21,6 +21,7 @@ from whoosh import query
 from custody.model import Event
 from custody.query import SearchStats
 from custody.read.cache import EventIds, EventKey, caches_of
+from custody.read.found_events import FoundEvents, objects_of
 from custody.read.views import side_by_side
 
 if TYPE_CHECKING:
@@ -106,43 +107,54 @@ class MergedMatches:
         With `keep` the cache keeps the events themselves.
         """
         firsts, ends = self._counts(begin), self._counts(end)
-        kept = self._from_cache(sources, begin, end, ends) if keep else None
+        kept = self._from_cache(sources, begin, end) if keep else None
         if kept is not None:
             return Cut(kept, firsts, ends)
-        numbers = list(range(len(self.windows)))
+        numbers = [number for number, behind in enumerate(ends) if behind > firsts[number]]
+        if not all(self._is_readable(sources, number, firsts[number], ends[number]) for number in range(len(ends))):
+            return None
 
-        def read(number: int) -> list[Event] | None:
-            return self._read(sources[self.windows[number].source], number, firsts[number], ends[number], keep=keep)
-
-        of = [sources[each.source].workspace for each in self.windows]
-        read_of: list[Iterator[tuple[Event, EventKey | None]]] = []
-        for number, events in zip(numbers, side_by_side(read, numbers, of=of), strict=True):
-            if events is None:
-                return None
+        def ids_of(number: int) -> EventIds:
             ids = self.windows[number].ids[firsts[number] : ends[number]]
-            keys = sources[self.windows[number].source].keys_of(ids) if keep and len(ids) else [None] * len(ids)
-            read_of.append(zip(events, keys, strict=True))
-        found = []
+            return ids if self._oldest_first else ids[::-1]
+
+        def find(number: int) -> FoundEvents:
+            return sources[self.windows[number].source].find(ids_of(number), keep=keep)
+
+        of = [sources[self.windows[number].source].workspace for number in numbers]
+        found = side_by_side(find, numbers, of=of)
+        read_of: dict[int, Iterator[tuple[Event, EventKey | None]]] = {}
+        # The rows of all writers become events in one go.
+        made = objects_of(found, caches_of(sources[0].workspace).events) if found else []
+        for number, of_writer, objects in zip(numbers, found, made, strict=True):
+            wanted = ids_of(number)
+            events = sources[self.windows[number].source].given(wanted, objects)
+            # More than that are events of an id that was given out twice.
+            if len(events) != len(wanted):
+                return None
+            ordered = events if self._oldest_first else events[::-1]
+            read_of[number] = iter([(event, of_writer.keys.get(event.event_id) if keep else None) for event in ordered])
+        for number, (behind, each) in enumerate(zip(ends, self.windows, strict=True)):
+            self._readable[number] = max(self._readable[number], min(behind + 1, len(each.ids)))
+        cut = []
         for place, number in enumerate(self._owners[begin:end].tolist(), begin):
             event, key = next(read_of[number])
-            found.append((number, event))
+            cut.append((number, event))
             if key is not None:
                 self._kept[place] = number, key
-        return Cut(found, firsts, ends)
+        return Cut(cut, firsts, ends)
 
     def _counts(self, end: int) -> list[int]:
         """Return how many of the first matches in order each window has."""
         return np.bincount(self._owners[:end], minlength=len(self.windows)).tolist()  # type: ignore[no-any-return]
 
-    def _from_cache(
-        self, sources: Sequence[SearchSource], begin: int, end: int, ends: Sequence[int]
-    ) -> list[tuple[int, Event]] | None:
-        """Return the events of a page that was read before, if all are kept and what is behind them can be read."""
+    def _from_cache(self, sources: Sequence[SearchSource], begin: int, end: int) -> list[tuple[int, Event]] | None:
+        """Return the events of a page that was read before, if it has any and all are kept."""
         places = self._kept[begin:end]
-        # A page without an event of its own still has to say what it passed over.
-        for readable, behind, each in zip(self._readable, ends, self.windows, strict=True):
-            if readable < min(behind + 1, len(each.ids)):
-                return None
+        # An offset behind the last match asks for no place at all, so none lacks its event. What was passed over may be
+        # unreadable all the same, and has to be counted as lost. Behind events that are kept, `cut` looked already.
+        if not places:
+            return None
         known = [place for place in places if place is not None]
         if len(known) < len(places):
             return None
@@ -150,20 +162,12 @@ class MergedMatches:
         found = [(number, event) for (number, _), event in zip(known, cached, strict=True) if event is not None]
         return found if len(found) == len(places) else None
 
-    def _read(self, source: SearchSource, number: int, first: int, end: int, *, keep: bool) -> list[Event] | None:
-        """Return some of the events of a window; None where one of them, one before or the one behind is unreadable."""
+    def _is_readable(self, sources: Sequence[SearchSource], number: int, first: int, end: int) -> bool:
+        """Whether those before some events of a window, and the one behind them, can be read."""
         ids, known = self.windows[number].ids, self._readable[number]
         # That behind them, too: without it, those that follow might come before what other writers have.
         others = np.concatenate([ids[known:first], ids[max(end, known) : end + 1]])
-        if len(others) and not source.readable(others).all():
-            return None
-        wanted = ids[first:end]
-        events = source.get_many(wanted.tolist(), keep=keep) if len(wanted) else []
-        # More than that are events of an id that was given out twice.
-        if len(events) != len(wanted):
-            return None
-        self._readable[number] = max(known, min(end + 1, len(ids)))
-        return events if self._oldest_first else events[::-1]
+        return not len(others) or bool(sources[self.windows[number].source].readable(others).all())
 
 
 class KeptMatches:

@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from custody.catalog import AddFile, CatalogState
 from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
 from custody.journal import Group, count_pending
-from custody.model import INT64_MAX, Event, to_events
+from custody.model import INT64_MAX, Event
 from custody.read.cache import EventIds, caches_of, hiding, open_log, read_tail, read_tail_in_parts
+from custody.read.found_events import FoundEvents, objects_of
 from custody.read.results import report_absent
 from custody.read.tail import Tail
-from custody.read.tombstone_filter import seen_events, visible_copies, visible_events
+from custody.read.tombstone_filter import seen_events, visible_copies, visible_events, visible_rows
 from custody.workspace import Moment, Workspace, attempts, read_at_one_moment
 
 
@@ -106,6 +107,15 @@ def get_many(
     """
     # Other numbers cannot be ids, and do not fit into a column of ids.
     ids = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
+    found = find(workspace, ids, view, on_damage, keep=keep)
+    return objects_of([found], caches_of(workspace).events)[0]
+
+
+def find(workspace: Workspace, ids: EventIds, view: Snapshot | None, on_damage: OnDamage, *, keep: bool) -> FoundEvents:
+    """Find the events of a writer with some ids, which go up; `objects_of` makes events of what was found.
+
+    With `keep` it takes those that the cache of events has, and that cache gets the others.
+    """
     caches = caches_of(workspace)
     state = view.state if view else workspace.state()
     live = caches.live(workspace, state)
@@ -117,60 +127,47 @@ def get_many(
         live = caches.live(workspace, view.state)
         held, others = live.by_log(ids)
     state = view.state if view else state
-    events: list[Event] = []
+    found = FoundEvents()
     for file, of_log in held:
-        events += _events_of_log(workspace, state, file, of_log, on_damage, keep=keep)
-    if view is not None and len(others):
-        events += _to_events(visible_events(workspace, state, view.tail.of_ids(others)))
-    # A group may have become live before an older one.
-    return sorted(events, key=lambda event: event.event_id)
-
-
-def _events_of_log(
-    workspace: Workspace, state: CatalogState, file: AddFile, ids: EventIds, on_damage: OnDamage, *, keep: bool
-) -> list[Event]:
-    """Return the events of a log with these ids; with `keep` from the cache of events, which gets the others."""
-    cache = caches_of(workspace).events
-    events, missing = cache.take(workspace, file, state, ids) if keep else ([], ids)
-    log = open_log(workspace, file, on_damage) if len(missing) else None
-    if log is not None:
-        others, nbytes = _read(workspace, log, state, missing, on_damage, measure=keep)
+        missing = of_log
         if keep:
-            cache.put(workspace, file, state, others, nbytes)
-        events += others
-    return events
+            keys = caches.events.keys(workspace, file, state, of_log)
+            cached = caches.events.get_many(keys)
+            found.cached += [event for event in cached if event is not None]
+            found.keys.update(zip(of_log.tolist(), keys, strict=True))
+            missing = of_log[[event is None for event in cached]]
+        log = open_log(workspace, file, on_damage) if len(missing) else None
+        if log is not None:
+            _find_in_log(found, workspace, log, state, missing, on_damage)
+    if view is not None and len(others):
+        found.rows += visible_events(workspace, state, view.tail.of_ids(others)).to_batches()
+    return found
 
 
-def _read(
-    workspace: Workspace, log: EventLog, state: CatalogState, ids: EventIds, on_damage: OnDamage, *, measure: bool
-) -> tuple[list[Event], int]:
-    """Return the events of a log with these ids that may be given out, and with `measure` their bytes as columns.
+def _find_in_log(
+    found: FoundEvents, workspace: Workspace, log: EventLog, state: CatalogState, ids: EventIds, on_damage: OnDamage
+) -> None:
+    """Find the events of a log with these ids that may be given out.
 
     Few events of a block are read by their copies, as far as there are any; others, and what has no whole copy, by
     decoding blocks. The events of a damaged block that have whole copies are not lost.
     """
     copied = log.copied_if_sparse(ids)
-    events, nbytes = visible_copies(workspace, state, copied.events), copied.nbytes
+    found.copied += visible_copies(workspace, state, copied.events)
+    found.copied_bytes += copied.nbytes
     if not len(copied.missing):
-        return events, nbytes
+        return
     unread: list[Damage] = []
-    table = visible_events(workspace, state, log.get_many(copied.missing, unread.append))
-    events += _to_events(table)
+    found.rows += visible_rows(workspace, state, log.rows(copied.missing, unread.append))
     for damage in unread:
         within = copied.missing
         if damage.first_event_id is not None and damage.last_event_id is not None:
             within = within[(within >= damage.first_event_id) & (within <= damage.last_event_id)]
         saved = log.copied(within)
-        events += visible_copies(workspace, state, saved.events)
-        nbytes += saved.nbytes
+        found.copied += visible_copies(workspace, state, saved.events)
+        found.copied_bytes += saved.nbytes
         if len(saved.missing):
             on_damage(damage)
-    # To add up the buffers of all columns takes a third of reading one event.
-    return events, nbytes + (table.nbytes if measure else 0)
-
-
-def _to_events(table: pa.Table) -> list[Event]:
-    return to_events(table) if table.num_rows else []
 
 
 def readable(workspace: Workspace, event_ids: EventIds, view: Snapshot, on_damage: OnDamage) -> npt.NDArray[np.bool_]:

@@ -48,7 +48,8 @@ from custody.query import (
     search_state,
 )
 from custody.read import reader
-from custody.read.cache import EventIds, EventKey, caches_of
+from custody.read.cache import EventIds, caches_of
+from custody.read.found_events import FoundEvents, objects_of
 from custody.read.kept_looks import KeptLooks
 from custody.read.merged_matches import KEPT_MAX, KeptMatches, MergedMatches, Window
 from custody.read.results import LossTracker, Notices
@@ -147,19 +148,6 @@ class SearchSource:
         facts.follow(state.revision, ordered.names)
         return ShardSet(opened, state, workspace.shard_path, self.hidden, workspace.stored_shard, facts, ordered)
 
-    def keys_of(self, event_ids: EventIds) -> list[EventKey | None]:
-        """Return the keys of events in the cache of events, in their order; None for one that is in no live log."""
-        caches, state = caches_of(self.workspace), self.view.state
-        live = caches.live(self.workspace, state)
-        keys: list[EventKey | None] = [None] * len(event_ids)
-        holders = live.holders(event_ids)
-        for number in np.unique(holders[holders >= 0]).tolist():
-            here = np.flatnonzero(holders == number)
-            found = caches.events.keys(self.workspace, live.files[number], state, event_ids[here])
-            for place, key in zip(here.tolist(), found, strict=True):
-                keys[place] = key
-        return keys
-
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""
         return reader.tables_of_logs(self.workspace, self.view.state, shard.log_paths, self._notices)
@@ -178,18 +166,32 @@ class SearchSource:
 
         return reader.tables_of_logs(self.workspace, self.view.state, shard.log_paths, self._notices, choose)
 
-    def get_many(self, event_ids: Sequence[int], *, keep: bool = False) -> list[Event]:
-        """Return the events with these ids, in id order; those that cannot be read are left out.
+    def find(self, event_ids: EventIds, *, keep: bool = False) -> FoundEvents:
+        """Find the events with these ids, which go up; those that cannot be read are left out.
 
-        With `keep` the cache keeps the events themselves, which are likely to be asked for again.
+        `objects_of` makes events of what was found for several writers, and `given` returns those of this one. With
+        `keep` the cache keeps the events themselves, which are likely to be asked for again.
         """
+        if self._remembered is not None:
+            is_known = [event_id in self._remembered for event_id in event_ids.tolist()]
+            event_ids, keep = event_ids[~np.array(is_known, np.bool_)], True
+        if not len(event_ids):
+            return FoundEvents()
+        return reader.find(self.workspace, event_ids, self.view, self._losses, keep=keep)
+
+    def given(self, event_ids: EventIds, events: list[Event]) -> list[Event]:
+        """Return the events with these ids, which go up, of which `events` were made of what `find` returned."""
         if self._remembered is None:
-            return reader.get_many(self.workspace, event_ids, self.view, self._losses, keep=keep)
-        new = [event_id for event_id in event_ids if event_id not in self._remembered]
-        for event in reader.get_many(self.workspace, new, self.view, self._losses, keep=True) if new else ():
+            return events
+        for event in events:
             # An id that was given out twice has both events.
             self._remembered[event.event_id] = (*self._remembered.get(event.event_id, ()), event)
-        return [event for event_id in sorted(set(event_ids)) for event in self._remembered.get(event_id, ())]
+        return [event for event_id in event_ids.tolist() for event in self._remembered.get(event_id, ())]
+
+    def get_many(self, event_ids: EventIds, *, keep: bool = False) -> list[Event]:
+        """Return the events with these ids, in id order; as `find`."""
+        ids = np.unique(event_ids)
+        return self.given(ids, objects_of([self.find(ids, keep=keep)], caches_of(self.workspace).events)[0])
 
     def remember(self) -> None:
         """Keep what is read from now on, for searches that meet the same events again, now or later."""
@@ -752,7 +754,7 @@ class WriterMatches:
         event_ids = ids.tolist()
         # An id that was given out twice, which verify names, has one number and both events.
         numbers = {event_id: number for number, event_id in reversed(list(enumerate(event_ids)))}
-        events = self._source.get_many(event_ids, keep=self._request.keeps_events)
+        events = self._source.get_many(ids, keep=self._request.keeps_events)
         ordered = events if self._request.oldest_first else events[::-1]
         self._chunk, self._passed = ids, 0
         self._ready.extend((numbers[event.event_id], event) for event in ordered)

@@ -46,6 +46,15 @@ def visible_events(workspace: Workspace, state: CatalogState, table: pa.Table) -
     return seen if workspace.visibility is None else workspace.visibility.mask.rows(seen)
 
 
+def visible_rows(workspace: Workspace, state: CatalogState, pieces: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return the same of events in pieces."""
+    # A table of many pieces takes longer to make than they take to read.
+    if not pieces or (not state.tombstones and workspace.visibility is None):
+        return pieces
+    batches: list[pa.RecordBatch] = visible_events(workspace, state, pa.Table.from_batches(pieces)).to_batches()
+    return batches
+
+
 def visible_copies(workspace: Workspace, state: CatalogState, events: list[Event]) -> list[Event]:
     """Return those of some events that may be given out, as they may be."""
     shown = _chosen(workspace, state, events)

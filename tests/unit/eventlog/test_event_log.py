@@ -7,6 +7,7 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -165,6 +166,18 @@ def test_a_lost_or_damaged_toc_is_replaced_by_the_footer(written: WrittenLog, tm
     log = EventLog(FS, path)
     assert log.toc.encode() == good
     assert to_events(log.get_many(range(FIRST, FIRST + 150, 5))) == EVENTS[::5]
+
+
+def test_rows_of_many_blocks_do_not_keep_the_blocks(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    firsts = log.toc.blocks["first_event_id"].astype(np.int64)
+    assert len(firsts) > 4
+    whole = sum(piece.get_total_buffer_size() for piece in log.rows(firsts))
+    monkeypatch.setattr("custody.eventlog.event_log._SHOWN_MAX", 1)
+    pieces = log.rows(firsts)
+    assert to_events(pa.Table.from_batches(pieces)) == [EVENTS[first - FIRST] for first in firsts]
+    # At most one row is shown without a copy.
+    assert len(pieces) == -(-len(firsts) // 2)
+    assert sum(piece.get_total_buffer_size() for piece in pieces) < whole / 2
 
 
 def test_flipped_bits_are_found_and_placed_or_harmless(written: WrittenLog, tmp_path: Path) -> None:

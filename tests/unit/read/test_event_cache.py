@@ -48,7 +48,7 @@ def test_a_lineage_that_was_asked_before_reads_no_log(root: Path, monkeypatch: p
     def refuse(*_: object) -> None:
         raise AssertionError("a log was read")
 
-    monkeypatch.setattr(EventLog, "get_many", refuse)
+    monkeypatch.setattr(EventLog, "rows", refuse)
     assert repository.lineage(["parent"]) == first
     assert replace(repository.lineage(["child"]), starts=first.starts) == first
     with pytest.raises(AssertionError, match="a log was read"):
