@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -502,7 +503,9 @@ def test_contents_that_are_no_text_are_compared_byte_by_byte(tmp_path: Path) -> 
         assert part.get_by_role("button", name="Next difference").is_disabled()
         assert max(asked) <= 256 << 10, "ranges are bounded"
         shown = part.locator("pre").last.inner_text()
-    environment = {**os.environ, "CUSTODY_REPOSITORY": str(root)}
+    # The command of this environment, wherever the test is started from.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "CUSTODY_REPOSITORY": str(root), "PATH": path}
     done = subprocess.run(["bash", "-c", shown], env=environment, capture_output=True, text=True, check=False)
     assert [line.split() for line in done.stdout.splitlines()] == [
         [str(at + 1), f"{before[at]:o}", f"{after[at]:o}"] for at in (3, 4, 300_000)
