@@ -77,7 +77,7 @@ _OTHER_WORK = {"capture", "ngsi", "ngsi_sink", "sample", "serving", "spark", "sq
             ("search", "event_type:SEND"),
             _HEAVY,
             _OTHER_WORK | {"flow", "ingest", "lineage", "recovery", "retention", "swh"},
-            167,
+            168,
         ),
     ],
     ids=["status", "search"],
