@@ -4,8 +4,9 @@ The way of a file: `event_reader` finds out its format (`formats`), unzips it (`
 (`json_splitter`, or `avro`), hands each to the reader of its format and has the events checked (`validate`).
 
 To change how an input is read, look into the module of its format: `nifi_json` (Site-to-Site; in bulk `nifi_columns`),
-`nifi_avro`, `nifi_rest`, `openlineage`, `ngsi_notification` (in bulk `ngsi_columns`), `custody_json`. `column_batch`
-says what is done in bulk. `identity` says which events are the same, `values` and `raw_json` read values of JSON.
+`nifi_avro`, `nifi_rest`, `openlineage` (in bulk `openlineage_columns`), `ngsi_notification` (in bulk
+`ngsi_columns`), `custody_json`. `column_batch` says what is done in bulk. `identity` says which
+events are the same, `values` and `raw_json` read values of JSON.
 """
 
 from custody.capture.column_batch import ColumnBatch
@@ -22,6 +23,7 @@ from custody.capture.formats import Format, detect
 from custody.capture.identity import contradictions, harmless_differences, is_same
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import dataset_uuid, former_ordinal
+from custody.capture.openlineage_columns import former_ordinals
 from custody.capture.validate import Accepted, Context, InputPlace, Outcome, Rejected
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "detect_file",
     "event_to_json",
     "former_ordinal",
+    "former_ordinals",
     "harmless_differences",
     "is_same",
     "read_batches",

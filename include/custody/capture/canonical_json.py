@@ -33,3 +33,8 @@ def decoded_with_digest(raw: bytes | str) -> tuple[Any, str]:
     """
     document = _DECODER.decode(raw)
     return document, hashlib.sha256(_ENCODER.encode(document)).hexdigest()
+
+
+def digest_of(raw: bytes | str) -> str:
+    """Return the SHA-256 of the canonical form of a document, in hexadecimal digits; raises as `canonical_json`."""
+    return decoded_with_digest(raw)[1]

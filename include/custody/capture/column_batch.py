@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from custody.capture.validate import Accepted, Outcome, Rejected
+from custody.capture.json_splitter import JsonElement
+from custody.capture.validate import Accepted, Context, ElementReader, Outcome, Rejected, validate_element
 from custody.model import EVENT_SCHEMA, to_batch, warned_rows, without_bad_rows
 
 _SCHEMA = EVENT_SCHEMA.remove(0)
 Numbers = npt.NDArray[np.int64]
 Carefully = Callable[[int], Sequence[Outcome]]
 """Returns the outcomes of one element by itself, by its number among those that were read."""
+_Row = TypeVar("_Row")
 EventTable = tuple[pa.Table, npt.NDArray[np.bool_] | None]
 """Events in columns, and which of them are not usual, shape (events,); None where nothing but the rules tells."""
 
@@ -51,6 +54,39 @@ class ColumnBatch:
                 first = int(np.searchsorted(self.numbers, number))
             found.append(of_element[row - first])
         return found
+
+
+def batch_of_pieces(
+    pieces: Sequence[JsonElement | Rejected],
+    context: Context,
+    rows_of: Callable[[bytes], Sequence[_Row]],
+    table: Callable[[Sequence[_Row]], EventTable],
+    read_element: ElementReader,
+) -> ColumnBatch:
+    """Return the outcomes of some elements of a text, those that the splitter rejected among them.
+
+    Args:
+        pieces: in their order.
+        context: of the text.
+        rows_of: returns what differs between the events of an element; nothing of one that is not usual.
+        table: makes the events of these rows, as `column_batch` says.
+        read_element: reads an element that is not usual.
+    """
+    rows: list[_Row] = []
+    numbers: list[int] = []
+    for number, piece in enumerate(pieces):
+        if isinstance(piece, JsonElement):
+            of_element = rows_of(piece.raw)
+            rows += of_element
+            numbers += [number] * len(of_element)
+
+    def carefully(number: int) -> Sequence[Outcome]:
+        piece = pieces[number]
+        if isinstance(piece, Rejected):
+            return (piece,)
+        return list(validate_element(piece.raw, piece.place, read_element, context))
+
+    return column_batch(lambda: table(rows), numbers, len(pieces), carefully)
 
 
 def column_batch(

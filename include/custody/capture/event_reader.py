@@ -19,6 +19,7 @@ from custody.capture.json_splitter import JsonElement, JsonSplitter
 from custody.capture.ngsi_columns import read_ngsi_columns
 from custody.capture.nifi_avro import read_avro, read_avro_columns
 from custody.capture.nifi_columns import ElementList, array_elements, read_columns
+from custody.capture.openlineage_columns import read_openlineage_columns
 from custody.capture.validate import (
     Accepted,
     Context,
@@ -45,6 +46,7 @@ _READERS: dict[Format, ElementReader] = {
 }
 _COLUMN_PIECES: dict[Format, Callable[[Sequence[JsonElement | Rejected], Context], ColumnBatch]] = {
     Format.NGSI: read_ngsi_columns,
+    Format.OPENLINEAGE: read_openlineage_columns,
 }
 """Formats whose elements become columns, and their readers."""
 
@@ -84,7 +86,7 @@ def read_batches(
     format: Format | None = None,
     context: Context = Context(),  # noqa: B008 - frozen
 ) -> Iterator[Sequence[Outcome] | ColumnBatch]:
-    """Yield the outcomes of `read_stream` in batches, as columns those of NiFi's arrays, of Avro and of notifications.
+    """Yield the outcomes of `read_stream` in batches, as columns those of NiFi's arrays, of Avro, OpenLineage and NGSI.
 
     A batch is of at most so many pieces of the input, each of which may be several events of one notification.
     """

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.capture.column_batch import ColumnBatch, EventTable, column_batch
+from custody.capture.column_batch import ColumnBatch, EventTable, batch_of_pieces
 from custody.capture.json_splitter import JsonElement
 from custody.capture.ngsi_notification import (
     COMPONENT,
@@ -51,12 +51,12 @@ from custody.capture.ngsi_notification import (
     whole_entity,
 )
 from custody.capture.raw_json import check_depth
-from custody.capture.validate import NOT_JSON, Context, Outcome, Rejected, validate_element
+from custody.capture.validate import NOT_JSON, Context, Rejected
 from custody.capture.values import parse_iso
 from custody.errors import InvalidInputError
 from custody.format.identifier_columns import ordinals_of_names, uuids_of_names
 from custody.model import EventType
-from custody.model.attribute_columns import attribute_column
+from custody.model.attribute_columns import attribute_column, constant_column
 
 
 class _UsualBody(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -100,21 +100,7 @@ class _Columns(NamedTuple):
 
 def read_ngsi_columns(pieces: Sequence[JsonElement | Rejected], context: Context) -> ColumnBatch:
     """Return the outcomes of some elements of a text, those that the splitter rejected among them."""
-    rows: list[_Row] = []
-    numbers: list[int] = []
-    for number, piece in enumerate(pieces):
-        if isinstance(piece, JsonElement):
-            of_element = _rows(piece.raw)
-            rows += of_element
-            numbers += [number] * len(of_element)
-
-    def carefully(number: int) -> Sequence[Outcome]:
-        piece = pieces[number]
-        if isinstance(piece, Rejected):
-            return (piece,)
-        return list(validate_element(piece.raw, piece.place, read_element, context))
-
-    return column_batch(lambda: _table(rows, context), numbers, len(pieces), carefully)
+    return batch_of_pieces(pieces, context, _rows, lambda rows: _table(rows, context), read_element)
 
 
 def _rows(raw: bytes) -> list[_Row]:
@@ -156,8 +142,8 @@ def _table(rows: Sequence[_Row], context: Context) -> EventTable:
     # As an event has them that is made by itself, in the same order.
     attributes = attribute_column(
         {
-            VERSION: _constant(NgsiVersion.V2.value, count),
-            SHAPE: _constant(Shape.NORMALIZED.value, count),
+            VERSION: constant_column(NgsiVersion.V2.value, count),
+            SHAPE: constant_column(Shape.NORMALIZED.value, count),
             SERVICE: services.fill_null(DEFAULT_SERVICE),
             SERVICE_PATH: paths.fill_null(DEFAULT_PATH),
             ENTITY_ID: pa.array(said.ids, pa.string()),
@@ -175,16 +161,16 @@ def _table(rows: Sequence[_Row], context: Context) -> EventTable:
     sources = {text: context.node or source_node(text or DEFAULT_SERVICE) for text in set(said.services)}
     urls = [url or origins[text] for url, text in zip(said.urls, said.subscriptions, strict=True)]
     columns = {
-        "event_type": _constant(EventType.RECEIVE.value, count),
+        "event_type": constant_column(EventType.RECEIVE.value, count),
         "event_time": times.fill_null(context.received_ms),
         "component_id": pa.array([text or COMPONENT for text in said.subscriptions], pa.string()),
-        "component_type": _constant(NgsiVersion.V2.value, count),
+        "component_type": constant_column(NgsiVersion.V2.value, count),
         "flowfile_uuid": uuids_of_names(said.names),
         "file_size": pa.array(said.sizes, pa.int64()),
         "transit_uri": pa.array(urls, pa.string()),
         "updated_attributes": attributes,
-        "platform": _constant(PLATFORM, count),
-        "source_format": _constant(SOURCE_FORMAT, count),
+        "platform": constant_column(PLATFORM, count),
+        "source_format": constant_column(SOURCE_FORMAT, count),
         "source_node": pa.array([sources[text] for text in said.services], pa.string()),
         "source_ordinal": pa.array(ordinals_of_names(said.names, said.times)),
     }
@@ -206,10 +192,6 @@ def _opened(raw: bytes) -> tuple[bytes, Mapping[str, str], int | None, str | Non
     time = parse_iso("receivedAt", received) if isinstance(received, str) else received
     headers = {name.lower(): value for name, value in envelope.headers.items()}
     return bytes(envelope.body), headers, time, envelope.url
-
-
-def _constant(text: str, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), rows)
 
 
 def _unnamed(service: pa.BooleanArray, path: pa.BooleanArray) -> pa.StringArray:

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypedDict
+from typing import Annotated, NamedTuple, TypedDict
 
 import msgspec
 
@@ -32,7 +32,18 @@ from custody.errors import InvalidInputError
 from custody.format.identifiers import digest_ordinal, uuid_of_name
 from custody.model import Event, EventType
 
-SOURCE_FORMAT = "openlineage"
+SOURCE_FORMAT = PLATFORM = "openlineage"
+SOURCE_PREFIX = "openlineage:"
+"""Before the namespace of a job or a dataset, the name of a source."""
+KIND = "openlineage.event_type"
+JOB_NAMESPACE, JOB_NAME = "openlineage.job.namespace", "openlineage.job.name"
+RUN_ID, PARENT_RUN_ID = "openlineage.run_id", "openlineage.parent.run_id"
+PRODUCER = "openlineage.producer"
+FILENAME = "filename"
+"""Names of attributes; those of a run's event are in the order of `RUN_ATTRIBUTES`."""
+RUN_ATTRIBUTES = (KIND, JOB_NAMESPACE, JOB_NAME, RUN_ID, PRODUCER, PARENT_RUN_ID, FILENAME)
+ORDINAL_NAME, FORMER_ORDINAL_NAME = "openlineage-event", "openlineage"
+"""What the names of ordinals begin with. They are stored: never change them."""
 KEYS = frozenset(["run", "job", "dataset", "producer", "schemaURL", "inputs", "outputs", "eventTime", "eventType"])
 """Keys that tell this format from others."""
 
@@ -53,6 +64,7 @@ JOB = "JOB"
 FAILED_STATES = frozenset(["FAIL", "ABORT"])
 """In `openlineage.event_type`, of the end of a run that did not do its work."""
 _MAKES_OUTPUTS = {"RUNNING", "OTHER", "COMPLETE"}
+_SIZE_MAX = 1 << 53
 
 
 def read_element(raw: bytes, _: Context) -> Sequence[Event]:
@@ -62,14 +74,18 @@ def read_element(raw: bytes, _: Context) -> Sequence[Event]:
         InvalidInputError: a key is missing or a value is of the wrong type.
     """
     document, digest = decoded_with_digest(raw)
-    # Put together as text: decoding and encoding would change numbers.
-    extra = f'{{"openlineage":{msgspec.json.format(raw, indent=-1).decode()}}}'
+    extra = kept_text(raw)
     if "run" not in document and "dataset" in document:
         return (_dataset_event(document, extra, digest),)
     if "run" not in document and "job" in document:
         return (_job_event(document, extra, digest),)
     require(document, "eventTime", "run", "job")
     return (_run_event(document, extra, digest),)
+
+
+def kept_text(raw: bytes) -> str:
+    """Return the `extra` of an event; it is put together as text, since decoding and encoding would change numbers."""
+    return f'{{"openlineage":{msgspec.json.format(raw, indent=-1).decode()}}}'
 
 
 def former_ordinal(event: Event) -> int | None:
@@ -80,13 +96,13 @@ def former_ordinal(event: Event) -> int | None:
     if event.source_format != SOURCE_FORMAT:
         return None
     attributes = event.updated_attributes
-    namespace, name = attributes.get("openlineage.job.namespace"), attributes.get("openlineage.job.name")
-    run_id, kind = attributes.get("openlineage.run_id"), attributes.get("openlineage.event_type")
+    namespace, name = attributes.get(JOB_NAMESPACE), attributes.get(JOB_NAME)
+    run_id, kind = attributes.get(RUN_ID), attributes.get(KIND)
     if run_id is None or event.source_event_id is None:
         return None
     said = event.source_event_id.removeprefix(f"{run_id}/{kind}/")
     # These parts make ordinals that are stored: never change them, nor their order.
-    return digest_ordinal(["openlineage", namespace, name, run_id, kind, said], event.event_time)
+    return digest_ordinal([FORMER_ORDINAL_NAME, namespace, name, run_id, kind, said], event.event_time)
 
 
 # Datasets are named again and again, by all runs that read or write them.
@@ -113,7 +129,7 @@ def kind_said(event: Event) -> str | None:
     """
     if event.source_format != SOURCE_FORMAT:
         return None
-    said = event.updated_attributes.get("openlineage.event_type")
+    said = event.updated_attributes.get(KIND)
     if said in _TYPES or said in (DATASET, JOB):
         return said
     parts = (event.source_event_id or "").split("/")
@@ -193,58 +209,213 @@ def datasets_named(event: Event) -> list[DatasetName]:
     return names
 
 
-def _run_event(document: Document, extra: str, digest: str) -> Event:
-    job, run = mapping("job", document["job"]), mapping("run", document["run"])
-    require(job, "namespace", "name")
-    require(run, "runId")
-    namespace, name = text("job.namespace", job["namespace"]), text("job.name", job["name"])
-    run_id = text("run.runId", run["runId"])
-    kind = text("eventType", document.get("eventType") or "OTHER").upper()
+class _StatisticsSaid(msgspec.Struct, gc=False):
+    # What is larger, or below nothing, is left to who reads the document.
+    size: Annotated[int, msgspec.Meta(ge=0, le=_SIZE_MAX)] | None = None
+
+
+class _OutputFacetsSaid(msgspec.Struct, gc=False):
+    statistics: _StatisticsSaid | None = msgspec.field(default=None, name="outputStatistics")
+
+
+class _DatasetSaid(_Named, gc=False):
+    """A dataset as an event of a run names it."""
+
+    output_facets: _OutputFacetsSaid | None = msgspec.field(default=None, name="outputFacets")
+
+    @property
+    def uuid(self) -> str:
+        """The FlowFile uuid."""
+        version = self.facets.version if self.facets else None
+        return dataset_uuid(self.namespace, self.name, version.label or None if version else None)
+
+    @property
+    def size(self) -> int:
+        """How many bytes a run wrote to it, 0 where its statistics do not say so."""
+        statistics = self.output_facets.statistics if self.output_facets else None
+        return (statistics.size or 0) if statistics else 0
+
+
+class _RunIdSaid(msgspec.Struct, gc=False):
+    run_id: str = msgspec.field(name="runId")
+
+
+class _ParentSaid(msgspec.Struct, gc=False):
+    job: _Identifier
+    run: _RunIdSaid
+
+
+class _ErrorSaid(msgspec.Struct, gc=False):
+    message: str | None = None
+
+
+class _RunFacetsSaid(msgspec.Struct, gc=False):
+    parent: _ParentSaid | None = None
+    error: _ErrorSaid | None = msgspec.field(default=None, name="errorMessage")
+
+
+class _RunSaid(msgspec.Struct, gc=False):
+    run_id: str = msgspec.field(name="runId")
+    facets: _RunFacetsSaid | None = None
+
+
+class _JobTypeSaid(msgspec.Struct, gc=False):
+    integration: str | None = None
+    job_type: str | None = msgspec.field(default=None, name="jobType")
+
+
+class _JobFacetsSaid(msgspec.Struct, gc=False):
+    job_type: _JobTypeSaid | None = msgspec.field(default=None, name="jobType")
+
+
+class _JobSaid(msgspec.Struct, gc=False):
+    namespace: str
+    name: str
+    facets: _JobFacetsSaid | None = None
+
+
+class RunEventSaid(msgspec.Struct, gc=False):
+    """What of an event of a run its fields are made from, of the types that the specification has for them."""
+
+    run: _RunSaid
+    job: _JobSaid
+    event_time: str = msgspec.field(name="eventTime")
+    event_type: str | None = msgspec.field(default=None, name="eventType")
+    producer: str | None = None
+    inputs: list[_DatasetSaid] | None = None
+    outputs: list[_DatasetSaid] | None = None
+
+
+class RunFacts(NamedTuple):
+    """What the event of a run says, and others may not."""
+
+    event_type: EventType
+    time: int
+    kind: str
+    said_time: str
+    namespace: str
+    name: str
+    run_id: str
+    flowfile_uuid: str
+    parents: tuple[str, ...]
+    children: tuple[str, ...]
+    producer: str | None
+    parent_run_id: str | None
+    process_group_id: str | None
+    process_group_name: str | None
+    filename: str | None
+    component_type: str
+    file_size: int
+    details: str | None
+
+
+def run_facts(said: RunEventSaid) -> RunFacts:
+    """Return what an event says of its run.
+
+    Raises:
+        InvalidInputError: its type or its time is none.
+    """
+    job, run = said.job, said.run
+    kind = (said.event_type or "OTHER").upper()
     if kind not in _TYPES:
         raise InvalidInputError(f"eventType: expected one of {', '.join(_TYPES)}, got {kind[:40]!r}")
-    said = text("eventTime", document["eventTime"])
-    time = parse_iso("eventTime", said)
-    own_uuid = run_uuid(run_id)
-    inputs = [_dataset(item) for item in mappings("inputs", document.get("inputs") or [])]
-    outputs = [_dataset(item) for item in mappings("outputs", document.get("outputs") or [])]
-    parents, children = _relatives(own_uuid, inputs, outputs if kind in _MAKES_OUTPUTS else [])
+    time = parse_iso("eventTime", said.event_time)
+    own_uuid = run_uuid(run.run_id)
+    inputs, outputs = said.inputs or (), said.outputs or ()
+    makes_outputs = kind in _MAKES_OUTPUTS
+    parents, children = _relatives(own_uuid, inputs, outputs if makes_outputs else ())
     event_type = _TYPES[kind]
     if event_type is EventType.JOIN and not (parents or children):
         event_type = EventType.DROP  # the run has ended, no data were named
-    attributes: dict[str, str | None] = {
-        "openlineage.event_type": kind,
-        "openlineage.job.namespace": namespace,
-        "openlineage.job.name": name,
-        "openlineage.run_id": run_id,
-    }
-    if isinstance(producer := document.get("producer"), str):
-        attributes["openlineage.producer"] = producer
-    facets = _facets(run, "run.facets")
-    parent = _parent(facets)
-    if parent is not None:
-        attributes["openlineage.parent.run_id"] = parent[2]
-    if outputs or inputs:
-        attributes["filename"] = (outputs or inputs)[0][1]
-    return Event(
+    parent = run.facets.parent if run.facets else None
+    named = outputs or inputs
+    return RunFacts(
         event_type=event_type,
-        event_time=time,
-        component_id=f"{namespace}/{name}",
-        component_type=_job_type(_facets(job, "job.facets")),
-        component_name=name,
-        process_group_id=None if parent is None else f"{parent[0]}/{parent[1]}",
-        process_group_name=None if parent is None else parent[1],
+        time=time,
+        kind=kind,
+        said_time=said.event_time,
+        namespace=job.namespace,
+        name=job.name,
+        run_id=run.run_id,
         flowfile_uuid=own_uuid,
-        file_size=_output_size(document) if kind in _MAKES_OUTPUTS else 0,
-        details=_details(kind, facets),
-        parent_uuids=parents,
-        child_uuids=children,
+        parents=parents,
+        children=children,
+        producer=said.producer,
+        parent_run_id=parent.run.run_id if parent else None,
+        process_group_id=f"{parent.job.namespace}/{parent.job.name}" if parent else None,
+        process_group_name=parent.job.name if parent else None,
+        filename=named[0].name if named else None,
+        component_type=_type_of(job.facets.job_type if job.facets else None),
+        file_size=sum(output.size for output in outputs) if makes_outputs else 0,
+        details=_details(kind, run.facets.error if run.facets else None),
+    )
+
+
+def _run_event(document: Document, extra: str, digest: str) -> Event:
+    facts = run_facts(_run_event_said(document))
+    values = (
+        facts.kind,
+        facts.namespace,
+        facts.name,
+        facts.run_id,
+        facts.producer,
+        facts.parent_run_id,
+        facts.filename,
+    )
+    named = zip(RUN_ATTRIBUTES, values, strict=True)
+    attributes: dict[str, str | None] = {name: value for name, value in named if value is not None}
+    return Event(
+        event_type=facts.event_type,
+        event_time=facts.time,
+        component_id=f"{facts.namespace}/{facts.name}",
+        component_type=facts.component_type,
+        component_name=facts.name,
+        process_group_id=facts.process_group_id,
+        process_group_name=facts.process_group_name,
+        flowfile_uuid=facts.flowfile_uuid,
+        file_size=facts.file_size,
+        details=facts.details,
+        parent_uuids=facts.parents,
+        child_uuids=facts.children,
         updated_attributes=attributes,
-        platform="openlineage",
+        platform=PLATFORM,
         source_format=SOURCE_FORMAT,
-        source_node=f"openlineage:{namespace}",
-        source_ordinal=_ordinal(digest, time),
-        source_event_id=f"{run_id}/{kind}/{said}",
+        source_node=f"{SOURCE_PREFIX}{facts.namespace}",
+        source_ordinal=_ordinal(digest, facts.time),
+        source_event_id=f"{facts.run_id}/{facts.kind}/{facts.said_time}",
         extra=extra,
+    )
+
+
+def _run_event_said(document: Document) -> RunEventSaid:
+    """Return what a document says of a run; what has an unusual type and is no must says nothing.
+
+    Raises:
+        InvalidInputError: a key is missing or a value is of the wrong type.
+    """
+    job, run = mapping("job", document["job"]), mapping("run", document["run"])
+    require(job, "namespace", "name")
+    require(run, "runId")
+    producer = document.get("producer")
+    facets = _facets(run, "run.facets")
+    kind = text("eventType", document.get("eventType") or "OTHER")
+    return RunEventSaid(
+        run=_RunSaid(
+            text("run.runId", run["runId"]), _RunFacetsSaid(_parent(facets), _ErrorSaid(_error_message(facets)))
+        ),
+        job=_JobSaid(
+            text("job.namespace", job["namespace"]),
+            text("job.name", job["name"]),
+            _JobFacetsSaid(_job_type(_facets(job, "job.facets"))),
+        ),
+        event_type=kind,
+        event_time=text("eventTime", document["eventTime"]),
+        producer=producer if isinstance(producer, str) else None,
+        inputs=[_dataset(item) for item in mappings("inputs", document.get("inputs") or [])],
+        outputs=[
+            _dataset(item, has_size=kind.upper() in _MAKES_OUTPUTS)
+            for item in mappings("outputs", document.get("outputs") or [])
+        ],
     )
 
 
@@ -252,17 +423,17 @@ def _dataset_event(document: Document, extra: str, digest: str) -> Event:
     """Return the event of what happened to a dataset outside of a run."""
     require(document, "eventTime", "dataset")
     dataset = mapping("dataset", document["dataset"])
-    uuid_, name = _dataset(dataset)
-    namespace = text("dataset.namespace", dataset["namespace"])
+    said = _dataset(dataset)
+    namespace, name, own_uuid = said.namespace, said.name, said.uuid
     change = _facets(dataset, "dataset.facets").get("lifecycleStateChange")
     lifecycle = change.get("lifecycleStateChange") if isinstance(change, dict) else None
     former = _former_name(change)
     event_type = _LIFECYCLES.get(str(lifecycle), EventType.ATTRIBUTES_MODIFIED)
     attributes: dict[str, str | None] = {
-        "openlineage.event_type": DATASET,
+        KIND: DATASET,
         "openlineage.dataset.namespace": namespace,
         "openlineage.dataset.name": name,
-        "filename": name,
+        FILENAME: name,
     }
     if isinstance(lifecycle, str):
         attributes["openlineage.lifecycle"] = lifecycle
@@ -272,11 +443,11 @@ def _dataset_event(document: Document, extra: str, digest: str) -> Event:
         component_id=f"{namespace}/{name}",
         component_type="OpenLineage dataset",
         component_name=name,
-        flowfile_uuid=uuid_,
+        flowfile_uuid=own_uuid,
         file_size=0,
         details=f"Renamed from {former[1]}" if former else None,
         parent_uuids=(dataset_uuid(*former),) if former else (),
-        child_uuids=(uuid_,) if former else (),
+        child_uuids=(own_uuid,) if former else (),
         **_common(document, attributes, namespace, extra, digest),
     )
 
@@ -291,16 +462,16 @@ def _job_event(document: Document, extra: str, digest: str) -> Event:
         for item in mappings(key, document.get(key) or []):
             _dataset(item)
     attributes: dict[str, str | None] = {
-        "openlineage.event_type": JOB,
-        "openlineage.job.namespace": namespace,
-        "openlineage.job.name": name,
-        "filename": name,
+        KIND: JOB,
+        JOB_NAMESPACE: namespace,
+        JOB_NAME: name,
+        FILENAME: name,
     }
     return Event(
         event_type=EventType.ATTRIBUTES_MODIFIED,
         event_time=parse_iso("eventTime", text("eventTime", document["eventTime"])),
         component_id=f"{namespace}/{name}",
-        component_type=_job_type(_facets(job, "job.facets")),
+        component_type=_type_of(_job_type(_facets(job, "job.facets"))),
         component_name=name,
         flowfile_uuid=uuid_of_name("job", namespace, name),
         file_size=0,
@@ -321,22 +492,22 @@ class _Common(TypedDict):
 def _common(document: Document, attributes: dict[str, str | None], namespace: str, extra: str, digest: str) -> _Common:
     """Return the fields that events about a dataset and a job share."""
     if isinstance(producer := document.get("producer"), str):
-        attributes["openlineage.producer"] = producer
+        attributes[PRODUCER] = producer
     said = text("eventTime", document["eventTime"])
     return {
         "updated_attributes": attributes,
-        "platform": "openlineage",
+        "platform": PLATFORM,
         "source_format": SOURCE_FORMAT,
-        "source_node": f"openlineage:{namespace}",
+        "source_node": f"{SOURCE_PREFIX}{namespace}",
         "source_ordinal": _ordinal(digest, parse_iso("eventTime", said)),
-        "source_event_id": f"{attributes['openlineage.event_type']}/{attributes['filename']}/{said}",
+        "source_event_id": f"{attributes[KIND]}/{attributes[FILENAME]}/{said}",
         "extra": extra,
     }
 
 
 def _ordinal(digest: str, time: int) -> int:
     # These parts make ordinals that are stored: never change them, nor their order.
-    return digest_ordinal(["openlineage-event", digest], time)
+    return digest_ordinal([ORDINAL_NAME, digest], time)
 
 
 def _former_name(change: object) -> tuple[str, str] | None:
@@ -350,23 +521,41 @@ def _former_name(change: object) -> tuple[str, str] | None:
     return None
 
 
-def _dataset(document: Document) -> tuple[str, str]:
-    """Return uuid and name of a dataset."""
+def _dataset(document: Document, *, has_size: bool = False) -> _DatasetSaid:
+    """Return a dataset; with its size where that counts.
+
+    Raises:
+        InvalidInputError: it has no name, or no whole number for a size.
+    """
     require(document, "namespace", "name")
     namespace, name = text("namespace", document["namespace"]), text("name", document["name"])
     version = _facets(document, "dataset.facets").get("version")
     label = version.get("datasetVersion") if isinstance(version, dict) else None
-    return dataset_uuid(namespace, name, label if isinstance(label, str) and label else None), name
+    return _DatasetSaid(
+        namespace,
+        name,
+        _NamingFacets(_Version(label if isinstance(label, str) else None)),
+        _OutputFacetsSaid(_StatisticsSaid(_size(document) if has_size else None)),
+    )
+
+
+def _size(output: Document) -> int | None:
+    match output.get("outputFacets"):
+        case {"outputStatistics": {"size": int() as size}}:
+            return max(0, integer("outputStatistics.size", size))
+        case {"outputStatistics": {"size": msgspec.Raw() as size}}:  # with a point
+            return max(0, integer("outputStatistics.size", msgspec.json.decode(size)))
+    return None
 
 
 def _relatives(
-    run: str, inputs: list[tuple[str, str]], outputs: list[tuple[str, str]]
+    run: str, inputs: Sequence[_DatasetSaid], outputs: Sequence[_DatasetSaid]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not inputs and not outputs:
         return (), ()
     # Never an empty side: an edge from or to the run joins the datasets of its other events.
-    parents = tuple(dict.fromkeys(uuid_ for uuid_, _ in inputs)) or (run,)
-    children = tuple(dict.fromkeys(uuid_ for uuid_, _ in outputs)) or (run,)
+    parents = tuple(dict.fromkeys([dataset.uuid for dataset in inputs])) or (run,)
+    children = tuple(dict.fromkeys([dataset.uuid for dataset in outputs])) or (run,)
     return parents, children
 
 
@@ -375,8 +564,8 @@ def _facets(document: Document, key: str) -> Document:
     return {} if facets is None else mapping(key, facets)
 
 
-def _parent(facets: Document) -> tuple[str, str, str] | None:
-    """Return job namespace, job name and run id of the run that started this one."""
+def _parent(facets: Document) -> _ParentSaid | None:
+    """Return what is said of the run that started this one."""
     # Nearly every event is asked: patterns of `match` take four times as long.
     parent = facets.get("parent")
     if not isinstance(parent, dict):
@@ -386,36 +575,30 @@ def _parent(facets: Document) -> tuple[str, str, str] | None:
         return None
     namespace, name, run_id = job.get("namespace"), job.get("name"), run.get("runId")
     if isinstance(namespace, str) and isinstance(name, str) and isinstance(run_id, str):
-        return namespace, name, run_id
+        return _ParentSaid(_Identifier(namespace, name), _RunIdSaid(run_id))
     return None
 
 
-def _job_type(facets: Document) -> str:
+def _job_type(facets: Document) -> _JobTypeSaid | None:
     facet = facets.get("jobType")
-    if isinstance(facet, dict):
-        words = [word for key in ("integration", "jobType") if isinstance(word := facet.get(key), str) and word]
-        if words:
-            return " ".join(words)
-    return "OpenLineage"
+    if not isinstance(facet, dict):
+        return None
+    words = [word if isinstance(word := facet.get(key), str) else None for key in ("integration", "jobType")]
+    return _JobTypeSaid(*words)
 
 
-def _details(kind: str, facets: Document) -> str | None:
+def _type_of(said: _JobTypeSaid | None) -> str:
+    words = [word for word in (said.integration, said.job_type) if word] if said else []
+    return " ".join(words) or "OpenLineage"
+
+
+def _error_message(facets: Document) -> str | None:
     error = facets.get("errorMessage")
     message = error.get("message") if isinstance(error, dict) else None
-    if isinstance(message, str) and message:
-        return message
+    return message if isinstance(message, str) else None
+
+
+def _details(kind: str, error: _ErrorSaid | None) -> str | None:
+    if error and error.message:
+        return error.message
     return {"COMPLETE": "Run completed", "FAIL": "Run failed", "ABORT": "Run aborted"}.get(kind)
-
-
-def _output_size(document: Document) -> int:
-    """Return the bytes that the run wrote, as far as the outputs' statistics say."""
-    return sum(_sizes(mappings("outputs", document.get("outputs") or [])))
-
-
-def _sizes(outputs: Sequence[Document]) -> Iterator[int]:
-    for output in outputs:
-        match output.get("outputFacets"):
-            case {"outputStatistics": {"size": int() as size}}:
-                yield max(0, integer("outputStatistics.size", size))
-            case {"outputStatistics": {"size": msgspec.Raw() as size}}:  # with a point
-                yield max(0, integer("outputStatistics.size", msgspec.json.decode(size)))

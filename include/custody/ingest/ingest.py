@@ -35,6 +35,7 @@ from custody.capture import (
     contradictions,
     detect_file,
     former_ordinal,
+    former_ordinals,
     harmless_differences,
     read_batches,
     read_piece,
@@ -433,6 +434,10 @@ class Ingest:
             return
         self._know_stored(set(keys.column("source_node").unique().to_pylist()))
         is_new = ~self._stored_keys.known_rows(keys)
+        older = former_ordinals(batch.events)
+        if len(older.rows):
+            former_keys = keys.take(pa.array(older.rows)).set_column(1, "source_ordinal", pa.array(older.ordinals))
+            is_new[older.rows] &= ~self._stored_keys.known_rows(former_keys)
         rows = np.flatnonzero(~is_new).tolist()
         former = batch.accepted(rows)
         # Of what was stored and has expired since, a copy is new. By the objects: several events may have one place.

@@ -1,4 +1,4 @@
-"""A column of attributes from a column for each name: for formats whose events all have much the same attributes."""
+"""Columns for formats whose events are much the same: of attributes from a column for each name, and of one text."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def attribute_column(values: Mapping[str, pa.StringArray]) -> pa.MapArray:
     held = places[is_held]
     keys = pa.array(names, pa.string()).take(pa.array(held // max(rows, 1)))
     return pa.MapArray.from_arrays(pa.array(offsets), keys, pa.concat_arrays(columns).take(pa.array(held)))
+
+
+def constant_column(text: str, rows: int) -> pa.StringArray:
+    """Return a column of one text, shape (rows,)."""
+    return pa.repeat(pa.scalar(text, pa.string()), rows)

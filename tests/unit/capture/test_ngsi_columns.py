@@ -115,7 +115,7 @@ def test_an_odd_notification_between_usual_ones_has_its_place(name: str, node: s
 
 @pytest.mark.parametrize("name", USUAL)
 def test_usual_ones_do_not_go_the_careful_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("custody.capture.ngsi_columns.validate_element", None)
+    monkeypatch.setattr("custody.capture.column_batch.validate_element", None)
     data = lines([notification(), USUAL[name]])
     if name == "no entities":  # it has no event, which only the careful way can tell from one that was refused
         data = lines([notification()])

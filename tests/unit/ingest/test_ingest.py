@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from custody.capture import batched_outcomes, event_reader
+from custody.capture import Accepted, Format, batched_outcomes, event_reader, former_ordinal
 from custody.capture.encodings import InputText
 from custody.capture.nifi_avro import read_avro
 from custody.errors import InvalidInputError, NotFoundError
@@ -16,9 +17,10 @@ from custody.model import Event
 from custody.repository import EventSelection, FileReport, Repository
 from tests.support import run_steps, unnumbered, write_samples
 from tests.unit.capture.json_documents import KINDS, document
-from tests.unit.capture.sample_inputs import any_avro, entity, envelope, lines, notification
+from tests.unit.capture.sample_inputs import any_avro, dataset, entity, envelope, lines, notification, read, run_event
 from tests.unit.capture.test_ngsi_columns import ODD as NGSI_ODD
 from tests.unit.capture.test_nifi_columns import AVRO_ODD, ODD
+from tests.unit.capture.test_openlineage_columns import ALL as ALL_OF_OPENLINEAGE
 
 
 def write(path: Path, *documents: dict[str, object]) -> Path:
@@ -291,6 +293,8 @@ def _files(folder: Path, format: str) -> list[Path]:
     folder.mkdir()
     if format == "ngsi":
         return _notifications(folder)
+    if format == "openlineage":
+        return _run_events(folder)
     written = write if format == "json" else _written_avro
     usual = [{**document(kind), "eventOrdinal": 5000 + number} for number, kind in enumerate([*KINDS, *KINDS])]
     odd = [
@@ -328,6 +332,23 @@ def _notifications(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def _run_events(folder: Path) -> list[Path]:
+    usual = [run_event("START", number, inputs=[dataset("seed")]) for number in range(30)]
+    odd = [one for one in ALL_OF_OPENLINEAGE.values() if isinstance(one, dict)]
+    # Keys in another order are a repetition, another value is another observation.
+    again, other = dict(reversed(usual[3].items())), {**usual[3], "producer": "https://example.org/other"}
+    parts = [
+        usual[:10],
+        [*usual[5:20], usual[19]],
+        [piece for pair in zip(usual[20:], odd, strict=False) for piece in pair],
+        [usual[0], again, other, usual[29]],
+        [*odd[10:], *usual],
+    ]
+    for number, part in enumerate(parts):
+        (folder / f"{number}.json").write_bytes(lines(part))
+    return sorted(folder.iterdir())
+
+
 def _written_avro(path: Path, *documents: dict[str, Any]) -> Path:
     path.write_bytes(any_avro(documents))
     return path
@@ -338,7 +359,7 @@ def _one_by_one(text: InputText, *, size: int, bytes_max: int, event_bytes_max: 
 
 
 @pytest.mark.in_parts(4)
-@pytest.mark.parametrize("format", ["json", "avro", "ngsi"])
+@pytest.mark.parametrize("format", ["json", "avro", "ngsi", "openlineage"])
 @pytest.mark.parametrize("state", ["journals", "live", "forgotten"])
 @pytest.mark.parametrize("batch_events", [4, 1000])
 def test_in_columns_everything_becomes_what_it_becomes_one_by_one(
@@ -367,5 +388,26 @@ def test_in_columns_everything_becomes_what_it_becomes_one_by_one(
     if format == "ngsi":
         assert codes >= {"contradiction", "bad-value", "time-range"}
         return
+    if format == "openlineage":
+        assert codes >= {"bad-value"}
+        return
     assert any(report.warned for report in results[0][0])
     assert codes >= {"contradiction", "bad-value", "unknown-type"}
+
+
+def test_what_an_older_custody_stored_of_runs_is_known_in_columns(repository: Repository, tmp_path: Path) -> None:
+    documents = [run_event("START", number) for number in range(8)]
+    path = tmp_path / "runs.ndjson"
+    path.write_bytes(lines(documents[:6]))
+    former = []
+    for outcome in read(path.read_bytes(), Format.OPENLINEAGE)[:4]:
+        assert isinstance(outcome, Accepted)
+        former.append(msgspec.structs.replace(outcome.event, source_ordinal=former_ordinal(outcome.event)))
+    repository.append(former)
+    repository.forget(EventSelection(event_ids=[1]), "asked for")
+    [report] = ingest(repository, path)
+    assert (report.read, report.stored, report.repeated) == (6, 2, 4)
+    # Of the same run, type and time, but another event.
+    path.write_bytes(lines([{**documents[0], "producer": "https://example.org/other"}, *documents]))
+    [report] = ingest(repository, path)
+    assert (report.read, report.stored, report.repeated) == (9, 3, 6)
