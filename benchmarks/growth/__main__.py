@@ -2,7 +2,8 @@
 
 One repository grows to each of some sizes. At each of them the last events are measured on their way from NiFi's JSON
 and from columns to being live and searchable, and then a new process asks it: point reads, searches, lineages, opening,
-the plan of retention. Costs an event that grow with the repository are a defect.
+the plan of retention. Last, its oldest log expires and is deleted. Costs an event that grow with the repository are a
+defect.
 
 With `--folder` the repository stays there, and a run that ended goes on where it was: a hundred million events take an
 hour or more, and about 25 GB.
@@ -25,7 +26,7 @@ import click
 from benchmarks.append.machine import Machine
 from benchmarks.environment import LOCAL
 from benchmarks.eventlog.bulk import BASE_EVENTS
-from benchmarks.growth.sides import Figures, ask_all, grow
+from benchmarks.growth.sides import Figures, ask_all, expire, grow
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
@@ -53,14 +54,18 @@ def main(sizes: tuple[int, ...], tries: int, files: int, folder: Path | None, sc
         machine = Machine.look(home)
         click.echo(str(machine), err=True)
         for size in sorted(sizes):
-            # A process for each half, so that memory is that of one, and each half is kept.
-            for half, arguments in ((grow, (size, files)), (ask_all, (tries,))):
-                key = f"{half.__name__} {size}"
+            # A process for each part, so that memory is that of one, and each part is kept.
+            for part, arguments in ((grow, (size, files)), (ask_all, (tries,)), (expire, ())):
+                key = f"{part.__name__} {size}"
                 if key not in figures:
                     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                        figures[key] = process.submit(half, home / "repository", *arguments).result()
+                        figures[key] = process.submit(part, home / "repository", *arguments).result()
                     kept.write_text(json.dumps(figures, indent=1))
-        chosen = {str(size): figures[f"grow {size}"] | figures[f"ask_all {size}"] for size in sorted(sizes)}
+        parts = ("grow", "ask_all", "expire")
+        chosen = {
+            str(size): {name: value for part in parts for name, value in figures[f"{part} {size}"].items()}
+            for size in sorted(sizes)
+        }
         output.write_text(
             json.dumps({"machine": asdict(machine), "load": os.getloadavg(), "figures": chosen}, indent=1) + "\n"
         )

@@ -1,4 +1,4 @@
-"""The two halves of the benchmark, each done in a process of its own: a repository grows, and is asked."""
+"""The parts of the benchmark, each done in a process of its own: a repository grows, is asked, and loses events."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _by_id(repository: Repository, chance: random.Random, end: int) -> Question:
     event_id = _any_event(repository, chance, end).event_id
     # A new reader: that of before has the block.
     reader = Repository.open(repository.settings.root)
-    reader.get(0)
+    reader.get(_first_id(repository))
     return lambda: reader.get(event_id)
 
 
@@ -156,7 +156,7 @@ def ask_all(root: Path, tries: int) -> Figures:
     started = time.process_time()
     repository = Repository.open(root)
     end = _next_id(repository)
-    repository.get(0)
+    repository.get(_first_id(repository))
     figures["opening and the first event, ms of CPU"] = round(1e3 * (time.process_time() - started), 1)
     chance = random.Random(end)  # noqa: S311 - which events are asked for
     for name, ask in _QUESTIONS.items():
@@ -164,6 +164,34 @@ def ask_all(root: Path, tries: int) -> Figures:
     figures["plan of retention, ms of CPU"] = round(_timed(repository.plan_retention), 1)
     figures["most memory of the questions, MiB"] = _memory_mib()
     return figures
+
+
+def expire(root: Path) -> Figures:
+    """Let the oldest log go for want of room, and delete its files and those of its shard; return µs of CPU an event.
+
+    Each size loses about as many events, so what grows with the repository shows in each of them.
+    """
+    settings = Repository.open(root).settings
+    used = measure_disk(settings, PosixFileSystem()).total_bytes
+    # One byte too many: a single log goes. Without a grace it is deleted in the pass that marks it.
+    limits = {"bytes_max": used - 1, "purge_percent": 100, "grace": "0 seconds"}
+    section = settings.retention.model_copy(update=limits)
+    repository = Repository(settings.model_copy(update={"retention": section}))
+    had = _events_of(repository)
+    costs: Figures = {}
+    started = time.process_time()
+    # What was settled by the first pass is collected by the second.
+    for _ in range(2):
+        repository.apply_retention()
+    taken = time.process_time() - started
+    gone = had - _events_of(repository)
+    if not gone:
+        raise AssertionError("expected the oldest log to expire, got none")
+    costs["retention, a log deleted, ms of CPU"] = round(1e3 * taken, 1)
+    costs["retention, µs of CPU an event that went"] = round(1e6 * taken / gone, 2)
+    freed = used - measure_disk(settings, PosixFileSystem()).total_bytes
+    costs["bytes freed an event that went"] = round(freed / gone, 1)
+    return costs
 
 
 def _timed(ask: Callable[[], object]) -> float:
@@ -179,6 +207,10 @@ def _keep(figures: Figures, name: str, taken: list[float]) -> None:
 
 def _events_of(repository: Repository) -> int:
     return sum(file.rows for file in repository.workspace().state().files.values())
+
+
+def _first_id(repository: Repository) -> int:
+    return min(file.first_event_id for file in repository.workspace().state().files.values())
 
 
 def _next_id(repository: Repository) -> int:
