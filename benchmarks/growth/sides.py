@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import resource
 import statistics
 import tempfile
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.catalog.peer import peak_rss_mib
 from benchmarks.eventlog.bulk import BASE_EVENTS, tables, write_journals
 from custody.errors import NotFoundError
 from custody.lineage import Bounds
@@ -44,7 +44,7 @@ def grow(root: Path, size: int, files: int) -> Figures:
         click.echo(f"{done + count:,} events after {time.monotonic() - begun:.0f} s", err=True)
     seconds = time.monotonic() - begun
     costs["events/s from columns to searchable, wall"] = round((size - had) / max(seconds, 1e-9))
-    costs["most memory of a pass, MiB"] = _memory_mib()
+    costs["most memory of a pass, MiB"] = round(peak_rss_mib())
     costs |= _ingested(repository, files, seed=size)
     use = measure_disk(repository.settings, PosixFileSystem())
     for kind in ("logs", "index", "catalog"):
@@ -162,7 +162,7 @@ def ask_all(root: Path, tries: int) -> Figures:
     for name, ask in _QUESTIONS.items():
         _keep(figures, name, [_timed(ask(repository, chance, end)) for _ in range(tries)])
     figures["plan of retention, ms of CPU"] = round(_timed(repository.plan_retention), 1)
-    figures["most memory of the questions, MiB"] = _memory_mib()
+    figures["most memory of the questions, MiB"] = round(peak_rss_mib())
     return figures
 
 
@@ -222,7 +222,3 @@ def _any_event(repository: Repository, chance: random.Random, end: int) -> Event
         # Between what was written in bulk and what was ingested a few ids may belong to nobody.
         with suppress(NotFoundError):
             return repository.get(chance.randrange(end))
-
-
-def _memory_mib() -> float:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from benchmarks.catalog.peer import peak_rss_mib
 from custody.capture import event_reader
 from custody.repository import Repository
 
@@ -94,8 +94,7 @@ def main() -> None:
     cpu, wall = time.process_time(), time.perf_counter()
     SIDES[name](files, Path(folder))
     taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    sys.stdout.write(json.dumps({**taken, "memory": memory}))
+    sys.stdout.write(json.dumps({**taken, "memory": peak_rss_mib() * (1 << 20)}))
 
 
 if __name__ == "__main__":

@@ -174,6 +174,12 @@ class _Named(msgspec.Struct):
     name: str
     facets: _NamingFacets | None = None
 
+    @property
+    def version(self) -> str | None:
+        """The version where one is named; an empty one names none."""
+        version = self.facets.version if self.facets else None
+        return version.label or None if version else None
+
 
 class _Naming(msgspec.Struct):
     dataset: _Named | None = None
@@ -202,8 +208,7 @@ def datasets_named(event: Event) -> list[DatasetName]:
     named = [*([kept.dataset] if kept.dataset else ()), *(kept.inputs or ()), *(kept.outputs or ())]
     names = []
     for one in named:
-        version = one.facets.version.label if one.facets and one.facets.version else None
-        names.append(DatasetName(one.namespace, one.name, version or None))
+        names.append(DatasetName(one.namespace, one.name, one.version))
         if one.facets and one.facets.change and one.facets.change.former:
             names.append(DatasetName(one.facets.change.former.namespace, one.facets.change.former.name))
     return names
@@ -226,8 +231,7 @@ class _DatasetSaid(_Named, gc=False):
     @property
     def uuid(self) -> str:
         """The FlowFile uuid."""
-        version = self.facets.version if self.facets else None
-        return dataset_uuid(self.namespace, self.name, version.label or None if version else None)
+        return dataset_uuid(self.namespace, self.name, self.version)
 
     @property
     def size(self) -> int:
