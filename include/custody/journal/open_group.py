@@ -19,7 +19,7 @@ from custody.format.framing import join_records
 from custody.format.names import SEALED_SUFFIX
 from custody.journal.journal_file import KIND_GROUP, JournalEnd, JournalHeader, write_header
 from custody.journal.sealing import KeepCut, cut_durably, discard_cut, finish
-from custody.vfs import FileSystem, WritableFile, temporary
+from custody.vfs import FileSystem, WritableFile, temporary, write_durably
 from custody.vfs.group_commit import GroupCommitQueue
 
 # What one write and one sync cover at most: so much can a torn write, and its copy in the quarantine, hold.
@@ -162,11 +162,13 @@ class GroupCommitFile:
     def _write(self, data: bytes) -> None:
         file = self._file or self._create()
         started = time.monotonic()
-        file.write(data)
-        self.bytes += len(data)
         self._is_synced = False
         if self._policy is SyncPolicy.ALWAYS:
-            self._sync()
+            write_durably(file, data)
+            self._is_synced = True
+        else:
+            file.write(data)
+        self.bytes += len(data)
         seconds = time.monotonic() - started
         if seconds > SLOW_SECONDS:
             _LOGGER.warning("%s: the disk took %.1f s for one write", self.path, seconds)

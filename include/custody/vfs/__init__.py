@@ -4,7 +4,7 @@ from custody.vfs.base import FileSystem, PartialFile, Primitives, Space, Writabl
 from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
 from custody.vfs.file_marks import Marks
 from custody.vfs.mapped import advise_random_access, prefetch_pages, release_pages, rfind
-from custody.vfs.posix import PosixFileSystem, note_use, room_of
+from custody.vfs.posix import PosixFileSystem, note_use, room_of, write_durably
 
 __all__ = [
     "TEMPORARY_SUFFIX",
@@ -22,4 +22,5 @@ __all__ = [
     "rfind",
     "room_of",
     "temporary",
+    "write_durably",
 ]

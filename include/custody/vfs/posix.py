@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from custody.errors import LockedError
-from custody.vfs.base import FilesBelow, Space, reported, storage_error
+from custody.vfs.base import FilesBelow, Space, WritableFile, reported, storage_error
 from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
 from custody.vfs.file_marks import Marks, marks_of
 from custody.vfs.mapped import map_file
@@ -60,6 +60,10 @@ class PosixFile:
         self._descriptor = descriptor
         self._length = length
         self._closed = False
+        self._is_synced = False
+        """Whether all that this object wrote is durable. Not at first: others may have written to the file."""
+        self._writes_synced: bool | None = None
+        """Whether the file system is one that syncs with a write; None before anybody asked."""
 
     @property
     def closed(self) -> bool:
@@ -71,6 +75,7 @@ class PosixFile:
         # As bytes, whatever the items of a buffer that pyarrow hands in.
         view = data if isinstance(data, bytes) else memoryview(data).cast("B")
         length = len(view)
+        self._is_synced = False
         with reported("write", self._path):
             done = os.write(self._descriptor, view)
             while done < length:
@@ -79,6 +84,33 @@ class PosixFile:
         # be used any more.
         self._length += length
         return length
+
+    def write_synced(self, data: bytes) -> bool:
+        """Append all of `data` and make it durable in one call of the system; False, with nothing done, elsewhere.
+
+        Two calls let the interpreter go twice, and whoever gets it in between keeps the others waiting.
+        """
+        # The call syncs what it writes, and nothing that was written before.
+        if not (self._is_synced and data and self._can_write_synced()):
+            return False
+        self._is_synced = False
+        with reported("write", self._path):
+            # At the place where the file ends for this descriptor, which moves on, as for `write`.
+            done = os.pwritev(self._descriptor, [data], -1, os.RWF_DSYNC)
+            while done < len(data):
+                done += os.pwritev(self._descriptor, [memoryview(data)[done:]], -1, os.RWF_DSYNC)
+        self._length += done
+        self._is_synced = True
+        return True
+
+    def _can_write_synced(self) -> bool:
+        if self._writes_synced is None:
+            # Here, because it loads ctypes, and few files are written again and again.
+            from custody.vfs.file_system_type import EXT, XFS, type_of_open
+
+            # Others may take the flag and do nothing about it, as some that are mounted by FUSE did.
+            self._writes_synced = hasattr(os, "RWF_DSYNC") and type_of_open(self._descriptor) in (EXT, XFS)
+        return self._writes_synced
 
     def flush(self) -> None:
         """Do nothing: writes are not buffered here."""
@@ -92,6 +124,7 @@ class PosixFile:
         with reported("sync", self._path):
             # Data and length are enough: the other metadata of a file, such as its times, promise nothing.
             os.fdatasync(self._descriptor)
+        self._is_synced = True
 
     def close(self) -> None:
         """Release the descriptor; a second call does nothing."""
@@ -110,6 +143,20 @@ class PosixFile:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def write_durably(file: WritableFile, data: bytes) -> None:
+    """Append all of `data` to a file of any file system and make all bytes written so far durable.
+
+    Durability: that of `write` and `sync`, one after the other, by one call of the system where it has one.
+
+    Raises:
+        StorageError: the disk refused; the caller must stop using the file.
+    """
+    # A subclass that changes what a write or a sync does is asked for both.
+    if not (type(file) is PosixFile and file.write_synced(data)):
+        file.write(data)
+        file.sync()
 
 
 class PosixPartialFile:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from custody.errors import LockedError, StorageError
-from custody.vfs import PosixFileSystem
+from custody.vfs import PosixFileSystem, write_durably
+from custody.vfs.file_system_type import EXT
+from custody.vfs.posix import PosixFile
 from tests.support import python
 
 HOLD = """
@@ -109,3 +111,111 @@ def test_a_disk_is_synced_at_once_only_where_that_can_be_relied_on(
 def _type_of(folder: Path) -> int:
     """The type of a file system as `stat` tells it."""
     return int(subprocess.run(["stat", "-f", "-c", "%t", folder], capture_output=True, check=True).stdout, 16)
+
+
+class Calls:
+    """The calls of the system that write and sync, in their order; what is written in pieces of some bytes."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, piece: int = 1 << 30) -> None:
+        self.made: list[str] = []
+        write, pwritev, fdatasync = os.write, os.pwritev, os.fdatasync
+
+        def counted_write(descriptor: int, data: bytes) -> int:
+            self.made.append("write")
+            return write(descriptor, memoryview(data)[:piece])
+
+        def counted_pwritev(descriptor: int, buffers: list[bytes], offset: int, flags: int) -> int:
+            assert (offset, flags) == (-1, os.RWF_DSYNC)
+            self.made.append("write and sync")
+            return pwritev(descriptor, [memoryview(buffers[0])[:piece]], offset, flags)
+
+        def counted_fdatasync(descriptor: int) -> None:
+            self.made.append("sync")
+            fdatasync(descriptor)
+
+        patch.setattr(os, "write", counted_write)
+        patch.setattr(os, "pwritev", counted_pwritev)
+        patch.setattr(os, "fdatasync", counted_fdatasync)
+
+
+@pytest.fixture
+def ext4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the disk of the tests is."""
+    monkeypatch.setattr("custody.vfs.file_system_type.type_of_open", lambda _: EXT)
+
+
+@pytest.mark.usefixtures("ext4")
+@pytest.mark.parametrize("piece", [1, 3, 1 << 30])
+def test_a_write_that_is_durable_is_one_call_and_the_same_file(
+    fs: PosixFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    path = tmp_path / "file"
+    with fs.create(path) as file:
+        file.write(b"head,")
+        file.sync()
+        calls = Calls(monkeypatch, piece)
+        write_durably(file, b"first,")
+        write_durably(file, b"second,")
+        assert set(calls.made) == {"write and sync"}
+        assert len(calls.made) == -(-6 // piece) + -(-7 // piece)
+        # Bytes before it that nothing has synced: the one call would leave them out.
+        calls.made.clear()
+        file.write(b"third,")
+        write_durably(file, b"fourth,")
+        assert calls.made[-1] == "sync"
+        assert "write and sync" not in calls.made
+        write_durably(file, b"")
+        assert calls.made[-1] == "sync"
+        write_durably(file, b"fifth,")
+        file.write(b"end")
+        assert file.tell() == len(b"head,first,second,third,fourth,fifth,end")
+    assert path.read_bytes() == b"head,first,second,third,fourth,fifth,end"
+    with fs.append(path) as file:
+        # What others wrote may not be durable.
+        calls.made.clear()
+        write_durably(file, b"!")
+        assert calls.made == ["write", "sync"]
+        write_durably(file, b"?")
+        assert calls.made[2:] == ["write and sync"]
+    assert path.read_bytes() == b"head,first,second,third,fourth,fifth,end!?"
+
+
+@pytest.mark.usefixtures("ext4")
+def test_a_durable_write_that_fails_says_so_and_proves_nothing(
+    fs: PosixFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with fs.create(tmp_path / "file") as file:
+        write_durably(file, b"head")
+        calls = Calls(monkeypatch)
+        with monkeypatch.context() as broken, pytest.raises(StorageError, match=r"file: No space left") as failure:
+            broken.setattr(os, "pwritev", full)
+            write_durably(file, b"more")
+        assert failure.value.errno == errno.ENOSPC
+        assert file.tell() == 4
+        # Whoever goes on all the same gets no sync of a part.
+        write_durably(file, b"rest")
+        assert calls.made == ["write", "sync"]
+
+
+def test_elsewhere_a_durable_write_is_a_write_and_a_sync(
+    fs: PosixFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FUSE and others may take the flag and do nothing about it; a file that changes a call is asked for both."""
+    calls = Calls(monkeypatch)
+    with monkeypatch.context() as patch, fs.create(tmp_path / "file") as file:
+        patch.setattr("custody.vfs.file_system_type.type_of_open", lambda _: 0x65735546)
+        for _ in range(3):
+            write_durably(file, b"x")
+    assert calls.made == ["write", "sync"] * 3
+
+    class Own(PosixFile):
+        pass
+
+    calls.made.clear()
+    with Own(tmp_path / "own", os.open(tmp_path / "own", os.O_WRONLY | os.O_CREAT, 0o600)) as own:
+        for _ in range(3):
+            write_durably(own, b"x")
+    assert calls.made == ["write", "sync"] * 3
