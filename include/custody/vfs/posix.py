@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -25,6 +26,8 @@ from custody.vfs.mapped import map_file
 _LOCK_PATIENCE_SECONDS = 1.0
 _LOCK_POLL_SECONDS = 0.02
 _SMALL_BYTES = 1 << 20
+_REFUSED_CALLS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EINVAL})
+"""What the system answers to a call that it does not have, or does not let this process make."""
 
 
 def _acquire(descriptor: int, patience_seconds: float) -> bool:
@@ -95,8 +98,15 @@ class PosixFile:
             return False
         self._is_synced = False
         with reported("write", self._path):
-            # At the place where the file ends for this descriptor, which moves on, as for `write`.
-            done = os.pwritev(self._descriptor, [data], -1, os.RWF_DSYNC)
+            try:
+                # At the place where the file ends for this descriptor, which moves on, as for `write`.
+                done = os.pwritev(self._descriptor, [data], -1, os.RWF_DSYNC)
+            except OSError as error:
+                if error.errno not in _REFUSED_CALLS:
+                    raise
+                # Nothing was done: an old kernel, or a container that may not make the call.
+                self._writes_synced = False
+                return False
             while done < len(data):
                 done += os.pwritev(self._descriptor, [memoryview(data)[done:]], -1, os.RWF_DSYNC)
         self._length += done

@@ -200,6 +200,26 @@ def test_a_durable_write_that_fails_says_so_and_proves_nothing(
         assert calls.made == ["write", "sync"]
 
 
+@pytest.mark.usefixtures("ext4")
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM])
+def test_where_the_system_does_not_make_the_call_there_are_two_others(
+    fs: PosixFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    calls, refused = Calls(monkeypatch), []
+
+    def refuse(*_: object) -> int:
+        refused.append(number)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pwritev", refuse)
+    with fs.create(tmp_path / "file") as file:
+        for text in (b"a", b"b", b"c"):
+            write_durably(file, text)
+    assert (tmp_path / "file").read_bytes() == b"abc"
+    assert calls.made == ["write", "sync"] * 3
+    assert len(refused) == 1, "it is asked once"
+
+
 def test_elsewhere_a_durable_write_is_a_write_and_a_sync(
     fs: PosixFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
