@@ -57,24 +57,26 @@ def allocated_bytes(size: int) -> int:
 def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
     """Measure every file of containers, store and the stripes that are there; one that vanishes counts nothing."""
     kinds: Counter[str] = Counter()
-    roots = {*settings.containers, settings.store}
+    # Looked up once: a large store has thousands of files.
+    store, is_remote = settings.store, settings.is_store_remote
+    roots = {*settings.containers, store}
     # Another disk in the place of a content container must cost no event.
     passed_over = set(_missing_containers(settings, fs))
     for root in sorted(roots):
         if any(root != other and root.is_relative_to(other) for other in roots):
             continue  # the other one counts it
         # Every file and not only listed ones: the limit is a promise about the disk.
-        for path, size in _walk(fs, root, passed_over):
-            parts = path.relative_to(root).parts
-            kind = _kind(parts, is_store=root == settings.store)
+        is_store = root == store
+        for parts, size in _walk(fs, root, passed_over):
+            kind = _kind(parts, is_store=is_store)
             is_copy = kind in ("logs", "software") or parts[1:2] == (CONTENT_HANDOFF,)
             # Copies of an object store's files have a bound of their own: what counts is what the store has.
-            if not (settings.is_store_remote and root == settings.store and is_copy):
+            if not (is_remote and is_store and is_copy):
                 kinds[kind] += size
     kinds["content"] += sum(
         size for folder in _containers_elsewhere(settings, fs, roots) for _, size in _walk(fs, folder)
     )
-    for path, size in _stored(settings, fs) if settings.is_store_remote else ():
+    for path, size in _stored(settings, fs) if is_remote else ():
         kinds[_kind(path.parts, is_store=True)] += size
     kinds.update(_on_stripes(settings, fs, roots))
     return DiskUse.of(kinds)
@@ -126,8 +128,8 @@ def _on_stripes(settings: Settings, fs: FileSystem, roots: Collection[Path]) -> 
         for prefix, home in workspace.catalog.objects.files.parts():
             # Only what has the mark of this repository: another disk in the place of a stripe must cost no event.
             if prefix and not any(home.is_relative_to(root) for root in roots):
-                for path, size in _walk(fs, home):
-                    kinds[_DATABASE_KINDS.get(next(iter(path.relative_to(home).parts), ""), "other")] += size
+                for parts, size in _walk(fs, home):
+                    kinds[_DATABASE_KINDS.get(parts[0] if parts else "", "other")] += size
     return kinds
 
 
@@ -146,17 +148,20 @@ def _missing_containers(settings: Settings, fs: FileSystem) -> Iterator[Path]:
         yield from (containers.get(name).folder for name, _ in containers.missing())
 
 
-def _walk(fs: FileSystem, root: Path, passed_over: Container[Path] = ()) -> Iterator[tuple[Path, int]]:
-    waiting = [root]
+def _walk(fs: FileSystem, root: Path, passed_over: Container[Path] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield a folder and all that is below it, each by the parts of its name below the folder, with its room."""
+    waiting: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
     while waiting:
-        folder = waiting.pop()
-        yield folder, BLOCK_BYTES
+        folder, parts = waiting.pop()
+        yield parts, BLOCK_BYTES
+        # Said by the folder itself: to look at each name takes as long as all else.
+        folders = fs.folders(folder)
         for name in fs.list(folder):
             path = folder / name
-            if fs.is_directory(path):
-                waiting += [] if path in passed_over else [path]
-            else:
-                yield path, allocated_file_bytes(fs, path)
+            if name not in folders:
+                yield (*parts, name), allocated_file_bytes(fs, path)
+            elif path not in passed_over:
+                waiting.append((path, (*parts, name)))
 
 
 def _kind(parts: tuple[str, ...], *, is_store: bool) -> str:
