@@ -87,6 +87,7 @@ def refuse(damage: Damage) -> None:
     raise CorruptionError(str(damage))
 
 
+_METADATA = msgspec.json.Decoder(LogMetadata)
 _TOGETHER_BYTES = 8 << 20
 """Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
 _TOGETHER_BLOCKS = 16
@@ -531,7 +532,7 @@ def _metadata(path: Path, schema: pa.Schema) -> LogMetadata:
     stored = (schema.metadata or {}).get(METADATA_KEY)
     try:
         if stored is not None:
-            return msgspec.json.decode(stored, type=LogMetadata)
+            return _METADATA.decode(stored)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected custody's metadata in the footer, got {error}.") from error
     raise CorruptionError(f"{path}: expected custody's metadata in the footer, got none.")

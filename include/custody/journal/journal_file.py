@@ -71,6 +71,11 @@ class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+# Made once, by one thread: msgspec looks at a type when it is first asked for, and two threads must not do so at once.
+_HEADER = msgspec.json.Decoder(JournalHeader)
+END_DECODER = msgspec.json.Decoder(JournalEnd)
+
+
 @dataclass(frozen=True, slots=True)
 class JournalDamage:
     """Unreadable bytes of a journal; their length is 0 when the end record is missing."""
@@ -129,7 +134,7 @@ def read_header(fs: FileSystem, path: Path) -> JournalHeader | None:
     if not isinstance(first, Frame) or first.kind != KIND_HEADER:
         return None
     try:
-        return msgspec.json.decode(first.payload, type=JournalHeader)
+        return _HEADER.decode(first.payload)
     except msgspec.MsgspecError:
         return None
 
@@ -324,7 +329,7 @@ class JournalFile:
             self._has_head = True
             self.head_bytes = item.end
         elif item.kind == KIND_END:
-            self.end = msgspec.json.decode(item.payload, type=JournalEnd)
+            self.end = END_DECODER.decode(item.payload)
         else:
             # Not passed over: events of an unknown kind would be missing without a word.
             raise FormatVersionError(
@@ -333,7 +338,7 @@ class JournalFile:
             )
 
     def _read_header(self, item: Frame) -> JournalHeader:
-        header = msgspec.json.decode(item.payload, type=JournalHeader)
+        header = _HEADER.decode(item.payload)
         if header.format_version != FORMAT_VERSION:
             raise self._other_version(item.offset, header.format_version)
         schema_of(header.schema_version, f"{self.path} @{item.offset}", header.reader_version)

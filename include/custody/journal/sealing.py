@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from custody.errors import CorruptionError
 from custody.format.framing import MARK, Frame, frames
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.groups import Group, groups
-from custody.journal.journal_file import KIND_END, JournalDamage, JournalEnd, JournalFile, end_record
+from custody.journal.journal_file import END_DECODER, KIND_END, JournalDamage, JournalEnd, JournalFile, end_record
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile
 
 
@@ -148,7 +146,7 @@ def read_end(fs: FileSystem, path: Path) -> JournalEnd | None:
     at = bytes(data).rfind(MARK)
     last = next(frames(data, at), None) if at >= 0 else None
     if isinstance(last, Frame) and last.kind == KIND_END:
-        return msgspec.json.decode(last.payload, type=JournalEnd)
+        return END_DECODER.decode(last.payload)
     return None
 
 

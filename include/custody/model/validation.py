@@ -45,6 +45,9 @@ def _checked_type(kind: Any) -> Any:  # noqa: ANN401 - a type annotation, whatev
 _CHECKED = msgspec.defstruct(
     "_Checked", [(field.name, _checked_type(field.type)) for field in msgspec.structs.fields(Event)]
 )
+# Made for what it makes: msgspec looks at a type when it is first asked for, and two threads that ask at once end the
+# process. The first appends of a writer come from many threads.
+msgspec.msgpack.Decoder(_CHECKED)
 
 
 def require_types(event: Event) -> None:
