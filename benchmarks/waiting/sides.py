@@ -58,7 +58,7 @@ def ask(root: Path, question: str, end: int) -> Figures:
     before = _cpu()
     with without_pandas():
         answer = QUESTIONS[question](Repository.open(root), end)
-    # The engine's can count no more than this process too, which starts it with little.
+    # The engine's may count what this process had when it started it.
     below = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000
     return {"answer": answer, "CPU s": _cpu() - before, "MB": peak_rss_mib() * 1.048576, "engine MB": below}
 
