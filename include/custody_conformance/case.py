@@ -100,6 +100,10 @@ class _File(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...] = ()
 
 
+_FILE = msgspec.json.Decoder(_File)
+_CASE = msgspec.json.Decoder(Case)
+
+
 _OURS = {"problem", "ignored"}
 _KNOWN = {field.name for field in msgspec.structs.fields(Case)} - _OURS
 _KNOWN_OF_FILES = {"cases", "defaults"}
@@ -131,7 +135,7 @@ def read_cases(data: bytes, place: str) -> tuple[Case, ...]:
 def _decode(data: bytes) -> _File:
     members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     ignored = _ignored_members(members, _KNOWN_OF_FILES)
-    file = msgspec.json.decode(msgspec.json.encode(members), type=_File)
+    file = _FILE.decode(msgspec.json.encode(members))
     return msgspec.structs.replace(file, ignored=tuple(f"{name} of the file" for name in ignored))
 
 
@@ -175,7 +179,7 @@ def _cases(file: _File, place: str) -> Iterator[Case]:
             raise InvalidInputError(f"{place}: case {number}: expected an object with an id ({error})") from error
         try:
             ignored = (*file.ignored, *_ignored_members(members, _KNOWN), *_ignored_in_events(members))
-            case = msgspec.json.decode(msgspec.json.encode(members), type=Case)
+            case = _CASE.decode(msgspec.json.encode(members))
             yield msgspec.structs.replace(case, ignored=ignored)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             yield Case(id=identifier, expect={"status": 200}, problem=f"the case cannot be read: {error}")

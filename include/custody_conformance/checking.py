@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from custody.errors import InvalidInputError
+from custody.made_types import made_at_import
 from custody.ngsi.hive import HiveTable
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.in_memory import ATTEMPTS_MAX, LOCATION, Outcome, run
@@ -277,6 +278,9 @@ class Verdict:
     def is_passed(self) -> bool:
         """Whether everything came out as expected."""
         return self.is_checked and not self.differences
+
+
+made_at_import(Verdict)
 
 
 def check_cases(

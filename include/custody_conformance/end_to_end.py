@@ -31,7 +31,7 @@ from custody.lease import Attempt
 from custody.ngsi.hive import hive_table
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.records import ReceiveTime
-from custody.ngsi_sink.batch_file import SKIPPED, FileAppend, Skipped
+from custody.ngsi_sink.batch_file import SKIPPED, SKIPPED_DECODER, FileAppend
 from custody.ngsi_sink.batch_plan import BatchResult
 from custody.ngsi_sink.opening import open_files, open_sink, sink_folder
 from custody.ngsi_sink.run import SinkReport
@@ -426,7 +426,7 @@ class _Tables:
 
 def _skipped(repository: Repository, clock: ManualClock) -> list[str]:
     catalog = SinkCatalog(PosixFileSystem(), sink_folder(repository.settings), clock)
-    lists = (msgspec.json.decode(catalog.read(name), type=list[Skipped]) for name in catalog.names(SKIPPED))
+    lists = (SKIPPED_DECODER.decode(catalog.read(name)) for name in catalog.names(SKIPPED))
     return [item.reason for items in lists for item in items]
 
 

@@ -27,6 +27,7 @@ from custody_conformance.end_to_end import EndToEnd, FsUri
 NAME = "ngsi_check"
 _MESSAGE_PREFIX = "custody: "
 _VERDICT_PREFIX = '{"verdict":'
+_VERDICT = msgspec.json.Decoder(dict[str, Verdict])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,7 +81,7 @@ def submitted(
 
     def read(line: str) -> None:
         if line.startswith(_VERDICT_PREFIX):
-            verdict = msgspec.json.decode(line, type=dict[str, Verdict])["verdict"]
+            verdict = _VERDICT.decode(line)["verdict"]
             verdicts[verdict.id] = verdict
         else:
             on_line(line)

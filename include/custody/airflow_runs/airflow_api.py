@@ -126,6 +126,14 @@ class _Token(msgspec.Struct):
     access_token: str
 
 
+_RUN_PAGE = msgspec.json.Decoder(_RunPage)
+_TRY_PAGE = msgspec.json.Decoder(_TryPage)
+_TRIES_OF_TASK = msgspec.json.Decoder(_TriesOfTask)
+_ASSET_EVENT_PAGE = msgspec.json.Decoder(_AssetEventPage)
+_ASSET_PAGE = msgspec.json.Decoder(_AssetPage)
+_TOKEN = msgspec.json.Decoder(_Token)
+
+
 class AirflowApi:
     """One Airflow, asked as one user.
 
@@ -184,12 +192,12 @@ class AirflowApi:
 
     def runs(self, begin: datetime, end: datetime) -> Iterator[list[RunEntry]]:
         """Yield the runs that changed last between two moments, in pages."""
-        for page in self._pages("/dags/~/dagRuns", _RunPage, begin, end):
+        for page in self._pages("/dags/~/dagRuns", _RUN_PAGE, begin, end):
             yield page.dag_runs
 
     def tries(self, begin: datetime, end: datetime) -> Iterator[list[TryEntry]]:
         """Yield the newest try of each task that changed last between two moments, in pages."""
-        for page in self._pages("/dags/~/dagRuns/~/taskInstances", _TryPage, begin, end):
+        for page in self._pages("/dags/~/dagRuns/~/taskInstances", _TRY_PAGE, begin, end):
             yield page.task_instances
 
     def tries_of(self, entry: TryEntry) -> list[TryEntry]:
@@ -199,7 +207,7 @@ class AirflowApi:
             f"/{entry.map_index}/tries"
         )
         status, data = self._ask(f"/api/v2{path}")
-        return [] if status == HTTPStatus.NOT_FOUND else _decoded(data, _TriesOfTask, path).task_instances
+        return [] if status == HTTPStatus.NOT_FOUND else _decoded(data, _TRIES_OF_TASK, path).task_instances
 
     def asset_events(self, begin: datetime, end: datetime) -> Iterator[AssetEventEntry]:
         """Yield which assets were written between two moments, and by whom."""
@@ -207,7 +215,7 @@ class AirflowApi:
         offset = 0
         while True:
             fields = {**window, "limit": str(PAGE_ENTRIES), "offset": str(offset)}
-            entries = self._page("/assets/events", _AssetEventPage, fields).asset_events
+            entries = self._page("/assets/events", _ASSET_EVENT_PAGE, fields).asset_events
             yield from entries
             if len(entries) < PAGE_ENTRIES:
                 return
@@ -218,7 +226,7 @@ class AirflowApi:
         offset = 0
         while True:
             fields = {"limit": str(PAGE_ENTRIES), "offset": str(offset), "order_by": "id"}
-            entries = self._page("/assets", _AssetPage, fields).assets
+            entries = self._page("/assets", _ASSET_PAGE, fields).assets
             yield from entries
             if len(entries) < PAGE_ENTRIES:
                 return
@@ -234,25 +242,25 @@ class AirflowApi:
         """Close the connections."""
         self._pools.clear()
 
-    def _pages(self, path: str, kind: type[Page], begin: datetime, end: datetime) -> Iterator[Page]:
+    def _pages(self, path: str, form: msgspec.json.Decoder[Page], begin: datetime, end: datetime) -> Iterator[Page]:
         """Yield pages of what changed last between two moments, in an order that changes do not move."""
         fields = {"updated_at_gte": begin.isoformat(), "updated_at_lt": end.isoformat(), "order_by": "id"}
         cursor: str | None = ""
         while cursor is not None:
-            page = self._page(path, kind, {**fields, "limit": str(PAGE_ENTRIES), "cursor": cursor})
+            page = self._page(path, form, {**fields, "limit": str(PAGE_ENTRIES), "cursor": cursor})
             yield page
             if page.next_cursor == cursor:
                 raise CorruptionError(f"{self.url}/api/v2{path}: expected a further page, got the same place again.")
             cursor = page.next_cursor
 
-    def _page(self, path: str, kind: type[Answer], fields: Mapping[str, str]) -> Answer:
+    def _page(self, path: str, form: msgspec.json.Decoder[Answer], fields: Mapping[str, str]) -> Answer:
         status, data = self._ask(f"/api/v2{path}", fields)
         if status != HTTPStatus.OK:
             raise ConfigurationError(
                 f"{self.url}/api/v2{path}: expected a page, Airflow answered {status}: {_shown(data)}. "
                 "Check the address, and that it is Airflow 3.3 or newer."
             )
-        return _decoded(data, kind, f"{self.url}/api/v2{path}")
+        return _decoded(data, form, f"{self.url}/api/v2{path}")
 
     def _ask(self, path: str, fields: Mapping[str, str] | None = None) -> tuple[int, bytes]:
         for is_again in (False, True):
@@ -279,7 +287,7 @@ class AirflowApi:
                 f"{self.url}/auth/token: expected a token for {self._credentials.user!r}, Airflow answered {status}. "
                 "Check user and password."
             )
-        self._token = _decoded(data, _Token, f"{self.url}/auth/token").access_token
+        self._token = _decoded(data, _TOKEN, f"{self.url}/auth/token").access_token
 
     def _send(
         self,
@@ -313,9 +321,9 @@ class AirflowApi:
         return answer.status, data
 
 
-def _decoded(data: bytes, kind: type[Answer], where: str) -> Answer:
+def _decoded(data: bytes, form: msgspec.json.Decoder[Answer], where: str) -> Answer:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return form.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptionError(
             f"{where}: expected an answer of Airflow 3.3 or newer, got another one: {error}: {_shown(data)}"

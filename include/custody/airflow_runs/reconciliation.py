@@ -60,7 +60,7 @@ class RunCursor(msgspec.Struct, frozen=True, kw_only=True):
 CURSOR_FORMAT = DocumentFormat(
     b"CUSTARC\x01",
     1,
-    RunCursor,
+    msgspec.json.Decoder(RunCursor),
     "cursor of a reconciliation",
     "how far runs were reconciled",
     "Remove the file and name the beginning with --since; what is delivered again counts as repeated.",

@@ -30,6 +30,7 @@ from custody.capture.validate import Context
 from custody.capture.values import Document, integer, mapping, mappings, parse_iso, require, text
 from custody.errors import InvalidInputError
 from custody.format.identifiers import digest_ordinal, uuid_of_name
+from custody.made_types import made_at_import
 from custody.model import Event, EventType
 
 SOURCE_FORMAT = PLATFORM = "openlineage"
@@ -288,6 +289,9 @@ class RunEventSaid(msgspec.Struct, gc=False):
     producer: str | None = None
     inputs: list[_DatasetSaid] | None = None
     outputs: list[_DatasetSaid] | None = None
+
+
+made_at_import(RunEventSaid)
 
 
 class RunFacts(NamedTuple):

@@ -13,6 +13,7 @@ import msgspec
 
 from custody.capture.raw_json import DEPTH_MAX, check_depth
 from custody.errors import InvalidInputError
+from custody.made_types import made_at_import
 from custody.model import Event, EventProblem, Severity, check_event
 
 PIECE_BYTES_MAX = 64 << 20
@@ -50,6 +51,9 @@ class Rejected:
     place: InputPlace
     problem: EventProblem
     raw: bytes
+
+
+made_at_import(Accepted, Rejected)
 
 
 Outcome = Accepted | Rejected

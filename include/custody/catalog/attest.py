@@ -51,6 +51,9 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(fields, order="deterministic")
 
 
+_ATTESTATION = msgspec.json.Decoder(Attestation)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The result of comparing a catalog with an attestation: what is proven, what is not, and what contradicts it."""
@@ -103,7 +106,7 @@ def read_attestation(data: bytes, where: object, trusted_key: str | None = None)
         CorruptionError: its signature is wrong, or made with another key than the trusted one.
     """
     try:
-        attestation = msgspec.json.decode(data, type=Attestation)
+        attestation = _ATTESTATION.decode(data)
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(attestation.public_key))
         signature = bytes.fromhex(attestation.signature)
     except (msgspec.DecodeError, ValueError) as error:

@@ -59,6 +59,9 @@ class DumpHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     next_event_id: int
 
 
+_FIRST_LINE = msgspec.json.Decoder(dict[str, DumpHeader])
+
+
 class LoadChange(msgspec.Struct, frozen=True, kw_only=True):
     """One entry that a load adds, removes or changes."""
 
@@ -171,7 +174,7 @@ def _document(action: Action) -> dict[str, Any]:
 def _header(numbered: tuple[int, str], where: str) -> DumpHeader:
     number, line = numbered
     try:
-        document = msgspec.json.decode(line, type=dict[str, DumpHeader])
+        document = _FIRST_LINE.decode(line)
         return document[_HEADER]
     except (msgspec.DecodeError, KeyError) as error:
         raise InvalidInputError(

@@ -57,7 +57,7 @@ class StripeMark(msgspec.Struct, frozen=True, kw_only=True):
         return STRIPE_FORMAT.decode(data, where)
 
 
-STRIPE_FORMAT = MarkFormat(PREAMBLE, StripeMark, "the mark of a stripe")
+STRIPE_FORMAT = MarkFormat(PREAMBLE, msgspec.json.Decoder(StripeMark), "the mark of a stripe")
 
 
 class Stripe:

@@ -22,6 +22,7 @@ from custody.repository.pluggable import OWN
 from custody.workspace import StepReport, UnitReport, exit_code
 
 _NGSI = "ngsi_to_hdfs"
+_STEP_REPORT = msgspec.json.Decoder(StepReport)
 
 
 @click.command()
@@ -225,7 +226,7 @@ def _report(line: str) -> StepReport | None:
     if not line.startswith('{"step":'):
         return None
     try:
-        return msgspec.json.decode(line, type=StepReport)
+        return _STEP_REPORT.decode(line)
     except msgspec.DecodeError:
         return None
 

@@ -39,6 +39,9 @@ class _Answer(msgspec.Struct):
     message: str = ""
 
 
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
 class HttpSender:
     """A server, over one connection that is opened again when it breaks.
 
@@ -161,7 +164,7 @@ class HttpSender:
         # A proxy before the server answers in words of its own.
         if response.status < 300 and not is_json:
             raise http.client.HTTPException(f"expected an answer in JSON, got {response.headers.get_content_type()}")
-        answer = msgspec.json.decode(text, type=_Answer) if is_json else _Answer()
+        answer = _ANSWER.decode(text) if is_json else _Answer()
         return response.status, float(retry_after) if retry_after.isdigit() else None, answer
 
     @property

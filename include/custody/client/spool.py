@@ -65,6 +65,9 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
+_HEADER = msgspec.json.Decoder(SegmentHeader)
+
+
 class Positions(msgspec.Struct, frozen=True, kw_only=True):
     """What was delivered."""
 
@@ -77,12 +80,17 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 IDENTITY_FORMAT = DocumentFormat(
-    b"CUSTSPI\x01", 1, SpoolIdentity, "spool identity", "a spool's source", "Restore the file from a backup."
+    b"CUSTSPI\x01",
+    1,
+    msgspec.json.Decoder(SpoolIdentity),
+    "spool identity",
+    "a spool's source",
+    "Restore the file from a backup.",
 )
 POSITIONS_FORMAT = DocumentFormat(
     b"CUSTSPD\x01",
     1,
-    Positions,
+    msgspec.json.Decoder(Positions),
     "spool positions",
     "what was delivered",
     "Restore the file from a backup; what is delivered again counts as repeated.",
@@ -325,7 +333,7 @@ def read_segment(fs: FileSystem, path: Path) -> SegmentContent:
     """
     data = fs.read(path)
     try:
-        _, start = read_head(memoryview(data), path, PREAMBLE, KIND_HEADER, SegmentHeader, name="spool segment")
+        _, start = read_head(memoryview(data), path, PREAMBLE, KIND_HEADER, _HEADER, name="spool segment")
     except CorruptionError:
         start = 0
     items = list(frames(data, start))

@@ -29,6 +29,7 @@ from custody.eventlog.hashing_file import HashingSink
 from custody.eventlog.row_copies import COPIES_KEY, CopiesWriter
 from custody.eventlog.toc import GuardedSink
 from custody.format.names import toc_path
+from custody.made_types import made_at_import
 from custody.model import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION
 from custody.vfs import FileSystem, temporary
 
@@ -128,6 +129,9 @@ class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
     revision: int | msgspec.UnsetType = msgspec.UNSET
     """The revision at which the log was to become live when it was begun; a later one if others committed meanwhile.
     Absent in logs of older releases."""
+
+
+made_at_import(LogMetadata)
 
 
 @dataclass(frozen=True, slots=True)

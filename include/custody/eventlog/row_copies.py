@@ -57,6 +57,9 @@ class CopiesMetadata(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+_METADATA = msgspec.json.Decoder(CopiesMetadata)
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedEvents:
     """Events that were read from copies, in the order of their ids, and the ids that have to be read from blocks."""
@@ -139,7 +142,7 @@ class RowCopies:
         if stored is None:
             return None
         try:
-            metadata = msgspec.json.decode(stored, type=CopiesMetadata)
+            metadata = _METADATA.decode(stored)
         except msgspec.DecodeError:
             return None
         directory = end - metadata.frames * DIRECTORY_ENTRY.itemsize

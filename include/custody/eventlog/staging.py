@@ -20,6 +20,7 @@ from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
+from custody.made_types import made_at_import
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, is_newer, to_present
 from custody.model.columns import read_batch
 from custody.vfs import FileSystem
@@ -66,6 +67,9 @@ class StagedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The stripe on which the log belongs; empty for the repository's store."""
     rest_crc32: int | None = None
     """CRC-32 of what lies before the first batch and behind the last one; None in units of older releases."""
+
+
+made_at_import(StagedLog)
 
 
 class StagingWriter:

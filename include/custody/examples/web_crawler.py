@@ -50,6 +50,7 @@ _GZIP = 31
 _TIMEOUT_SECONDS = 10.0
 _RETRY_MS = 30_000
 _SLOT_SECONDS = 60.0
+_DIAGRAM = msgspec.json.Decoder(Diagram)
 SEEN = "crawl_seen"
 """The queue of the FlowFile that holds the URLs that were seen."""
 
@@ -437,5 +438,5 @@ def crawl_picture(repository: Repository) -> str:
     lineage = crawl_lineage(repository).with_events(lambda one: msgspec.structs.replace(one, event_time=one.event_id))
     text = msgspec.json.encode(repository.diagram(lineage)).decode()
     text = _UUID.sub(lambda match: numbers.setdefault(match[0], f"FlowFile {len(numbers) + 1}"), text)
-    diagram = msgspec.json.decode(_OWN_NUMBER.sub("", text), type=Diagram)
+    diagram = _DIAGRAM.decode(_OWN_NUMBER.sub("", text))
     return export(diagram, ExportFormat.SVG)

@@ -35,6 +35,9 @@ class Cursors(msgspec.Struct, frozen=True, kw_only=True):
         return with_checksum(msgspec.json.encode(self, order="sorted"))
 
 
+_CURSORS = msgspec.json.Decoder(Cursors)
+
+
 def read_cursors(fs: FileSystem, folder: Path, export: str) -> Cursors | None:
     """Return how far an export is; None before its first delivery.
 
@@ -49,7 +52,7 @@ def read_cursors(fs: FileSystem, folder: Path, export: str) -> Cursors | None:
     if not has_right_checksum(data):
         raise _unusable(path, export, "cursors with their checksum, got other bytes")
     try:
-        cursors = msgspec.json.decode(data, type=Cursors)
+        cursors = _CURSORS.decode(data)
     except msgspec.DecodeError as error:
         raise _unusable(path, export, f"cursors, got {error}") from error
     if cursors.format_version != _VERSION:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,6 +26,7 @@ _OK, _CREATED, _ACCEPTED, _FORBIDDEN, _NOT_FOUND, _UNAUTHORIZED = 200, 201, 202,
 _HEADERS = {VERSION_HEADER: str(HTTP_VERSION), "Accept": "application/json"}
 _SECONDS_DEFAULT = 30
 _FINISHED = (ResponseCode.TRANSACTION_FINISHED, ResponseCode.TRANSACTION_FINISHED_BUT_DESTINATION_FULL)
+_Answer = TypeVar("_Answer")
 
 
 class _Port(msgspec.Struct):
@@ -52,6 +53,10 @@ class _Peer(msgspec.Struct):
 
 class _Peers(msgspec.Struct):
     peers: list[_Peer]
+
+
+_DISCOVERY = msgspec.json.Decoder(_Discovery)
+_PEERS = msgspec.json.Decoder(_Peers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ class SiteToSiteReceiver:
 
     def _discover(self) -> _Place:
         base = base_address(self._target.url)
-        controller = self._ask(f"{base}/site-to-site", _Discovery).controller
+        controller = self._ask(f"{base}/site-to-site", _DISCOVERY).controller
         ids = [port.id for port in controller.input_ports if port.name == self._target.port]
         if not ids:
             names = ", ".join(sorted(port.name for port in controller.input_ports)) or "none"
@@ -146,7 +151,7 @@ class SiteToSiteReceiver:
             raise ConfigurationError(f"{place(base)}: expected Site-to-Site over HTTP, which is not configured there.")
         host = urlsplit(base).hostname
         first = f"{'https' if controller.is_secure else 'http'}://{_in_url(host)}:{controller.http_port}/nifi-api"
-        peers = self._ask(f"{first}/site-to-site/peers", _Peers).peers
+        peers = self._ask(f"{first}/site-to-site/peers", _PEERS).peers
         if not peers:
             raise UnavailableError(f"{place(first)}: expected peers, got none")
         # The one with the least to do, as NiFi's own client prefers it.
@@ -154,12 +159,12 @@ class SiteToSiteReceiver:
         scheme = "https" if chosen.secure else "http"
         return _Place(f"{scheme}://{_in_url(chosen.hostname)}:{chosen.port}/nifi-api", ids[0])
 
-    def _ask(self, url: str, form: type[Any]) -> Any:  # noqa: ANN401 - an object of the form
+    def _ask(self, url: str, form: msgspec.json.Decoder[_Answer]) -> _Answer:
         answer = self._client.send("GET", url, _HEADERS)
         if answer.status != _OK:
             raise self._refused("GET", url, answer)
         try:
-            return msgspec.json.decode(answer.body, type=form)
+            return form.decode(answer.body)
         except msgspec.DecodeError as error:
             raise UnavailableError(f"GET {place(url)}: expected an answer of Site-to-Site, got {error}") from error
 

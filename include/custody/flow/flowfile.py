@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from custody.errors import InvalidInputError
+from custody.made_types import made_at_import
 from custody.model import INT64_MAX, ContentClaim
 
 UUID = "uuid"
@@ -43,6 +44,9 @@ class FlowFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lineage_start_date: int
     """When its oldest ancestor did."""
     content_claim: ContentClaim | None = None
+
+
+made_at_import(FlowFile)
 
 
 def new_flowfile(

@@ -29,8 +29,8 @@ from custody.flowfile_repository.records import (
     FileHeader,
     SnapshotSummary,
     Waiting,
-    decode_document,
     decode_flowfiles,
+    decode_summary,
     decode_transaction,
     encode_flowfiles,
     encode_summary,
@@ -414,7 +414,7 @@ class FlowFileLog:
             if record.kind == KIND_FLOWFILES:
                 flowfiles += decode_flowfiles(record.payload, path, record.offset)
             elif record.kind == KIND_SUMMARY and end == len(data):
-                summary: SnapshotSummary = decode_document(record.payload, SnapshotSummary, path, record.offset)
+                summary = decode_summary(record.payload, path, record.offset)
                 if summary.flowfiles == len(flowfiles):
                     return header, flowfiles, summary
         raise CorruptionError(

@@ -279,7 +279,7 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
 
     def decoded_events(self) -> list[Event]:
         """Return the provenance events."""
-        return msgspec.msgpack.decode(self.events, type=list[Event]) if self.events else []
+        return _EVENTS.decode(self.events) if self.events else []
 
 
 class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,6 +323,9 @@ class SwapSummary(msgspec.Struct, frozen=True, kw_only=True):
     swap: SwapFile
 
 
+_HEADER = msgspec.json.Decoder(FileHeader)
+_EVENTS = msgspec.msgpack.Decoder(list[Event])
+_SUMMARY = msgspec.msgpack.Decoder(SnapshotSummary)
 _transaction_decoder = msgspec.msgpack.Decoder(Transaction)
 _waiting_decoder = msgspec.msgpack.Decoder(list[Waiting])
 _encode = msgspec.msgpack.Encoder().encode
@@ -355,7 +358,7 @@ def head(preamble: bytes, header: FileHeader) -> bytes:
 
 def read_head(data: memoryview, path: Path, preamble: bytes, name: str) -> tuple[FileHeader, int]:
     """Return a file's header and where its first record begins; raises as `framing.read_head`."""
-    return framing.read_head(data, path, preamble, KIND_HEADER, FileHeader, name=name)
+    return framing.read_head(data, path, preamble, KIND_HEADER, _HEADER, name=name)
 
 
 def whole_frames(data: memoryview, start: int) -> Iterator[Frame]:
@@ -366,22 +369,22 @@ def whole_frames(data: memoryview, start: int) -> Iterator[Frame]:
         at = record.end
 
 
-def decode_document(payload: memoryview, kind: type[Document], path: Path, offset: int) -> Document:
-    """Return the document of a frame.
+def decode_summary(payload: memoryview, path: Path, offset: int) -> SnapshotSummary:
+    """Return the end of a snapshot.
 
     Raises:
         CorruptionError: the frame is whole and holds something else.
     """
-    return _decoded(msgspec.msgpack.Decoder(kind), payload, kind.__name__, path, offset)
+    return _decoded(_SUMMARY, payload, "the end of a snapshot", path, offset)
 
 
 def decode_flowfiles(payload: memoryview, path: Path, offset: int) -> list[Waiting]:
-    """Return the FlowFiles of a frame; raises as `decode_document`."""
+    """Return the FlowFiles of a frame; raises as `decode_summary`."""
     return _decoded(_waiting_decoder, payload, "FlowFiles", path, offset)
 
 
 def decode_transaction(payload: memoryview, path: Path, offset: int) -> Transaction:
-    """Return the transaction of a frame; raises as `decode_document`."""
+    """Return the transaction of a frame; raises as `decode_summary`."""
     return _decoded(_transaction_decoder, payload, "a transaction", path, offset)
 
 

@@ -129,7 +129,7 @@ class DocumentFormat(Generic[Document]):
     preamble: bytes
     """Seven letters and the version."""
     kind: int
-    type: type[Document]
+    decoder: msgspec.json.Decoder[Document]
     name: str
     """The format's name, for messages: `lease`."""
     content: str
@@ -159,11 +159,11 @@ class DocumentFormat(Generic[Document]):
             raise FormatVersionError(
                 f"{where} @7: expected {self.name} version {self.preamble[7]}, got {data[7]}. Use a newer custody."
             )
-        return msgspec.json.decode(items[0].payload, type=self.type)
+        return self.decoder.decode(items[0].payload)
 
 
 def read_head(
-    data: memoryview, path: object, preamble: bytes, kind: int, header: type[Document], *, name: str
+    data: memoryview, path: object, preamble: bytes, kind: int, header: msgspec.json.Decoder[Document], *, name: str
 ) -> tuple[Document, int]:
     """Return the header of a file of records, and where the first record behind it begins.
 
@@ -172,7 +172,7 @@ def read_head(
         path: where it lies; errors name it.
         preamble: what the file begins with: seven letters and the version.
         kind: of the record that holds the header, a JSON document.
-        header: its type.
+        header: decodes it.
         name: the format's name, for messages: `resource claim`.
 
     Raises:
@@ -191,7 +191,7 @@ def read_head(
     if first is None or first.kind != kind or first.is_part:
         raise CorruptionError(f"{path} @{len(preamble)}: expected the header of a {name}, got other bytes.")
     try:
-        return msgspec.json.decode(first.payload, type=header), first.end
+        return header.decode(first.payload), first.end
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptionError(f"{path} @{first.offset}: expected the header of a {name}: {error}.") from error
 

@@ -112,6 +112,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
         return all(set(own) == set(other) for own, other in zip(own_fields, their_fields, strict=True))
 
 
+_ABOUT = msgspec.json.Decoder(Description)
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The description and what goes with it.
 
@@ -181,7 +184,7 @@ def described(data: bytes | memoryview, path: Path) -> Description:
     if version is None or not isinstance(first, Frame) or first.kind != _DESCRIPTION:
         raise _other_bytes(path)
     try:
-        about = msgspec.json.decode(bytes(first.payload), type=Description)
+        about = _ABOUT.decode(bytes(first.payload))
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path} @{PREAMBLE_BYTES}: expected a shard's description, got {error}.") from error
     if not (version == VERSION_PACKED) == (about.layout == "packed") == bool(about.packed):

@@ -19,6 +19,7 @@ from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
 from custody.index.arrays import Bytes, Ints
+from custody.made_types import made_at_import
 from custody.vfs import FileSystem, WritableFile, prefetch_pages
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class ShardFile(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     size: int
+
+
+made_at_import(ShardFile)
 
 
 def pages_of(size: int) -> int:

@@ -58,7 +58,7 @@ RETIRED, ARCHIVE = "retired", "archive"
 _FORMAT = DocumentFormat(
     PREAMBLE,
     KIND_CLAIM,
-    Claim,
+    msgspec.json.Decoder(Claim),
     name="incarnation",
     content="a claim of a writer's name",
     remedy="Move it away: the writer whose containers know the incarnation claims the name anew when it starts.",

@@ -71,7 +71,6 @@ class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-# Made once, by one thread: msgspec looks at a type when it is first asked for, and two threads must not do so at once.
 _HEADER = msgspec.json.Decoder(JournalHeader)
 END_DECODER = msgspec.json.Decoder(JournalEnd)
 

@@ -23,6 +23,7 @@ from custody.errors import CorruptionError
 from custody.journal.encoding import EventRecord, decode
 from custody.journal.groups import Group
 from custody.journal.journal_file import JournalDamage, JournalFile, read_records
+from custody.made_types import made_at_import
 from custody.model import require_keeping
 from custody.vfs import FileSystem, release_pages
 
@@ -53,6 +54,9 @@ class MergeRange(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     """Of the ids and places of its records: with other records, as after damage, it is another range."""
     slices: tuple[JournalSlice, ...]
+
+
+made_at_import(MergeRange)
 
 
 class MergeReader:

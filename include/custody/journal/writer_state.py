@@ -74,7 +74,7 @@ class MissingContainer:
 _FORMAT = DocumentFormat(
     PREAMBLE,
     KIND_STATE,
-    WriterState,
+    msgspec.json.Decoder(WriterState),
     name="writer state",
     content="a writer's state",
     remedy="Move the file away: it is made again from those of the other containers, or from the journals.",

@@ -37,6 +37,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     version: int = _VERSION
 
 
+_ENTRY = msgspec.json.Decoder(LedgerEntry)
+
+
 class LandingLedger:
     """The ledger in a folder: one small file a landed file, named by a digest of its path."""
 
@@ -83,7 +86,7 @@ def decode_ledger_entry(data: bytes, path: Path) -> LedgerEntry:
     if is_changed(data):
         raise CorruptionError(f"{path}: expected an entry of the ledger with its checksum, got other bytes. {advice}")
     try:
-        entry = msgspec.json.decode(data, type=LedgerEntry)
+        entry = _ENTRY.decode(data)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected an entry of the ledger: {error}. {advice}") from error
     if entry.version != _VERSION:

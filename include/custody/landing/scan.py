@@ -15,6 +15,7 @@ from custody.config import Settings, date_parts
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.format.names import name_as_text, text_as_name
 from custody.landing.ledger import LandingLedger, LedgerEntry
+from custody.made_types import made_at_import
 from custody.vfs import FileSystem
 
 # Eleven years of folders an hour; each folder costs a listing.
@@ -115,6 +116,9 @@ class LandedFile(msgspec.Struct, frozen=True, kw_only=True):
         # By size and time, not by content: reading the file is what the ledger spares.
         same = self.taken is not None and (self.taken.bytes, self.taken.modified_ms) == (self.bytes, self.modified_ms)
         return self.is_quiet and not same
+
+
+made_at_import(LandedFile)
 
 
 def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[LandedFile]:

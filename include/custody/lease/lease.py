@@ -101,7 +101,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 _FORMAT = DocumentFormat(
     PREAMBLE,
     KIND_HOLDER,
-    Holder,
+    msgspec.json.Decoder(Holder),
     name="lease",
     content="a lease's holder",
     remedy="The next attempt takes the lease over once nothing has changed here for lease.dead_seconds.",

@@ -14,6 +14,7 @@ import msgspec
 from custody.flow.content import Availability, ContentReader
 from custody.lineage.graph import Cut, FlowFileNode, Lineage
 from custody.lineage.identities import Identity, NodeKind
+from custody.made_types import made_at_import
 from custody.model import ContentClaim, Event, EventType
 
 EVENT = "EVENT"
@@ -106,6 +107,9 @@ class Diagram(msgspec.Struct, frozen=True, kw_only=True):
             cut=lineage.cut,
             notices=lineage.notices,
         )
+
+
+made_at_import(Diagram)
 
 
 def event_reference(writer: str, event_id: int) -> str:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from custody.made_types import made_at_import
+
 FindingSeverity = Literal["damage", "loss", "notice", "orphan"]
 """damage: something is not as it was written. loss: known to be gone. notice: good to know. orphan: of no use."""
 
@@ -194,6 +196,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def document(self) -> dict[str, Any]:
         """Return the finding for machines, with what follows from its kind."""
         return {**msgspec.to_builtins(self), "severity": self.severity, "repair": self.repair}
+
+
+made_at_import(Finding)
 
 
 def damages(findings: Iterable[Finding]) -> list[Finding]:

@@ -15,6 +15,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
+from custody.made_types import made_at_import
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.verification.check_units import CheckUnit
 from custody.vfs import FileSystem
@@ -84,6 +85,10 @@ class ScrubSlice(msgspec.Struct, frozen=True):
     is_last: bool
 
 
+_STATE = msgspec.json.Decoder(ScrubState)
+made_at_import(ScrubSlice)
+
+
 def encode_scrub(scrub: ScrubState) -> bytes:
     """Return the file's bytes."""
     return PREAMBLE + frame(KIND_SCRUB, msgspec.json.encode(scrub))
@@ -105,7 +110,7 @@ def decode_scrub(data: bytes, where: object) -> ScrubState:
             f"{where} @0: expected the scrub's progress with its checksum, got other bytes. "
             "Remove the file: the scrub then begins a new round."
         )
-    return msgspec.json.decode(records[0].payload, type=ScrubState)
+    return _STATE.decode(records[0].payload)
 
 
 def read_scrub(settings: Settings, fs: FileSystem) -> ScrubState:

@@ -12,6 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
+from custody.made_types import made_at_import
+
 UNASSIGNED = -1
 
 
@@ -104,6 +106,9 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def filename(self) -> str | None:
         """The FlowFile's name after the event."""
         return self.attributes.get("filename")
+
+
+made_at_import(Event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from custody.errors import InvalidInputError
+from custody.made_types import made_at_import
 from custody.model.event import ContentClaim, Event, EventType
 
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -45,9 +46,7 @@ def _checked_type(kind: Any) -> Any:  # noqa: ANN401 - a type annotation, whatev
 _CHECKED = msgspec.defstruct(
     "_Checked", [(field.name, _checked_type(field.type)) for field in msgspec.structs.fields(Event)]
 )
-# Made for what it makes: msgspec looks at a type when it is first asked for, and two threads that ask at once end the
-# process. The first appends of a writer come from many threads.
-msgspec.msgpack.Decoder(_CHECKED)
+made_at_import(_CHECKED)
 
 
 def require_types(event: Event) -> None:
@@ -152,6 +151,9 @@ class EventProblem:
     severity: Severity
     code: str
     message: str
+
+
+made_at_import(EventProblem)
 
 
 def check_event(event: Event, *, relationship_exported: bool = True) -> list[EventProblem]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
+from custody.made_types import made_at_import
 from custody.model.masking import AttributeMask, regex_of
 
 ATTRIBUTE = "attribute."
@@ -150,6 +151,9 @@ class Visibility:
         hidden = pa.array(np.zeros(table.num_rows, np.bool_))
         hidden = _any((one.rows(table, is_strict=False) for one in self.hide), hidden)
         return pc.and_not(shown, hidden)
+
+
+made_at_import(Visibility)
 
 
 def _any(masks: Iterable[pa.ChunkedArray], first: pa.Array) -> pa.ChunkedArray:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from custody.errors import InvalidInputError
+from custody.made_types import made_at_import
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rules import Mapped, Names
 
@@ -65,6 +66,9 @@ class Destination:
     def file(self) -> str:
         """The whole path of the file."""
         return f"{self.location}/{self.name}{self.period}.txt"
+
+
+made_at_import(Destination)
 
 
 @dataclass(frozen=True, slots=True)

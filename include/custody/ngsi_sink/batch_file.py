@@ -89,6 +89,9 @@ class BatchManifest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_MANIFEST = msgspec.json.Decoder(BatchManifest)
+
+
 class Skipped(msgspec.Struct, frozen=True):
     """An event whose entity will never be in a file, and why."""
 
@@ -112,6 +115,10 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str
     notifications: tuple[Notified, ...]
+
+
+SKIPPED_DECODER = msgspec.json.Decoder(list[Skipped])
+QUARANTINED_DECODER = msgspec.json.Decoder(Quarantined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,7 @@ def decode(data: bytes, place: str) -> FileBatch:
     kinds = [record.kind for record in records]
     # The object was written in one piece and synced: unlike a journal it has no torn tail that could be forgiven.
     if items and len(records) == len(items) and kinds == [KIND_BATCH] + [KIND_PART] * (len(records) - 1):
-        manifest = msgspec.json.decode(records[0].payload, type=BatchManifest)
+        manifest = _MANIFEST.decode(records[0].payload)
         contents = tuple(record.payload for record in records[1:])
         # Checksums vouch for each record by itself; the lengths show that records and manifest belong together.
         if [append.length for append in manifest.parts] == [len(content) for content in contents]:

@@ -11,8 +11,6 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
-
 from custody.errors import InvalidInputError
 from custody.ngsi_sink import batch_file
 from custody.ngsi_sink.batch_file import DEFERRED
@@ -108,5 +106,5 @@ def _entry_of(name: str, data: bytes) -> tuple[str, str, bytes, int]:
         # Invariant: an object of deferred bytes has a single append.
         [part] = batch.manifest.parts
         return NOT_WRITTEN, f"{part.path}: {batch.manifest.problem}", bytes(batch.contents[0]), part.offset
-    quarantined = msgspec.json.decode(data, type=batch_file.Quarantined)
+    quarantined = batch_file.QUARANTINED_DECODER.decode(data)
     return quarantined.code, quarantined.message, data, 0

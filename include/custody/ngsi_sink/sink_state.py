@@ -197,7 +197,7 @@ class SinkState:
         """Return the events that an object holds in quarantine, None where it does not count any more."""
         if not name.startswith(f"{QUARANTINED}/") or not self._catalog.is_live(name):
             return None
-        return msgspec.json.decode(self._catalog.read(name), type=Quarantined)
+        return batch_file.QUARANTINED_DECODER.decode(self._catalog.read(name))
 
     def commit(
         self,

@@ -29,6 +29,7 @@ from custody.vfs import FileSystem
 _NOTES = "tables"
 _ANSWER_SECONDS_MAX = 5.0
 _COLUMNS_SHOWN = 10
+_DESTINATION = msgspec.json.Decoder(Destination)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class PendingTables:
             if path.suffix != ".json":
                 continue
             try:
-                destinations.append(msgspec.json.decode(self._fs.read(path), type=Destination))
+                destinations.append(_DESTINATION.decode(self._fs.read(path)))
             except msgspec.DecodeError as error:
                 raise CorruptionError(f"{path}: expected a destination, got {error}. Remove the file.") from error
         return destinations

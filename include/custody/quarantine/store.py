@@ -108,6 +108,9 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
         return self.severity == "warning"
 
 
+_ENTRY = msgspec.json.Decoder(QuarantineEntry)
+
+
 class Quarantine:
     """The rejected input of one repository."""
 
@@ -248,7 +251,7 @@ def decode_entry(data: bytes, path: Path) -> QuarantineEntry:
     if not has_right_checksum(data):
         raise CorruptionError(f"{path}: expected an envelope with its checksum, got other bytes.")
     try:
-        return msgspec.json.decode(data, type=QuarantineEntry)
+        return _ENTRY.decode(data)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected an envelope, got {error}") from error
 

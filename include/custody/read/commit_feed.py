@@ -15,6 +15,7 @@ import msgspec
 from custody.catalog import CatalogState, PrunedError, live_groups
 from custody.catalog.pruning import PrunedReads
 from custody.errors import ConflictError, InvalidInputError, NotFoundError
+from custody.made_types import made_at_import
 from custody.read.event_scan import EventFilter, ScanPart, parts_of_logs
 from custody.workspace import Workspace
 
@@ -26,6 +27,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
     revision: int = -1
     digest: str = ""
+
+
+made_at_import(Position)
 
 
 START = Position()

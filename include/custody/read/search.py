@@ -836,6 +836,9 @@ class _Cursor(msgspec.Struct, frozen=True):
     places: dict[str, int]
 
 
+_CURSOR = msgspec.json.Decoder(_Cursor)
+
+
 def _scan_tables(tables: Iterable[pa.Table], question: query.Query, attributes: Sequence[str]) -> EventIds:
     """Return the ids of the events of some tables that match, found without an index."""
     parts = [integers(table.column("event_id"), np.int64)[Scan(table, attributes).match(question)] for table in tables]
@@ -911,7 +914,7 @@ def _decoded(page: Page) -> _Cursor | None:
     if page.cursor is None:
         return None
     try:
-        cursor = msgspec.json.decode(bytes.fromhex(page.cursor), type=_Cursor)
+        cursor = _CURSOR.decode(bytes.fromhex(page.cursor))
     except (ValueError, msgspec.DecodeError) as error:
         raise InvalidInputError("cursor: expected what the page before gave, got something else.") from error
     if cursor.oldest_first != page.oldest_first:

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from custody.errors import CustodyError, InvalidInputError, NotFoundError
+from custody.made_types import made_at_import
 
 
 # In the order in which they are looked for. Programs compare the values: add, never change.
@@ -85,3 +86,6 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     def document(self) -> dict[str, object]:
         """Return what programs are shown."""
         return {"writer": self.writer, "event_id": self.event_id, "code": self.code.value, "message": self.message}
+
+
+made_at_import(Refusal)

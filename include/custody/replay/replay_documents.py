@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from custody.made_types import made_at_import
 from custody.replay.refusals import Refusal, RefusalCode
 from custody.replay.replay_plan import ReplayPlan
 from custody.replay.replay_run import ReplayCheck, ReplayReport
@@ -18,6 +19,9 @@ class RefusedReplay(msgspec.Struct, frozen=True, kw_only=True):
     event_id: int
     code: RefusalCode
     message: str
+
+
+made_at_import(RefusedReplay)
 
 
 class PlanOverview(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,7 +81,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 FORMAT = DocumentFormat(
     PREAMBLE,
     KIND_PLAN,
-    ReplayPlan,
+    msgspec.json.Decoder(ReplayPlan),
     name="replay plan",
     content="a replay plan",
     remedy="Make the plan again: `custody replay plan`.",

@@ -16,6 +16,7 @@ from custody import iceberg
 from custody.catalog import Action, AddTombstone, Attribute, Condition, matching_rows
 from custody.catalog.tombstones import check_tombstone
 from custody.eventlog import OnDamage
+from custody.made_types import made_at_import
 from custody.model import require_text
 from custody.read import reader
 from custody.read.results import Notices
@@ -105,6 +106,9 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
             attributes=[Attribute(name=name, value=value) for name, value in sorted(self.attributes.items())],
             event_types=sorted(set(event_types)),
         )
+
+
+made_at_import(EventSelection)
 
 
 def forget(

@@ -56,6 +56,9 @@ class WatchMark(msgspec.Struct, frozen=True, kw_only=True):
     version: int = _VERSION
 
 
+_MARK = msgspec.json.Decoder(WatchMark)
+
+
 class GroupWatch:
     """Watches the groups of a repository; for one process at a time.
 
@@ -156,7 +159,7 @@ def read_mark(fs: FileSystem, path: Path) -> WatchMark:
             "Remove it: what waits is then announced once more."
         )
     try:
-        mark = msgspec.json.decode(data, type=WatchMark)
+        mark = _MARK.decode(data)
     except msgspec.DecodeError as error:
         raise CorruptionError(
             f"{path}: expected the mark of a watcher: {error}. Remove it: what waits is then announced once more."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from custody.config import Settings
+from custody.made_types import made_at_import
 from custody.rollover.handing_over import waiting_for_hand_over
 from custody.rollover.handing_over_contents import contents_waiting
 from custody.vfs import FileSystem
@@ -43,6 +44,9 @@ class HandoffBacklog(msgspec.Struct, frozen=True, kw_only=True):
         what = " and ".join(text for text, count in ((groups, self.groups), (files, self.content_files)) if count)
         age = "" if self.oldest_ms is None else f", the oldest for {max(0, now_ms - self.oldest_ms) // 1000} s"
         return f"{self.writer}: {what or 'nothing'}{age}"
+
+
+made_at_import(HandoffBacklog)
 
 
 def handoff_backlogs(settings: Settings, fs: FileSystem | None = None) -> list[HandoffBacklog] | None:

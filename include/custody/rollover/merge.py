@@ -201,7 +201,7 @@ def _aimed_revision(workspace: Workspace, groups: Sequence[int], ahead: int | No
             footer = stored_footer(file) if wanted.intersection(file.groups) else None
             if footer is not None:
                 stored = (footer.metadata or {}).get(METADATA_KEY, b"{}")
-                return msgspec.json.decode(stored, type=_Numbered).revision
+                return _NUMBERED.decode(stored).revision
         return msgspec.UNSET
     # As it was planned: units are merged at the same time and in any order.
     if ahead is not None:
@@ -238,6 +238,9 @@ def _placed(workspace: Workspace, groups: Sequence[int], logs: Sequence[StagedLo
 
 class _Numbered(msgspec.Struct):
     revision: int | msgspec.UnsetType = msgspec.UNSET
+
+
+_NUMBERED = msgspec.json.Decoder(_Numbered)
 
 
 def publish_folder(fs: FileSystem, attempt: Path, folder: Path, manifest: UnitManifest) -> None:

@@ -23,6 +23,7 @@ from custody.errors import NotFoundError, StorageError
 from custody.eventlog import StagedLog, transaction_of_groups
 from custody.format.names import UNIT_MANIFEST, parse_unit_part, unit_part
 from custody.journal import Group, MergeRange, MergeReader, RangeReader, SlicedJournal
+from custody.made_types import made_at_import
 from custody.model import SCHEMA_VERSION
 from custody.rollover.merge import (
     CHUNK_BYTES,
@@ -57,6 +58,9 @@ class MergePart(msgspec.Struct, frozen=True, kw_only=True):
     range: MergeRange
     damage: tuple[str, ...] = ()
     """What could not be read of the unit's journals; the first part says it."""
+
+
+made_at_import(MergePart)
 
 
 def divide_unit(workspace: Workspace, groups: Sequence[Group]) -> list[MergePart]:

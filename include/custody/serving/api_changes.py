@@ -91,6 +91,11 @@ class ResubmitOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     format: Format | None = None
 
 
+_REPLAY_QUESTION = msgspec.json.Decoder(ReplayQuestion)
+_REPLAY_ORDER = msgspec.json.Decoder(ReplayOrder)
+_RESUBMIT_ORDER = msgspec.json.Decoder(ResubmitOrder)
+
+
 class PlacedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A replay plan that is kept here."""
 
@@ -176,7 +181,7 @@ class Changes:
     def __init__(
         self,
         services: Services,
-        read_body: Callable[[Request, type[Any]], Any],
+        read_body: Callable[[Request, msgspec.json.Decoder[Any]], Any],
         moment: Callable[[str | None], AsOf | None],
         answered: Callable[[object], Response],
         seen: Callable[[], Visibility | None],
@@ -228,7 +233,7 @@ class Changes:
 
     async def make_plan(self, request: Request, *, wait: Wait = 0) -> Response:
         """Say of events whether they can be sent again, how many bytes that is, and why others cannot; as a job."""
-        question: ReplayQuestion = await self._read_body(request, ReplayQuestion)
+        question: ReplayQuestion = await self._read_body(request, _REPLAY_QUESTION)
         as_of, seen = self._moment(question.as_of), self._seen()
         await run_in_threadpool(self._check_question, question, as_of, seen)
 
@@ -266,7 +271,7 @@ class Changes:
 
     async def run_plan(self, request: Request, plan: str, *, wait: Wait = 0) -> Response:
         """Send what is left of a replay plan, each event once; as a job, which goes on where an earlier one stopped."""
-        order: ReplayOrder = await self._read_body(request, ReplayOrder)
+        order: ReplayOrder = await self._read_body(request, _REPLAY_ORDER)
         await run_in_threadpool(self._plan, plan)
         user, seen = self.user_of(request), self._seen()
 
@@ -290,7 +295,7 @@ class Changes:
 
     async def resubmit(self, request: Request, *, wait: Wait = 0) -> Response:
         """Try pieces of the quarantine again; what is stored leaves it; as a job."""
-        order: ResubmitOrder = await self._read_body(request, ResubmitOrder)
+        order: ResubmitOrder = await self._read_body(request, _RESUBMIT_ORDER)
         if order.everything == bool(order.keys) or len(order.keys) > KEYS_MAX:
             raise InvalidInputError(f"expected 1 to {KEYS_MAX} keys, or everything.")
         keys = await run_in_threadpool(self._keys, order)

@@ -11,6 +11,7 @@ from custody.catalog.difference_summary import DifferenceSummary
 from custody.catalog.transaction_summary import TransactionSummary
 from custody.flowfile_repository import QueueStatus
 from custody.lineage import Cut, FlowFileNode, Lineage, NodeKind
+from custody.made_types import made_at_import
 from custody.maintenance.attestations import KeptAttestation
 from custody.quarantine import QuarantineEntry
 from custody.query import SearchStats
@@ -232,6 +233,9 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     oldest_first: bool = False
     writer: str | None = None
     as_of: str | None = None
+
+
+made_at_import(SqlQuestion, SearchQuestion)
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):

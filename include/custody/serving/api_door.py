@@ -131,6 +131,8 @@ _AS_IT_CAME = ("quarantine",)
 """Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Answer = TypeVar("_Answer")
+_SEARCH_QUESTION = msgspec.json.Decoder(SearchQuestion)
+_SQL_QUESTION = msgspec.json.Decoder(SqlQuestion)
 
 Text = Annotated[str, Query(max_length=_TEXT_MAX, description="A query, as docs/query.md has it.")]
 Writer = Annotated[str | None, Query(max_length=200, description="Only this writer's events.")]
@@ -392,7 +394,7 @@ class _Api:
 
     async def search(self, request: Request) -> Response:
         """Events that match a query that is too long for an address, or structured."""
-        question = await _body(request, SearchQuestion)
+        question = await _body(request, _SEARCH_QUESTION)
         _check_writer(question.writer)
         if question.limit is not None and not 1 <= question.limit <= PAGE_MAX:
             raise InvalidInputError(f"limit: expected 1 to {PAGE_MAX}, got {question.limit}.")
@@ -697,7 +699,7 @@ class _Api:
 
     async def sql(self, request: Request) -> Response:
         """The rows of one SELECT over events, logs and transactions."""
-        question = await _body(request, SqlQuestion)
+        question = await _body(request, _SQL_QUESTION)
         _check_writer(question.writer)
         most = SQL_ROWS_MAX if question.format is SqlForm.JSON else SQL_SAVED_ROWS_MAX
         if not 1 <= question.limit <= most or not 0 < question.seconds <= SQL_SECONDS_MAX:
@@ -878,10 +880,10 @@ def _needs(scope: Scope, *, of_all: bool = False, as_it_came: bool = False) -> p
     return params.Depends(check)
 
 
-async def _body(request: Request, kind: type[_Answer]) -> _Answer:
+async def _body(request: Request, form: msgspec.json.Decoder[_Answer]) -> _Answer:
     data = await bounded_body(request, _BODY_BYTES_MAX, 30)
     try:
-        return msgspec.json.decode(data, type=kind)
+        return form.decode(data)
     # JSON that is nested too deeply ends in a RecursionError; text that is no UTF-8 in the other.
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"body: {error}.") from None

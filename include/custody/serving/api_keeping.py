@@ -92,6 +92,15 @@ class RetentionOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     events: int
 
 
+_MEANT = msgspec.json.Decoder(Meant)
+_FORGET_ORDER = msgspec.json.Decoder(ForgetOrder)
+_HOLD_ORDER = msgspec.json.Decoder(HoldOrder)
+_HOLD_NAME = msgspec.json.Decoder(HoldName)
+_RELEASE_ORDER = msgspec.json.Decoder(ReleaseOrder)
+_REMOVAL_ORDER = msgspec.json.Decoder(RemovalOrder)
+_RETENTION_ORDER = msgspec.json.Decoder(RetentionOrder)
+
+
 KEEPING_DOCUMENTS = (
     Meant,
     ForgetOrder,
@@ -118,7 +127,7 @@ class Keeping:
     def __init__(
         self,
         changes: Changes,
-        read_body: Callable[[Request, type[Any]], Any],
+        read_body: Callable[[Request, msgspec.json.Decoder[Any]], Any],
         answered: Callable[[object], Response],
         now_ms: Callable[[], int],
     ) -> None:
@@ -144,7 +153,7 @@ class Keeping:
 
     async def make_forget_plan(self, request: Request, *, wait: Wait = 0) -> Response:
         """Count the events that would be forgotten, and those of them that are held; as a job that changes nothing."""
-        meant: Meant = await self._read_body(request, Meant)
+        meant: Meant = await self._read_body(request, _MEANT)
         selection = await run_in_threadpool(self._selection, meant)
         check_tombstone(selection.tombstone("", 1, 1))
 
@@ -160,7 +169,7 @@ class Keeping:
 
     async def run_forget_plan(self, request: Request, plan: str, *, wait: Wait = 0) -> Response:
         """Hide the events of a plan from every answer, if as many are named as it counted; as a job."""
-        order: ForgetOrder = await self._read_body(request, ForgetOrder)
+        order: ForgetOrder = await self._read_body(request, _FORGET_ORDER)
         _check_reason(order.reason)
         planned = await run_in_threadpool(self._plan, plan, order.events)
         selection = msgspec.convert(planned["selection"], EventSelection)
@@ -179,7 +188,7 @@ class Keeping:
 
     async def hold(self, request: Request) -> Response:
         """Keep events from retention and compaction, later ones included, until the hold is released."""
-        order: HoldOrder = await self._read_body(request, HoldOrder)
+        order: HoldOrder = await self._read_body(request, _HOLD_ORDER)
         _check_reason(order.reason)
         _check_name(order.name)
         user = self._changes.user_of(request)
@@ -198,7 +207,7 @@ class Keeping:
 
     async def count_held(self, request: Request, *, wait: Wait = 0) -> Response:
         """Count the events that a hold keeps, by writer; as a job."""
-        asked: HoldName = await self._read_body(request, HoldName)
+        asked: HoldName = await self._read_body(request, _HOLD_NAME)
         await run_in_threadpool(self._standing, asked.name)
 
         def work(on_progress: OnProgress) -> Outcome:
@@ -213,7 +222,7 @@ class Keeping:
 
     async def release(self, request: Request) -> Response:
         """End a hold: what should have expired goes with the next retention."""
-        order: ReleaseOrder = await self._read_body(request, ReleaseOrder)
+        order: ReleaseOrder = await self._read_body(request, _RELEASE_ORDER)
         _check_reason(order.reason)
         user = self._changes.user_of(request)
         writers = await run_in_threadpool(self._repository.release, order.name, order.reason, user)
@@ -221,7 +230,7 @@ class Keeping:
 
     async def remove_quarantined(self, request: Request, *, wait: Wait = 0) -> Response:
         """Remove pieces of the quarantine for good, if they are as many as are named; as a job."""
-        order: RemovalOrder = await self._read_body(request, RemovalOrder)
+        order: RemovalOrder = await self._read_body(request, _REMOVAL_ORDER)
         if order.everything == bool(order.keys) or len(order.keys) > KEYS_MAX:
             raise InvalidInputError(f"expected 1 to {KEYS_MAX} keys, or everything.")
         keys = await run_in_threadpool(self._removable, order)
@@ -238,7 +247,7 @@ class Keeping:
 
     async def run_retention(self, request: Request, *, wait: Wait = 0) -> Response:
         """Let go what the plan of retention names, if its logs have as many events as are named; as a job."""
-        order: RetentionOrder = await self._read_body(request, RetentionOrder)
+        order: RetentionOrder = await self._read_body(request, _RETENTION_ORDER)
 
         def work(on_progress: OnProgress) -> Outcome:
             on_progress(0, order.events)

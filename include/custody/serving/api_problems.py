@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from custody.catalog import PrunedError
 from custody.errors import CustodyError, LockedError, NotFoundError, StorageError
+from custody.made_types import made_at_import
 from custody.serving.application import LONG_RETRY_SECONDS, RETRY_SECONDS, Problem
 from custody.serving.http_requests import BodyRefusedError
 
@@ -71,6 +72,9 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     kind: str
     """For machines; the kinds of the library, and those of HTTP."""
     errors: tuple[WrongField, ...] = ()
+
+
+made_at_import(ProblemDocument)
 
 
 class ProblemDetails(Problem):

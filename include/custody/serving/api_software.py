@@ -11,6 +11,7 @@ import msgspec
 
 from custody.errors import InvalidInputError, NotFoundError
 from custody.flow.content import Content
+from custody.made_types import made_at_import
 from custody.repository import Repository
 from custody.serving.door import Services
 from custody.serving.published_database import PublishedDatabase
@@ -29,6 +30,9 @@ class SoftwarePlace(msgspec.Struct, frozen=True, kw_only=True):
     author_date: int
     path: str
     origin: str | None
+
+
+made_at_import(SoftwarePlace)
 
 
 class SoftwarePlaces(msgspec.Struct, frozen=True, kw_only=True):

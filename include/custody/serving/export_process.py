@@ -46,6 +46,9 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     visibility: Visibility | None
 
 
+_ORDER = msgspec.json.Decoder(_Order)
+
+
 def exported(
     repository: Repository,
     form: str,
@@ -117,7 +120,7 @@ def next_frame(stdout: IO[bytes]) -> bytes | None:
 
 def main() -> None:
     """Carry out the order on stdin."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=_Order)
+    order = _ORDER.decode(sys.stdin.buffer.read())
     out = sys.stdout.buffer
 
     def send(kind: bytes, payload: bytes = b"") -> None:

@@ -115,6 +115,9 @@ class KeptJob(Job, frozen=True, kw_only=True):
         return Job(**{name: getattr(self, name) for name in Job.__struct_fields__})
 
 
+_JOB = msgspec.json.Decoder(KeptJob)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a job came to; with a problem it has failed, whatever it did before."""
@@ -449,7 +452,7 @@ def decode_job(data: bytes, path: Path) -> KeptJob:
     if not has_right_checksum(data):
         raise CorruptionError(f"{path}: expected a job with its checksum, got other bytes.")
     try:
-        job = msgspec.json.decode(data, type=KeptJob)
+        job = _JOB.decode(data)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected a job, got {error}.") from error
     # The owner becomes a path.

@@ -54,6 +54,10 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
     refusal: _Refusal | None = None
 
 
+_BODY = msgspec.msgpack.Decoder(LineageBody)
+_READING = msgspec.msgpack.Decoder(_Reading)
+
+
 def read_body(body: LineageBody) -> list[Outcome]:
     """Return the outcomes of a body.
 
@@ -105,7 +109,7 @@ class BodyProcess:
                 code = process.poll()
                 self._end()
                 raise StorageError(f"the process that reads large bodies ended (exit code {code}): {error}") from error
-        reading = msgspec.msgpack.decode(answer, type=_Reading)
+        reading = _READING.decode(answer)
         if reading.refusal is not None:
             raise BodyRefusedError(reading.refusal.status, reading.refusal.code, reading.refusal.message)
         return [outcome for pair in reading.outcomes for outcome in pair if outcome is not None]
@@ -146,7 +150,7 @@ def main() -> None:
             request = _read(source)
         except EOFError:
             return
-        body = msgspec.msgpack.decode(request, type=LineageBody)
+        body = _BODY.decode(request)
         try:
             outcomes = read_body(body)
             reading = _Reading([_pair(outcome) for outcome in outcomes])

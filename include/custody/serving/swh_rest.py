@@ -43,6 +43,9 @@ class _SwhidList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     swhids: list[str]
 
 
+_SWHIDS = msgspec.json.Decoder(_SwhidList)
+
+
 class _Routes:
     def __init__(self, database: PublishedDatabase, settings: Settings, tokens: Tokens | None) -> None:
         self._database = database
@@ -97,7 +100,7 @@ class _Routes:
         limit = self._options.questions_max * _BYTES_OF_A_QUESTION + _BYTES_OF_A_BODY
         body = await bounded_body(request, limit, self._options.body_seconds)
         try:
-            query = msgspec.json.decode(body, type=_SwhidList)
+            query = _SWHIDS.decode(body)
         except msgspec.DecodeError as error:
             raise InvalidInputError(f'expected {{"swhids": [...]}}: {error}.') from None
         swhids = [Swhid.parse(text) for text in query.swhids]

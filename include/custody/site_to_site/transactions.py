@@ -90,6 +90,11 @@ class EndedTransaction(msgspec.Struct, frozen=True, kw_only=True):
         return with_checksum(msgspec.json.encode(self, order="sorted"))
 
 
+_OPEN_FORM = msgspec.json.Decoder(OpenTransaction)
+_STAGED_FORM = msgspec.json.Decoder(StagedTransaction)
+_ENDED_FORM = msgspec.json.Decoder(EndedTransaction)
+
+
 def read_ended(fs: FileSystem, path: Path) -> EndedTransaction | None:
     """Return how a transaction ended; None where nothing readable says so."""
     if not fs.exists(path):
@@ -98,7 +103,7 @@ def read_ended(fs: FileSystem, path: Path) -> EndedTransaction | None:
     if not has_right_checksum(data):
         return None
     try:
-        ended = msgspec.json.decode(data, type=EndedTransaction)
+        ended = _ENDED_FORM.decode(data)
     except msgspec.DecodeError:
         return None
     return ended if ended.format_version == _VERSION else None
@@ -150,7 +155,7 @@ class Transactions:
         Raises:
             UnknownTransactionError: it is not.
         """
-        state = self._read(transaction, _OPEN, OpenTransaction)
+        state = self._read(transaction, _OPEN, _OPEN_FORM)
         if state is None or state.expires_ms <= self._clock.now_ms():
             raise UnknownTransactionError(f"no transaction {transaction[:80]!r} is open here: it is over, or expired.")
 
@@ -234,7 +239,7 @@ class Transactions:
         return self.limits.seconds * 1000
 
     def _is_alive(self, transaction: str, now: int) -> bool:
-        state = self._read(transaction, _OPEN, OpenTransaction)
+        state = self._read(transaction, _OPEN, _OPEN_FORM)
         return state is not None and state.expires_ms > now
 
     def _is_left_over(self, name: str, known: set[str], now: int) -> bool:
@@ -258,7 +263,7 @@ class Transactions:
 
     def _staged(self, transaction: str) -> StagedTransaction:
         self.require(transaction)
-        staged = self._read(transaction, _STAGED, StagedTransaction)
+        staged = self._read(transaction, _STAGED, _STAGED_FORM)
         if staged is None or not staged.packets:
             raise TransactionStateError(f"transaction {transaction}: expected packets before it is confirmed.")
         return staged
@@ -291,13 +296,13 @@ class Transactions:
             file.write(data)
         self._fs.rename(partial, path)
 
-    def _read(self, transaction: str, suffix: str, form: type[_State]) -> _State | None:
+    def _read(self, transaction: str, suffix: str, form: msgspec.json.Decoder[_State]) -> _State | None:
         # An id from outside becomes part of a path only if it looks like one of ours.
         path = self._folder / f"{transaction}{suffix}"
         if not _ID.fullmatch(transaction) or not self._fs.exists(path):
             return None
         with suppress(msgspec.DecodeError, StorageError):
-            return msgspec.json.decode(self._fs.read(path), type=form)
+            return form.decode(self._fs.read(path))
         return None  # another process ended it in between, or a power failure left no whole file
 
     def _path(self, transaction: str, suffix: str) -> Path:

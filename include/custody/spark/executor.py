@@ -34,7 +34,7 @@ def run_on_executors(
     away = {id(unit) for unit in units_away(step, settings, units) if unit.writer not in refused}
     sent = [unit for unit in units if id(unit) in away]
     encoded = collect(sent) if sent else []
-    reports = iter([msgspec.json.decode(report, type=step.report_type) for report in encoded])
+    reports = iter([step.report_decoder.decode(report) for report in encoded])
     done: list[UnitReport] = []
     for unit in units:
         if unit.writer in refused:
@@ -76,7 +76,7 @@ def units_away(step: Step, settings: Settings, units: Sequence[Unit]) -> list[Un
 def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:
     """Do one unit on an executor, under the epoch of its writer's lease; return its report as JSON."""
     step = ALL_STEPS[name]
-    unit = msgspec.json.decode(unit_json, type=step.unit_type)
+    unit = step.unit_decoder.decode(unit_json)
     settings = Settings.from_json(settings_json)
     with own_disk(settings) as own:
         return msgspec.json.encode(run_unit(step, own, unit, epochs, disk_lasts=own is settings))

@@ -77,19 +77,20 @@ def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> t
             done = session.sparkContext.parallelize(pieces, len(pieces)).map(work).collect()
         finally:
             session.stop()
-    reports = [report for piece in done for report in msgspec.json.decode(piece, type=_Reports)]
+    reports = [report for piece in done for report in _REPORTS.decode(piece)]
     order = {file.file: number for number, file in enumerate(files)}
     ordered = sorted(reports, key=lambda report: order.get(report.unit, len(order)))
     return ordered, Start(seconds, str(placement))
 
 
-_Reports = list[UnitReport]
+_REPORTS = msgspec.json.Decoder(list[UnitReport])
+_FILES = msgspec.json.Decoder(list[LandedFile])
 
 
 def _execute(settings_json: str, run_id: str | None, share: bytes) -> bytes:
     """Ingest one task's files, in a Python worker or the driver; return their reports as JSON."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    files = msgspec.json.decode(share, type=list[LandedFile])
+    files = _FILES.decode(share)
     return msgspec.json.encode(ingest_landed(Repository(Settings.from_json(settings_json)), files, run_id))
 
 

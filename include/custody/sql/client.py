@@ -36,6 +36,8 @@ _START_SECONDS = 120.0
 _END_SECONDS = 2.0
 _STDERR_BYTES = 2000
 _SIGNALS_FROM = 128
+_READ_QUERY = msgspec.json.Decoder(ReadQuery)
+_ENGINE_PROBLEM = msgspec.json.Decoder(EngineProblem)
 # Nothing else of the environment reaches the engine, where a query might read it.
 _KEPT_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
 # One thread for numpy, which computes nothing here; free memory goes back to the system instead of being reserved.
@@ -104,7 +106,7 @@ class EngineQuery:
         Raises:
             InvalidInputError: the query cannot be read, or names what is not allowed.
         """
-        return msgspec.json.decode(self._next_frame(), type=ReadQuery)
+        return _READ_QUERY.decode(self._next_frame())
 
     def tables(self) -> frozenset[str]:
         """Return the tables that the query reads; raises as `read`."""
@@ -176,7 +178,7 @@ class EngineQuery:
         kind, length = HEAD.unpack(self._read_exactly(HEAD.size))
         payload = self._read_exactly(length)
         if kind == PROBLEM:
-            raise self._problem_error(msgspec.json.decode(payload, type=EngineProblem))
+            raise self._problem_error(_ENGINE_PROBLEM.decode(payload))
         return payload
 
     def _read_exactly(self, length: int) -> bytes:

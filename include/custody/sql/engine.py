@@ -73,6 +73,9 @@ class _Request(msgspec.Struct):
     event_columns: list[str] = []
 
 
+_REQUEST = msgspec.json.Decoder(_Request)
+
+
 def run(limits: dict[str, int], spill: str, memory: int) -> int:
     """Answer the query that comes over the control pipe; return the exit code of the process."""
     allowed = msgspec.convert(limits, EngineLimits)
@@ -153,7 +156,7 @@ def on_one_line(text: str) -> str:
 
 def _answer(control: BinaryIO, results: BinaryIO, limits: EngineLimits, spill: str, memory: int) -> None:
     connection = connect(limits, spill)
-    request = msgspec.json.decode(receive_frame(control), type=_Request)
+    request = _REQUEST.decode(receive_frame(control))
     read = read_query(connection, request.text, request.tables, request.columns, request.event_columns)
     send_frame(results, NAMES, msgspec.json.encode(read))
     # Sent before the input comes: the client makes `transactions` only for queries that read it, and leaves out the

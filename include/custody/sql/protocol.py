@@ -20,6 +20,8 @@ from typing import Annotated, BinaryIO, Literal
 import msgspec
 import pyarrow as pa
 
+from custody.made_types import made_at_import
+
 HEAD = struct.Struct("<cQ")
 # Between two processes of the same installation, never on disk: these may change.
 QUERY, NAMES, SCHEMA, ROWS, END, PROBLEM = b"A", b"N", b"S", b"R", b"E", b"X"
@@ -66,6 +68,9 @@ class EngineLimits(msgspec.Struct, frozen=True):
     spill_bytes: int
     row_bytes: int
     cpu_seconds: int
+
+
+made_at_import(EngineProblem, ReadQuery, EngineLimits)
 
 
 class LogPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +169,7 @@ def write_input(query_input: QueryInput, memory: int) -> bytes:
 
 def read_input(description: bytes, memory: int) -> QueryInput:
     """Return the input that was written; the columns of the tables stay where they lie."""
-    written = msgspec.msgpack.decode(description, type=_InputDescription)
+    written = _DESCRIPTION.decode(description)
     mapped = pa.py_buffer(mmap.mmap(memory, 0, access=mmap.ACCESS_READ))
     tables = {
         name: pa.ipc.open_stream(mapped.slice(start, length)).read_all()
@@ -202,3 +207,6 @@ class _InputDescription(msgspec.Struct):
     stored: dict[str, StoredTable]
     masks: list[str]
     events: bytes
+
+
+_DESCRIPTION = msgspec.msgpack.Decoder(_InputDescription)

@@ -42,7 +42,7 @@ class MarkFormat(Generic[Document]):
     """The bytes of one kind of mark: a preamble, whose eighth byte is the version, and one framed JSON document."""
 
     preamble: bytes
-    document: type[Document]
+    decoder: msgspec.json.Decoder[Document]
     name: str
     """In messages, such as `the mark of a stripe`."""
 
@@ -64,7 +64,7 @@ class MarkFormat(Generic[Document]):
         if len(records) != 1 or not isinstance(records[0], Frame):
             raise CorruptionError(f"{where} @0: expected {self.name} with its checksum, got other bytes.")
         try:
-            return msgspec.json.decode(records[0].payload, type=self.document)
+            return self.decoder.decode(records[0].payload)
         except msgspec.DecodeError as error:
             raise CorruptionError(f"{where} @8: expected {self.name}, got {error}.") from error
 

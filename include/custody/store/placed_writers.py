@@ -36,6 +36,9 @@ class PlacedWriter(msgspec.Struct, frozen=True, kw_only=True):
     """The URL of the store, as `repository.store` has it."""
 
 
+_RECORD = msgspec.json.Decoder(PlacedWriter)
+
+
 class PlacedWriters:
     """A repository's store, with the stores of those of its writers that lie elsewhere; an `ObjectStore`.
 
@@ -195,7 +198,7 @@ class PlacedWriters:
         except NotFoundError as error:
             raise CorruptionError(f"{where}: expected the record of a placed writer, got none.") from error
         try:
-            record = msgspec.json.decode(data, type=PlacedWriter)
+            record = _RECORD.decode(data)
         except msgspec.DecodeError as error:
             raise CorruptionError(f"{where}: expected the record of a placed writer, got {error}.") from error
         if not has_right_checksum(data) or record.writer != writer:

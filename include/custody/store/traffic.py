@@ -15,6 +15,8 @@ from typing import Literal, ParamSpec, TypeVar
 
 import msgspec
 
+from custody.made_types import made_at_import
+
 Kind = Literal["get", "range", "put", "list", "head", "copy", "delete"]
 LISTED_AT_ONCE = 1000
 P = ParamSpec("P")
@@ -41,6 +43,9 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
             bytes_read=self.bytes_read + other.bytes_read,
             bytes_written=self.bytes_written + other.bytes_written,
         )
+
+
+made_at_import(Traffic)
 
 
 class TrafficCounter:

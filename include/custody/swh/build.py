@@ -83,6 +83,10 @@ class StepOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Who made it, where that was said: under Airflow `<dag>/<run>/<task>/<try>`."""
 
 
+_BUILD_DESCRIPTION = msgspec.json.Decoder(BuildDescription)
+_STEP_OUTPUT = msgspec.json.Decoder(StepOutput)
+
+
 class Build:
     """One build of a database; every method may be called again after a crash."""
 
@@ -127,12 +131,12 @@ class Build:
         folder = _folder(database, name)
         if not fs.exists(folder / _DESCRIPTION):
             raise NotFoundError(f"build {name}: expected {folder / _DESCRIPTION}, found none. Run {STEPS[0]} first.")
-        return cls(fs, folder, _decoded(fs, folder / _DESCRIPTION, BuildDescription))
+        return cls(fs, folder, _decoded(fs, folder / _DESCRIPTION, _BUILD_DESCRIPTION))
 
     def output(self, step: str) -> StepOutput | None:
         """Return what a finished step made; None if it did not finish yet."""
         path = self.folder / step / _OUTPUT
-        return _decoded(self._fs, path, StepOutput) if self._fs.exists(path) else None
+        return _decoded(self._fs, path, _STEP_OUTPUT) if self._fs.exists(path) else None
 
     def intermediate(self, step: str, name: str) -> Path:
         """Return the folder of rows that a finished step keeps for later steps.
@@ -231,11 +235,11 @@ def _folder(database: Path, name: str) -> Path:
     return database / BUILDS / name
 
 
-def _decoded(fs: FileSystem, path: Path, kind: type[_T]) -> _T:
+def _decoded(fs: FileSystem, path: Path, form: msgspec.json.Decoder[_T]) -> _T:
     data = fs.read(path)
     if is_changed(data):
-        raise CorruptionError(f"{path} @0: expected {kind.__name__} with its checksum, got other bytes.")
+        raise CorruptionError(f"{path} @0: expected {form.type.__name__} with its checksum, got other bytes.")
     try:
-        return msgspec.json.decode(data, type=kind)
+        return form.decode(data)
     except msgspec.DecodeError as error:
-        raise CorruptionError(f"{path} @0: expected {kind.__name__} as JSON: {error}.") from error
+        raise CorruptionError(f"{path} @0: expected {form.type.__name__} as JSON: {error}.") from error

@@ -36,6 +36,9 @@ class GraphDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Where they were made from."""
 
 
+_DESCRIPTION = msgspec.json.Decoder(GraphDescription)
+
+
 # The end of a Parquet or ORC file, with the statistics of its columns.
 _FOOTER_BYTES = 1 << 16
 
@@ -151,7 +154,7 @@ def _version(fs: FileSystem, path: Path) -> str:
     if not fs.exists(path):
         return ""
     try:
-        return msgspec.json.decode(fs.read(path), type=GraphDescription).version
+        return _DESCRIPTION.decode(fs.read(path)).version
     except msgspec.DecodeError as error:
         raise InvalidInputError(f"{path}: expected an object with the key version, got: {error}.") from error
 

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog.hashing_file import HashingSink
+from custody.made_types import made_at_import
 from custody.store import carried
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, mmap_random, read_index
 from custody.swh.pages import PageCache, PageReader, find_pages
@@ -63,6 +64,9 @@ class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
     index_sha256: str
     first_key: int
     last_key: int
+
+
+made_at_import(WrittenFile)
 
 
 def write_table_file(

@@ -63,7 +63,7 @@ class HandoffManifest(msgspec.Struct, frozen=True, kw_only=True):
 _FORMAT = DocumentFormat(
     PREAMBLE,
     KIND_HANDOFF,
-    HandoffManifest,
+    msgspec.json.Decoder(HandoffManifest),
     name="hand-over",
     content="the manifest of a group that was handed over",
     remedy="Move it away: custody handoff puts it again as long as the producer has the journals.",

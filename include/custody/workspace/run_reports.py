@@ -173,6 +173,9 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
+_REPORT = msgspec.json.Decoder(StepReport)
+
+
 # Only these characters are kept, so that no run id names a folder outside of `runs`, or a hidden one.
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 # With the digest behind it, far below the 255 bytes that a file's name may have.
@@ -345,6 +348,6 @@ def decode_report(data: bytes, path: Path) -> StepReport:
     if is_changed(data):
         raise CorruptionError(f"{place_text(path)}: expected a report with its checksum, got other bytes.")
     try:
-        return msgspec.json.decode(data, type=StepReport)
+        return _REPORT.decode(data)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{place_text(path)}: expected a report of a step: {error}.") from error

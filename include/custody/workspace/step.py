@@ -14,6 +14,7 @@ from typing import ClassVar
 import msgspec
 
 from custody.config import Settings
+from custody.made_types import made_at_import
 from custody.vfs import FileSystem
 from custody.workspace.run_reports import UnitReport
 from custody.workspace.workspace import ROLLOVER_LEASE, Workspace
@@ -38,6 +39,9 @@ class Unit(msgspec.Struct, frozen=True):
         return self.writer if self.first_event_id is None else f"{self.writer}/{self.first_event_id}"
 
 
+made_at_import(Unit)
+
+
 class Step(ABC):
     """One step: which units wait for it, what it does with one, and what it does after all of them."""
 
@@ -48,6 +52,8 @@ class Step(ABC):
     """What its units are: a driver sends them to its workers as JSON."""
     report_type: ClassVar[type[UnitReport]] = UnitReport
     """What `run` returns, for the way back."""
+    unit_decoder: ClassVar[msgspec.json.Decoder[Unit]]
+    report_decoder: ClassVar[msgspec.json.Decoder[UnitReport]]
     needs_store_only: ClassVar[bool] = False
     """Whether units can be done where nothing of the repository is but an object store with `repository.staging`;
     `stays` names those that cannot."""
@@ -56,6 +62,12 @@ class Step(ABC):
     docs/design/094-units-by-size.md."""
     is_recovery: ClassVar[bool] = False
     """Whether it deals with what earlier attempts left: its lease then ends clean, also after one that did not."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # With the class, that is, while its module is imported.
+        cls.unit_decoder = msgspec.json.Decoder(cls.unit_type)
+        cls.report_decoder = msgspec.json.Decoder(cls.report_type)
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the units that wait, in the order in which they must be done."""

@@ -53,7 +53,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 _FORMAT = DocumentFormat(
     PREAMBLE,
     KIND_ENTRIES,
-    LogEntry,
+    msgspec.json.Decoder(LogEntry),
     name="entry of a log",
     content="what the catalog is to list of a log",
     remedy="Remove it: the step that wrote it writes it again.",

@@ -83,8 +83,8 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
             revision=self.revision,
         )
 
-    @classmethod
-    def decode(cls, data: bytes, path: Path) -> UnitManifest:
+    @staticmethod
+    def decode(data: bytes, path: Path) -> UnitManifest:
         """Return the manifest of a file's bytes.
 
         Raises:
@@ -100,9 +100,12 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
                 f"{path} @0: expected a unit's manifest with its checksum, got other bytes. "
                 f"Remove the folder {path.parent}; the next rollover makes it again from the journals."
             )
-        manifest = msgspec.json.decode(records[0].payload, type=cls)
+        manifest = _MANIFEST.decode(records[0].payload)
         schema_of(manifest.schema_version, path, manifest.reader_version)
         return manifest
+
+
+_MANIFEST = msgspec.json.Decoder(UnitManifest)
 
 
 def staged_path(folder: Path, log: StagedLog) -> Path:

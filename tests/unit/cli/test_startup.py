@@ -72,12 +72,12 @@ _OTHER_WORK = {"capture", "ngsi", "ngsi_sink", "sample", "serving", "spark", "sq
 @pytest.mark.parametrize(
     ("arguments", "not_needed", "rooms_not_needed", "modules_max"),
     [
-        (("status",), _HEAVY | {"lark", "whoosh"}, _OTHER_WORK | {"index", "lineage", "query", "swh"}, 140),
+        (("status",), _HEAVY | {"lark", "whoosh"}, _OTHER_WORK | {"index", "lineage", "query", "swh"}, 141),
         (
             ("search", "event_type:SEND"),
             _HEAVY,
             _OTHER_WORK | {"flow", "ingest", "lineage", "recovery", "retention", "swh"},
-            168,
+            169,
         ),
     ],
     ids=["status", "search"],

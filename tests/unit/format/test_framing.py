@@ -200,7 +200,9 @@ class Note(msgspec.Struct):
     text: str
 
 
-NOTES = DocumentFormat(b"CUSTNOT\x01", 7, Note, name="note", content="a note", remedy="Write it again.")
+NOTES = DocumentFormat(
+    b"CUSTNOT\x01", 7, msgspec.json.Decoder(Note), name="note", content="a note", remedy="Write it again."
+)
 
 
 def test_a_document_comes_back_as_it_was_written() -> None:

@@ -137,6 +137,9 @@ class ClaimHeader(msgspec.Struct, frozen=True, kw_only=True):
         return bytes.fromhex(self.nonce)
 
 
+_HEADER = msgspec.json.Decoder(ClaimHeader)
+
+
 class Bytes(Protocol):
     """The bytes of a resource claim by their places: a file that is mapped, or what is fetched from a store."""
 
@@ -241,7 +244,7 @@ def head(header: ClaimHeader) -> bytes:
 
 def read_header(data: memoryview, path: Path) -> tuple[ClaimHeader, int]:
     """Return the header of a resource claim, and where its first content begins; raises as `read_head`."""
-    return read_head(data, path, PREAMBLE, KIND_HEADER, ClaimHeader, name="resource claim")
+    return read_head(data, path, PREAMBLE, KIND_HEADER, _HEADER, name="resource claim")
 
 
 def record_at(data: memoryview, key: bytes, offset: int, length: int) -> ContentRecord | None:

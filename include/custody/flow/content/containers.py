@@ -48,7 +48,7 @@ class ContainerMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         )
 
 
-CONTAINER_FORMAT = MarkFormat(PREAMBLE, ContainerMark, "the mark of a content container")
+CONTAINER_FORMAT = MarkFormat(PREAMBLE, msgspec.json.Decoder(ContainerMark), "the mark of a content container")
 
 
 class ContentContainer:

@@ -76,6 +76,9 @@ class HandedClaim(msgspec.Struct, frozen=True, kw_only=True):
     handed_over_ms: int
 
 
+_CLAIM = msgspec.json.Decoder(HandedClaim)
+
+
 @dataclass(frozen=True)
 class Manifest:
     """A claim that was handed over, and the records of its contents, by their places."""
@@ -114,7 +117,7 @@ def decode_manifest(data: bytes | memoryview, where: object) -> Manifest:
         FormatVersionError: it is of a newer version.
     """
     view = memoryview(data)
-    claim, at = read_head(view, where, PREAMBLE, KIND_MANIFEST, HandedClaim, name="manifest of a resource claim")
+    claim, at = read_head(view, where, PREAMBLE, KIND_MANIFEST, _CLAIM, name="manifest of a resource claim")
     records, key = [], bytes.fromhex(claim.nonce)
     for _ in range(claim.contents):
         found = whole_record(view, at)

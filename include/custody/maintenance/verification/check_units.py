@@ -17,6 +17,7 @@ from custody.config import Settings
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, StorageError
 from custody.flow.content import ClaimPlaces, claims_in, sections_of
 from custody.format.names import ID_DIGITS
+from custody.made_types import made_at_import
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -39,6 +40,9 @@ class CheckUnit(msgspec.Struct, frozen=True):
         """Its place in a walk: by writer, then by kind, then by name."""
         # Compared as text, so kind 10 sorts before kind 2; scrubs have kept such keys, so it stays like that.
         return f"{self.writer}/{_ORDER.index(self.kind)}/{self.name}"
+
+
+made_at_import(CheckUnit)
 
 
 def writer_check_units(workspace: Workspace) -> list[CheckUnit]:

@@ -51,6 +51,7 @@ _RUN_BYTES = 2 << 20
 _DRIVER_THREADS = 2
 _Unit = TypeVar("_Unit")
 _Made = TypeVar("_Made")
+_WRITTEN_FILE = msgspec.json.Decoder(WrittenFile)
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
 
@@ -256,7 +257,7 @@ def merge_runs(work: Work, name: str, folder: Path) -> None:
     files = work.each(
         ranges, partial(_merge, name, runs, target, work.sizes.group_rows, work.build.description.footer())
     )
-    work.files += [msgspec.json.decode(file, type=WrittenFile) for file in files if file]
+    work.files += [_WRITTEN_FILE.decode(file) for file in files if file]
 
 
 def _merge(name: str, runs: list[Path], folder: Path, group_rows: int, footer: Mapping[str, str], part: Range) -> bytes:
