@@ -11,42 +11,86 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.capture.column_batch import ColumnBatch, EventTable, column_batch
 from custody.capture.json_splitter import JsonElement, too_large
-from custody.capture.nifi_json import PAYLOAD_FIELDS, SOURCE_FORMAT, Payload, decode_payload, read_element, source_node
+from custody.capture.nifi_json import (
+    PAYLOAD_FIELDS,
+    SOURCE_FORMAT,
+    UNKNOWN_NODE,
+    Payload,
+    decode_payload,
+    read_element,
+    uri_form,
+    uri_node,
+)
 from custody.capture.validate import NOT_JSON, Context, InputPlace, Outcome, validate_element
 from custody.model import EVENT_SCHEMA, column_of
+from custody.model.attribute_columns import constant_column
 
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
-_TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+_PAYLOADS = msgspec.json.Decoder(list[Payload])
 _UNSET_DURATION = -1
-
-Raws = Sequence[bytes | msgspec.Raw]
+_TIMESTAMP = b"0000-00-00T00:00:00.000Z"
+_PLACES = {
+    "century": 0,
+    "year": 2,
+    "month": 5,
+    "day": 8,
+    "hour": 11,
+    "minute": 14,
+    "second": 17,
+    "tenths": 20,
+    "hundredths": 21,  # milliseconds are three digits: two pairs, which share one
+}
+_TimeText = np.dtype(
+    {
+        "names": list(_PLACES),
+        "formats": ["u2"] * len(_PLACES),
+        "offsets": list(_PLACES.values()),
+        "itemsize": len(_TIMESTAMP),
+    }
+)
+"""Pairs of digits, where they lie in a timestamp."""
+_DIGITS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint16)
+_YEAR_10000_MS = 253_402_300_800_000
+_FORMS_MAX = 8
+"""Of URIs, which share host and query: a cluster has a few, and each is looked for in all of a batch."""
 
 
 class ElementList:
-    """Elements of one text, in their order.
+    """Elements of one JSON array, in their order.
 
     Args:
-        raws: the bytes of each.
-        place: returns the place of one, by its number in the list.
+        raws: views of the bytes of each.
+        begin: the address of the array's text.
+        first: the number of the first one.
+        whole: the text, if these are all elements of it.
     """
 
-    def __init__(self, raws: Raws, place: Callable[[int], InputPlace]) -> None:
+    def __init__(self, raws: Sequence[msgspec.Raw], begin: int, first: int = 0, whole: bytes | None = None) -> None:
         self.raws = raws
-        self._place = place
+        self.whole = whole
+        self._begin = begin
+        self._first = first
 
     def __len__(self) -> int:
         return len(self.raws)
 
     def __getitem__(self, number: int) -> JsonElement:
-        return JsonElement(self._place(number), bytes(self.raws[number]))
+        raw = self.raws[number]
+        offset = pa.py_buffer(raw).address - self._begin
+        return JsonElement(InputPlace(self._first + number, offset), bytes(raw))
 
     def batches(self, size: int, bytes_max: int) -> Iterator[ElementList]:
         """Yield the elements in lists of at most `size`; where they are large, the lists are shorter."""
+        if 0 < len(self.raws) <= size and self.whole is not None and len(self.whole) <= bytes_max:
+            yield self
+            return
         start = nbytes = 0
         for number, raw in enumerate(self.raws):
             nbytes += len(raw)
@@ -57,22 +101,38 @@ class ElementList:
             yield self._part(start, len(self.raws))
 
     def _part(self, start: int, stop: int) -> ElementList:
-        return ElementList(self.raws[start:stop], lambda number: self._place(start + number))
+        return ElementList(self.raws[start:stop], self._begin, self._first + start)
 
 
 def array_elements(text: bytes) -> ElementList | None:
     """Return the elements of a text that is one JSON array and nothing else; None for any other."""
     try:
-        raws = _ARRAY.decode(text)
+        return ElementList(_ARRAY.decode(text), pa.py_buffer(text).address, whole=text)
     except NOT_JSON:
         return None
-    begin = pa.py_buffer(text).address
-    # Each is a view of its bytes in the text.
-    return ElementList(raws, lambda number: InputPlace(number, pa.py_buffer(raws[number]).address - begin))
 
 
 def read_columns(elements: ElementList, context: Context, event_bytes_max: int) -> ColumnBatch:
     """Return the outcomes of some elements; one of more than `event_bytes_max` bytes is rejected."""
+    payloads, numbers = _payloads(elements, event_bytes_max)
+    return columns_of(
+        payloads,
+        numbers,
+        len(elements),
+        lambda number: _of_any_size(elements[number], context, event_bytes_max),
+        context.node,
+        SOURCE_FORMAT,
+    )
+
+
+def _payloads(elements: ElementList, event_bytes_max: int) -> tuple[Sequence[Payload], Sequence[int]]:
+    """Return the payloads of those elements that are, and the number of each among the elements."""
+    if elements.whole is not None and max(map(len, elements.raws), default=0) <= event_bytes_max:
+        try:
+            # All in one call. Of parts of a text there is none without a copy, which takes as long as it spares.
+            return _PAYLOADS.decode(elements.whole), range(len(elements))
+        except NOT_JSON:
+            pass  # one of them is none
     payloads: list[Payload] = []
     numbers: list[int] = []
     for number, raw in enumerate(elements.raws):
@@ -83,14 +143,7 @@ def read_columns(elements: ElementList, context: Context, event_bytes_max: int) 
         except NOT_JSON:
             continue
         numbers.append(number)
-    return columns_of(
-        payloads,
-        numbers,
-        len(elements),
-        lambda number: _of_any_size(elements[number], context, event_bytes_max),
-        context.node,
-        SOURCE_FORMAT,
-    )
+    return payloads, numbers
 
 
 def columns_of(
@@ -127,12 +180,82 @@ def _table(payloads: Sequence[Payload], node: str | None, source_format: str) ->
     values = dict(zip(PAYLOAD_FIELDS, rows, strict=True))
     timestamps = pa.array(values.pop("timestamp"), pa.string())
     columns = {name: _column(name, of_events) for name, of_events in values.items()}
-    texts = pc.strftime(columns["event_time"].cast(EVENT_SCHEMA.field("event_time").type), _TIMESTAMP)
-    has_own_timestamp = pc.fill_null(pc.not_equal(texts, timestamps), fill_value=False)
-    sources = zip(values["content_uri"], values["previous_content_uri"], values["source_host"], strict=True)
-    columns["source_node"] = pa.array([source_node(*of_event, node) for of_event in sources], pa.string())
-    columns["source_format"] = pa.array([source_format] * len(payloads), pa.string())
-    return pa.table(columns), has_own_timestamp.to_numpy(zero_copy_only=False)
+    columns["source_node"] = _source_nodes(columns, node)
+    columns["source_format"] = constant_column(source_format, len(payloads))
+    return pa.table(columns), _tells_another_time(timestamps, columns["event_time"].to_numpy())
+
+
+def _tells_another_time(timestamps: pa.StringArray, times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which timestamps are not `format_time` of their times, shape (events,); a null is no timestamp."""
+    is_given: npt.NDArray[np.bool_] = timestamps.is_valid().to_numpy(zero_copy_only=False)
+    lengths = np.diff(np.frombuffer(timestamps.buffers()[1], np.int32, len(timestamps) + 1)) if len(timestamps) else 0
+    is_form = (lengths == len(_TIMESTAMP)) & (times_ms >= 0) & (times_ms < _YEAR_10000_MS)
+    tells_another = is_given & ~is_form
+    rows = np.flatnonzero(is_given & is_form)
+    if len(rows):
+        # Nulls have no bytes and all others the same number, or they are filtered out here.
+        texts = timestamps.take(pa.array(rows)) if len(rows) < len(timestamps) else timestamps
+        said = np.frombuffer(texts.buffers()[2], np.uint64, len(rows) * len(_TIMESTAMP) // 8).reshape(len(rows), -1)
+        tells_another[rows] = (said != _time_texts(times_ms[rows]).view(np.uint64).reshape(said.shape)).any(axis=1)
+    return tells_another
+
+
+def _time_texts(times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+    """Return what `format_time` makes of times before the year 10000, 24 bytes each, shape (times,).
+
+    Arrow's and NumPy's own texts of times take longer than all else that is done with the times.
+    """
+    texts = np.frombuffer(bytearray(_TIMESTAMP * len(times_ms)), _TimeText)
+    seconds, milliseconds = np.divmod(times_ms, 1000)
+    days, second_of_day = np.divmod(seconds, 86_400)
+    minutes, second = np.divmod(second_of_day, 60)
+    hour, minute = np.divmod(minutes, 60)
+    months = days.view("datetime64[D]").astype("datetime64[M]")
+    year, month = np.divmod(months.view(np.int64) + 12 * 1970, 12)
+    century, year_of_century = np.divmod(year, 100)
+    texts["century"], texts["year"], texts["month"] = _DIGITS[century], _DIGITS[year_of_century], _DIGITS[month + 1]
+    texts["day"] = _DIGITS[days - months.astype("datetime64[D]").view(np.int64) + 1]
+    texts["hour"], texts["minute"], texts["second"] = _DIGITS[hour], _DIGITS[minute], _DIGITS[second]
+    texts["tenths"], texts["hundredths"] = _DIGITS[milliseconds // 10], _DIGITS[milliseconds % 100]
+    return texts
+
+
+def _source_nodes(columns: dict[str, pa.Array], node: str | None) -> pa.StringArray:
+    """Return `source_node` of each event."""
+    nodes = _uri_nodes(columns["content_uri"])
+    if nodes.null_count:
+        nodes = pc.coalesce(nodes, _uri_nodes(columns["previous_content_uri"]))
+    if nodes.null_count:
+        hosts = columns["source_host"]
+        named = pc.if_else(pc.equal(pc.binary_length(hosts), 0), None, hosts)
+        nodes = pc.coalesce(nodes, pa.scalar(node or None, pa.string()), named, UNKNOWN_NODE)
+    return nodes
+
+
+def _uri_nodes(uris: pa.StringArray) -> pa.StringArray:
+    """Return `uri_node` of each URI: those that differ in their paths alone, as most of a batch do, all at once."""
+    nodes: list[str | None] = []
+    places = np.full(len(uris), -1)
+    left = np.flatnonzero(uris.is_valid())
+    for _ in range(_FORMS_MAX):
+        if not len(left):
+            break
+        uri = uris[int(left[0])].as_py()
+        form = uri_form(uri)
+        if form is None:
+            places[left[0]] = len(nodes)
+            nodes.append(uri_node(uri))
+            left = left[1:]
+            continue
+        pattern, node = form
+        of_left = uris if len(left) == len(uris) else uris.take(pa.array(left))
+        is_like = pc.match_substring_regex(of_left, pattern).to_numpy(zero_copy_only=False)
+        places[left[is_like]] = len(nodes)
+        nodes.append(node)
+        left = left[~is_like]
+    places[left] = np.arange(len(nodes), len(nodes) + len(left))
+    nodes += map(uri_node, uris.take(pa.array(left)).to_pylist())
+    return pa.array(nodes, pa.string()).take(pa.array(places, mask=places < 0))
 
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:

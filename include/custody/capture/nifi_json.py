@@ -231,17 +231,18 @@ def _node(document: Mapping[str, object]) -> str | None:
     """Return the cluster node of an event, or host and port of a NiFi that is not clustered."""
     for key in ("contentURI", "previousContentURI"):
         uri = document.get(key)
-        if isinstance(uri, str) and (node := _uri_node(uri)):
+        if isinstance(uri, str) and (node := uri_node(uri)):
             return node
     return None
 
 
 def source_node(content_uri: str | None, previous_content_uri: str | None, host: str | None, node: str | None) -> str:
     """Return the source of an event: the node that its content URIs name, else `node`, else its host."""
-    return _uri_node(content_uri) or _uri_node(previous_content_uri) or node or host or UNKNOWN_NODE
+    return uri_node(content_uri) or uri_node(previous_content_uri) or node or host or UNKNOWN_NODE
 
 
-def _uri_node(uri: str | None) -> str | None:
+def uri_node(uri: str | None) -> str | None:
+    """Return the cluster node that a content URI names, or host and port of a NiFi that is not clustered."""
     if not uri:
         return None
     if usual := _USUAL_URI.fullmatch(uri):
@@ -252,3 +253,15 @@ def _uri_node(uri: str | None) -> str | None:
         return None
     nodes = parse_qs(parts.query).get("clusterNodeId")
     return nodes[0] if nodes else parts.netloc or None
+
+
+def uri_form(uri: str) -> tuple[str, str] | None:
+    """Return a regular expression of URIs that differ from this one in the path alone, and the node of all of them.
+
+    None for a URI that is none as NiFi sends them.
+    """
+    usual = _USUAL_URI.fullmatch(uri)
+    if usual is None:
+        return None
+    query = "" if usual[2] is None else f"?clusterNodeId={usual[2]}"
+    return rf"\A{re.escape(uri[: usual.end(1)])}(?:/[^?#]*)?{re.escape(query)}\z", usual[2] or usual[1]

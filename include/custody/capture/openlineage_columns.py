@@ -64,7 +64,9 @@ class FormerOrdinals(NamedTuple):
 def former_ordinals(events: pa.RecordBatch) -> FormerOrdinals:
     """Return the `former_ordinal` of each event that has one, by the columns of events."""
     rows = np.flatnonzero(pc.fill_null(pc.equal(events.column("source_format"), SOURCE_FORMAT), False).to_numpy(False))
-    of_format = events.take(pa.array(rows))
+    if not len(rows):
+        return FormerOrdinals(rows, rows)
+    of_format = events if len(rows) == len(events) else events.take(pa.array(rows))
     run_ids = _attribute(of_format, RUN_ID)
     is_told = pc.and_(run_ids.is_valid(), of_format.column("source_event_id").is_valid())
     rows, told = rows[is_told.to_numpy(zero_copy_only=False)], of_format.filter(is_told)

@@ -48,7 +48,7 @@ def merged_remnant(parts: Iterable[AddTombstone], now_ms: int) -> AddTombstone:
     return AddTombstone(id=uuid.uuid4().bytes, erased=erased, erased_groups=sorted(groups), created_ms=now_ms)
 
 
-def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[int]) -> set[int]:
+def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[int] | _Numbers) -> set[int]:
     """Return which of a node's ordinals belong to erased events."""
     candidates = np.array(ordinals, np.int64)
     erased: set[int] = set()

@@ -96,9 +96,13 @@ class WriterKeys:
         with self.lock:
             self.added.setdefault(node, SortedRuns()).add(ordinals, event_ids)
 
-    def find(self, node: str, ordinals: Sequence[int] | Column) -> dict[int, int]:
+    def find(self, node: str, ordinals: Sequence[int]) -> dict[int, int]:
         """Return the ids of those ordinals of a source that were added."""
         return self.added[node].find(ordinals) if node in self.added else {}
+
+    def has(self, node: str, ordinals: Column) -> npt.NDArray[np.bool_]:
+        """Return which ordinals of a source were added."""
+        return self.added[node].has(ordinals) if node in self.added else np.zeros(len(ordinals), np.bool_)
 
     def forget(self) -> None:
         """Drop everything; it has to be read anew."""
@@ -244,18 +248,19 @@ class StoredKeys:
         """
         nodes, codes, ordinals = _columns_of(keys)
         known = repeated_rows(keys)
-        by_node = {node: ordinals[codes == code] for code, node in enumerate(nodes)}
+        rows_of = {node: np.flatnonzero(codes == code) for code, node in enumerate(nodes)}
+        by_node = {node: ordinals[rows] for node, rows in rows_of.items()}
         stored: dict[str, list[Column]] = {node: [] for node in nodes}
         with self._own.lock:
-            for _, matches in self._matches({node: values.tolist() for node, values in by_node.items()}):
+            for _, matches in self._matches(by_node):
                 for node in matches.column("source_node").unique().to_pylist():
                     of_node = matches.filter(pc.equal(matches.column("source_node"), node))
                     stored[node].append(of_node.column("source_ordinal").to_numpy())
-            for node, values in by_node.items():
-                stored[node].append(np.array(list(self._own.find(node, values)), np.int64))
-        for code, (node, values) in enumerate(by_node.items()):
-            former = [*stored[node], np.array(self._gone(node, values.tolist()), np.int64)]
-            known |= (codes == code) & np.isin(ordinals, np.concatenate(former))
+            for node, rows in rows_of.items():
+                known[rows] |= self._own.has(node, by_node[node])
+        for node, rows in rows_of.items():
+            stored[node].append(np.array(self._gone(node, by_node[node]), np.int64))
+            known[rows] |= np.isin(by_node[node], np.concatenate(stored[node]))
         return known
 
     def erased(self, keys: Iterable[Key]) -> set[Key]:
@@ -276,7 +281,7 @@ class StoredKeys:
         for code, node in enumerate(nodes):
             self._own.add(node, ordinals[codes == code], ids[codes == code])
 
-    def _gone(self, node: str, ordinals: list[int]) -> list[int]:
+    def _gone(self, node: str, ordinals: Column) -> list[int]:
         """Return which ordinals of a source belong to events that were forgotten and erased."""
         return [
             ordinal
@@ -303,11 +308,12 @@ class StoredKeys:
         if workspace.writer != self._writer:
             _make_durable(workspace)
 
-    def _matches(self, by_node: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, pa.Table]]:
+    def _matches(self, by_node: Mapping[str, Sequence[int] | Column]) -> Iterator[tuple[str, pa.Table]]:
         """Yield (writer, keys) of stored events whose source and ordinal are both asked for, if not always together."""
         nodes = pa.array(by_node, pa.string())
-        ordinals = np.array(sorted(set().union(*by_node.values())), np.int64)
-        spans = {node: (min(ordinals), max(ordinals)) for node, ordinals in by_node.items()}
+        columns = {node: np.asarray(ordinals, np.int64) for node, ordinals in by_node.items()}
+        ordinals = np.unique(np.concatenate([np.empty(0, np.int64), *columns.values()]))
+        spans = {node: (int(column.min()), int(column.max())) for node, column in columns.items()}
         # One look into a table for all sources: there may be hundreds in what is stored at once.
         for writer, keys in self._tables(spans):
             yield writer, keys.among(nodes, ordinals)
@@ -441,7 +447,15 @@ class SortedRuns:
         kept = ((keys[values >= least], values[values >= least]) for keys, values in self._runs)
         self._runs = [run for run in kept if len(run[0])]
 
-    def find(self, numbers: Sequence[int] | Column) -> dict[int, int]:
+    def has(self, numbers: Column) -> npt.NDArray[np.bool_]:
+        """Return which numbers were added."""
+        found = np.zeros(len(numbers), np.bool_)
+        for keys, _ in self._runs:
+            places = np.searchsorted(keys, numbers)
+            found |= keys[np.minimum(places, len(keys) - 1)] == numbers
+        return found
+
+    def find(self, numbers: Sequence[int]) -> dict[int, int]:
         """Return the values of those numbers that were added."""
         searched = np.array(numbers, np.int64)
         values_by_number: dict[int, int] = {}
@@ -457,7 +471,7 @@ class SortedRuns:
 def repeated_rows(keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Return which rows repeat an earlier row; `keys` as of `known_rows`."""
     _, codes, ordinals = _columns_of(keys)
-    order = np.lexsort((np.arange(len(ordinals)), ordinals, codes))
+    order = np.lexsort((ordinals, codes))  # stable: of equal ones the first comes first
     is_repeated = np.zeros(len(ordinals), np.bool_)
     is_repeated[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(ordinals[order]) == 0)
     return is_repeated

@@ -220,8 +220,8 @@ class EventAppender(Protocol):
         """Append events; return their ids."""
         ...
 
-    def append_columns(self, events: pa.RecordBatch) -> range:
-        """Append events that are columns; return their ids."""
+    def append_checked(self, events: pa.RecordBatch) -> range:
+        """Append events that are columns and were checked; return their ids."""
         ...
 
     def append_with_content(self, events: Sequence[Event], content: bytes) -> range:
@@ -440,11 +440,14 @@ class Ingest:
             is_new[older.rows] &= ~self._stored_keys.known_rows(former_keys)
         rows = np.flatnonzero(~is_new).tolist()
         former = batch.accepted(rows)
-        # Of what was stored and has expired since, a copy is new. By the objects: several events may have one place.
-        again = {id(item) for _, item in self._without_stored([(tally, item) for item in former])}
-        is_new[[row for row, item in zip(rows, former, strict=True) if id(item) in again]] = True
+        if former:
+            # Of what was stored and has expired since, a copy is new. By the objects: several events may have one
+            # place.
+            again = {id(item) for _, item in self._without_stored([(tally, item) for item in former])}
+            is_new[[row for row, item in zip(rows, former, strict=True) if id(item) in again]] = True
         tally.read += events - len(former)
-        self._append_new(tally, batch.events.filter(pa.array(is_new)))
+        # A filter copies all that it leaves.
+        self._append_new(tally, batch.events if is_new.all() else batch.events.filter(pa.array(is_new)))
         # Behind the acknowledgement: each warning says that its event is stored.
         for row, item in batch.warned.items():
             if is_new[row]:
@@ -454,7 +457,7 @@ class Ingest:
         """Append events that are columns and count them."""
         if not events.num_rows:
             return
-        ids = self._writer.append_columns(events)
+        ids = self._writer.append_checked(events)
         self._stored_keys.add_columns(events.select(_KEY_COLUMNS), ids)
         tally.stored += len(ids)
         tally.first = ids.start if tally.first is None else tally.first
@@ -637,7 +640,7 @@ class _Nowhere:
         self._next = ids.stop
         return ids
 
-    def append_columns(self, events: pa.RecordBatch) -> range:
+    def append_checked(self, events: pa.RecordBatch) -> range:
         return self.append(to_events(events))
 
     def append_with_content(self, events: Sequence[Event], content: bytes) -> range:

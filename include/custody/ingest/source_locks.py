@@ -45,6 +45,7 @@ class SourceLocks:
         self._held: frozenset[int] = frozenset()
         self._locks = ExitStack()
         self._since = 0.0
+        self._is_folder_durable = False
 
     def take(self, sources: Iterable[str]) -> bool:
         """Lock some sources; return whether another ingest may have stored events of them since.
@@ -63,7 +64,10 @@ class SourceLocks:
             return False
         stripes = sorted(needed | self._held)
         self.end()  # all are locked anew in one order, so that two ingests never wait for each other
-        self._fs.make_directory(self._folder)
+        # Once: that a folder which is there already is durable takes a sync to say.
+        if not self._is_folder_durable or not self._fs.exists(self._folder):
+            self._fs.make_directory(self._folder)
+            self._is_folder_durable = True
         deadline = time.monotonic() + self._wait_seconds
         try:
             for stripe in stripes:

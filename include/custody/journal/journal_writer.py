@@ -38,7 +38,7 @@ from custody.journal.journal_file import JournalHeader, read_header
 from custody.journal.open_group import GroupCommitFile, JournalAppend, OpenGroup, SyncPolicy
 from custody.journal.sealing import KeepCut, SealedJournal, discard_cut, read_end, seal_abandoned
 from custody.journal.writer_state import WriterContainers, check_containers
-from custody.model import AttributeMask, Event, require_valid_columns, valid_events
+from custody.model import AttributeMask, Event, require_valid_columns, to_events, valid_events
 from custody.vfs import FileSystem
 
 _TICK_SECONDS = 0.25
@@ -221,6 +221,19 @@ class JournalWriter:
                 prepared = PreparedEvents.of_few(valid_events(events), self._mask)
             else:
                 prepared = PreparedEvents.of_columns(require_valid_columns(events), self._mask)
+        return self._append(prepared)
+
+    def append_checked(self, events: pa.RecordBatch) -> range:
+        """Append events that `require_valid_columns` returned, or some of them: they are not looked at again.
+
+        Raises:
+            ClosedError, BackpressureError, StorageError: as of `append`.
+        """
+        with self._encoding:
+            if events.num_rows <= COLUMN_ROWS_MAX:
+                prepared = PreparedEvents.of_few(to_events(events), self._mask)
+            else:
+                prepared = PreparedEvents.of_columns(events, self._mask)
         return self._append(prepared)
 
     def seal(self) -> list[Path]:

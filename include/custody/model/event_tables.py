@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 import numpy as np
@@ -146,27 +146,39 @@ def without_bad_rows(events: pa.Table) -> tuple[pa.RecordBatch, dict[int, str]]:
 
 def warned_rows(batch: pa.RecordBatch, *, relationship_exported: bool = True) -> npt.NDArray[np.bool_]:
     """Return which rows of good events earn a warning by `check_event`, shape (events,)."""
-    kinds = batch.column("event_type")
-    lacks_uri = _is_empty(batch.column("transit_uri"))
-    has_relatives = pc.or_(*(pc.greater(pc.list_value_length(batch.column(name)), 0) for name in _RELATIVES))
-    warned = pc.invert(_is_any(kinds, KNOWN_TYPES))
-    warned = pc.or_(warned, pc.and_(_is_any(kinds, NEED_TRANSIT_URI), lacks_uri))
-    warned = pc.or_(warned, pc.and_(_is_any(kinds, NEED_RELATIVES), pc.invert(has_relatives)))
-    lacks_identifier = _is_empty(batch.column("alternate_identifier_uri"))
-    warned = pc.or_(warned, pc.and_(_is_any(kinds, {EventType.ADDINFO}), lacks_identifier))
+    kinds = batch.column("event_type").dictionary_encode()  # a batch has a few of them
+    codes = kinds.indices.to_numpy(zero_copy_only=False)
+
+    def are(expected: Collection[str]) -> npt.NDArray[np.bool_]:
+        of_kinds = np.array([kind in expected for kind in kinds.dictionary.to_pylist()], np.bool_)
+        of_rows: npt.NDArray[np.bool_] = of_kinds[codes]
+        return of_rows
+
+    warned = ~are(KNOWN_TYPES)
+    lacks: list[tuple[Collection[str], Callable[[], npt.NDArray[np.bool_]]]] = [
+        (NEED_TRANSIT_URI, lambda: _is_empty(batch.column("transit_uri"))),
+        (NEED_RELATIVES, lambda: ~(_has_elements(batch, "parent_uuids") | _has_elements(batch, "child_uuids"))),
+        ({EventType.ADDINFO}, lambda: _is_empty(batch.column("alternate_identifier_uri"))),
+    ]
     if relationship_exported:
-        lacks_relationship = _is_empty(batch.column("relationship"))
-        warned = pc.or_(warned, pc.and_(_is_any(kinds, {EventType.ROUTE}), lacks_relationship))
-    rows: npt.NDArray[np.bool_] = warned.to_numpy(zero_copy_only=False)
+        lacks.append(({EventType.ROUTE}, lambda: _is_empty(batch.column("relationship"))))
+    for expected, is_lacking in lacks:
+        is_concerned = are(expected)
+        if is_concerned.any():
+            warned |= is_concerned & is_lacking()
+    return warned
+
+
+def _has_elements(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:
+    rows: npt.NDArray[np.bool_] = np.diff(batch.column(name).offsets.to_numpy()) > 0
     return rows
 
 
-def _is_any(texts: pa.Array, expected: Iterable[str]) -> pa.Array:
-    return pc.is_in(texts, value_set=pa.array(sorted(expected), pa.string()))
-
-
-def _is_empty(texts: pa.Array) -> pa.Array:
-    return pc.fill_null(pc.equal(pc.binary_length(texts), 0), fill_value=True)
+def _is_empty(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return which texts are null or have no character."""
+    is_empty = pc.fill_null(pc.equal(pc.binary_length(texts), 0), fill_value=True)
+    rows: npt.NDArray[np.bool_] = is_empty.to_numpy(zero_copy_only=False)
+    return rows
 
 
 def _converted(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:

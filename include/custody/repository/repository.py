@@ -341,7 +341,7 @@ class Repository:
         """
         valid = require_valid_columns(events)
         with self.writer(wait_seconds=wait_seconds) as writer:
-            return Acknowledged(writer.name, writer.append_columns(valid))
+            return Acknowledged(writer.name, writer.append_checked(valid))
 
     def append_with_content(
         self, events: Iterable[Event], content: bytes | Iterable[bytes], *, wait_seconds: float | None = None

@@ -6,12 +6,26 @@ import io
 import json
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from custody.capture import Accepted, CaptureLimits, ColumnBatch, Context, Format, Outcome, Rejected, read_batches
+from custody.capture import (
+    Accepted,
+    CaptureLimits,
+    ColumnBatch,
+    Context,
+    Format,
+    Outcome,
+    Rejected,
+    nifi_columns,
+    read_batches,
+)
 from custody.capture import event_reader as reader
+from custody.capture.nifi_json import uri_node
+from custody.capture.values import format_time
 from custody.model import Event, to_events
 from tests.unit.capture.json_documents import document
 from tests.unit.capture.sample_inputs import ARRIVED_MS, any_avro, payloads, read
@@ -46,6 +60,8 @@ ODD: dict[str, Change] = {
     "no lineage start": {"lineageStart": None},
     "a timestamp of another time": {"timestamp": "2001-01-01T00:00:00.000Z"},
     "a timestamp of another form": {"timestamp": "yesterday"},
+    "a timestamp with a zone": {"timestamp": "2026-01-31T09:30:00+0000"},
+    "a timestamp of as many bytes": {"timestamp": "2026-01-31\u00a009:30:00.00Z"},
     "no timestamp": {"timestamp": None},
     "a kind that nobody knows": {"eventType": "MELTED"},
     "a RECEIVE from nowhere": {"eventType": "RECEIVE", "transitUri": None},
@@ -54,6 +70,12 @@ ODD: dict[str, Change] = {
     "a JOIN without parents": {"eventType": "JOIN", "childIds": [], "parentIds": []},
     "an ADDINFO of nothing": {"eventType": "ADDINFO", "alternateIdentifier": None},
     "no content URI": {"contentURI": None},
+    "a URI of another node": {"contentURI": "https://other:8443/nifi-api/x/content/input?clusterNodeId=n-2"},
+    "a URI without a path": {"contentURI": "http://other:8080"},
+    "a URI with two queries": {"contentURI": "http://other:8080/a?b?clusterNodeId=n-2"},
+    "a URI with a line end": {"contentURI": "http://other:8080/a\nb"},
+    "a URI with a line end behind it": {"contentURI": "http://other:8080/a?clusterNodeId=n-2\n"},
+    "a host of no name": {"contentURI": None, "previousContentURI": None, "actorHostname": ""},
     "no URI at all": {"contentURI": None, "previousContentURI": None},
     "neither URI nor host": {"contentURI": None, "previousContentURI": None, "actorHostname": None},
     "a URI of another form": {"contentURI": "http://[::1]:8443/a?b=c&clusterNodeId=n%201#x"},
@@ -170,6 +192,22 @@ def test_any_mixture_with_any_byte_changed_is_read_as_ever(data: st.DataObject) 
     for _ in range(data.draw(st.integers(0, 2))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
     compare(bytes(text))
+
+
+_URI = st.from_regex(r"(https?|ftp)://[a-c.:]{1,3}(/[ab/\n]{0,3})?([?#](clusterNodeId=)?[a-c]?){0,2}", fullmatch=True)
+
+
+@given(uris=st.lists(st.one_of(st.none(), st.just(""), _URI, st.text(max_size=3)), max_size=30))
+def test_the_nodes_of_many_uris_are_those_of_each(uris: list[str | None]) -> None:
+    assert nifi_columns._uri_nodes(pa.array(uris, pa.string())).to_pylist() == [uri_node(uri) for uri in uris]
+
+
+@given(times=st.lists(st.integers(0, 253_402_300_799_999), max_size=30))
+@example(times=[0, 951_782_400_000, 951_868_800_000 - 1, 4_107_542_400_000 - 1, 253_402_300_799_999])
+def test_the_texts_of_many_times_are_those_of_each(times: list[int]) -> None:
+    assert nifi_columns._time_texts(np.array(times, np.int64)).tobytes().decode() == "".join(
+        str(format_time(time)) for time in times
+    )
 
 
 # Avro has no halves of characters, no numbers of 65 bits and no lists within lists.

@@ -151,7 +151,7 @@ def test_a_look_up_keeps_others_out_until_its_events_are_stored(
     opened = slotted(repository, 2, "[capture]\nsource_wait_seconds = 0\n")
     same = send(tmp_path, "a.json")
     with opened.ingest() as first, opened.ingest() as second:
-        append = SlotWriter.append_columns
+        append = SlotWriter.append_checked
         refused: list[str] = []
 
         def interrupted(writer: SlotWriter, events: pa.RecordBatch) -> range:
@@ -161,7 +161,7 @@ def test_a_look_up_keeps_others_out_until_its_events_are_stored(
                 refused.append(str(caught.value))
             return append(writer, events)
 
-        monkeypatch.setattr(SlotWriter, "append_columns", interrupted)
+        monkeypatch.setattr(SlotWriter, "append_checked", interrupted)
         assert first.file(same, node=ONE).stored == 1
         assert len(refused) == 1
         assert second.file(same, node=ONE).repeated == 1
@@ -172,7 +172,7 @@ def test_after_a_failed_append_stored_events_are_looked_up_anew(
 ) -> None:
     """The disk took the events and said that it did not."""
     same = send(tmp_path, "a.json")
-    append = SlotWriter.append_columns
+    append = SlotWriter.append_checked
 
     def failing(writer: SlotWriter, events: pa.RecordBatch) -> range:
         append(writer, events)
@@ -180,7 +180,7 @@ def test_after_a_failed_append_stored_events_are_looked_up_anew(
 
     with repository.ingest() as work:
         with monkeypatch.context() as patched:
-            patched.setattr(SlotWriter, "append_columns", failing)
+            patched.setattr(SlotWriter, "append_checked", failing)
             with pytest.raises(StorageError):
                 work.file(same, node=ONE)
         assert work.file(same, node=ONE).repeated == 1
