@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from tests.support import INCLUDE
+from tests.unit.serving.serve_process import authorities
 
 JSON = {"content-type": "application/json; charset=utf-8"}
 
@@ -29,10 +30,16 @@ class Receiving:
         self.root = url.rpartition("/notify")[0]
 
     def post(self, body: bytes, headers: dict[str, str] | None = None, **options: Any) -> httpx.Response:
-        return httpx.post(self.url, content=body, headers={**JSON, **(headers or {})}, timeout=60, **options)
+        return httpx.post(
+            self.url,
+            content=body,
+            headers={**JSON, **(headers or {})},
+            timeout=60,
+            **{"verify": authorities(), **options},
+        )
 
     def health(self) -> dict[str, Any]:
-        return dict(httpx.get(f"{self.root}/health", timeout=60).json())
+        return dict(httpx.get(f"{self.root}/health", timeout=60, verify=authorities()).json())
 
 
 @contextmanager

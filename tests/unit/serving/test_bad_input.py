@@ -17,6 +17,7 @@ import pytest
 from custody.repository import Repository
 from tests.docs.pages import read, table
 from tests.unit.serving.receiver_process import Receiving, notification, receiving
+from tests.unit.serving.serve_process import authorities
 
 ROWS = table(read("receiver.md"), "what comes | status | error | kept")
 TOKEN = {"authorization": "Bearer a-token-for-this-test"}
@@ -45,7 +46,8 @@ class Sent:
     def __call__(self, at: Receiving) -> tuple[int | None, str | None]:
         url = at.root + self.path if self.path else at.url
         body = self.body() if callable(self.body) else self.body
-        answer = httpx.request(self.method, url, content=body, headers=[*self.headers.items(), *self.more], timeout=60)
+        headers = [*self.headers.items(), *self.more]
+        answer = httpx.request(self.method, url, content=body, headers=headers, timeout=60, verify=authorities())
         return answer.status_code, answer.json().get("error")
 
 
