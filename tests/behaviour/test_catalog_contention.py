@@ -77,7 +77,7 @@ def _together(source: str, root: Path, count: int) -> list[list[str]]:
     return outputs
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_adds_that_commute_all_land_in_one_line(tmp_path: Path) -> None:
     _together(ADDING, tmp_path, COMMITS)
     catalog = _catalog(tmp_path)

@@ -34,7 +34,7 @@ def kill_after(repository: Repository, folder: Path, more_bytes: int) -> None:
         crawl.kill()
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize(
     "steps",
     [

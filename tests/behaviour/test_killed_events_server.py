@@ -61,7 +61,7 @@ def deliver(folder: Path, url: list[str], stop: threading.Event, seed: int) -> N
             sender.close()
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_each_event_of_a_spool_is_stored_once_whatever_becomes_of_server_and_answers(
     tmp_path: Path, kills: int

@@ -21,7 +21,7 @@ checkpoint_seconds = 1.5
 """
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
 def test_each_flowfile_of_a_killed_flow_ends_once(tmp_path: Path, kills: int) -> None:
     root, ledger = tmp_path / "repository", tmp_path / "ledger"

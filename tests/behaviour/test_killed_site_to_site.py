@@ -121,7 +121,7 @@ def check_each_event_once(root: Path, events: dict[str, list[dict[str, Any]]]) -
     assert wrong == []
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_each_event_is_stored_once_whoever_is_killed_and_whatever_answer_is_lost(tmp_path: Path) -> None:
     seed = zlib.crc32(seed_of_run().encode())  # printed at the start of the run
     dice = random.Random(seed)

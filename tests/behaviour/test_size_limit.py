@@ -31,7 +31,7 @@ def du(root: Path) -> int:
     return sum(int(line.split()[0]) for line in process.stdout.splitlines())
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_ten_times_the_limit_is_stored_in_the_room_of_the_limit(tmp_path: Path) -> None:
     opened = repository_at(tmp_path / "repository", 0, bytes_max=LIMIT)
     root, random = opened.settings.root, Random(7)  # noqa: S311 - made-up content, the same in every run

@@ -150,7 +150,7 @@ def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event(seeds: int, 
     assert outcome.operations > 80
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_a_crash_in_a_pass_within_the_process_loses_no_acknowledged_event(part: Part) -> None:
     # The writes of the steps are torn in all ways above: here it is about leases and reports.
     modes = CrashMode.ALL_KEPT, CrashMode.SYNCED_ONLY
@@ -173,7 +173,7 @@ def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp
     assert outcome.operations > 60
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @in_some_ways
 def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverMerged())
@@ -185,7 +185,7 @@ def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(s
     assert outcome.operations > 80
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @in_some_ways
 def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverSplit())
@@ -198,7 +198,7 @@ def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part
     assert outcome.operations > 120
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @in_some_ways
 def test_a_crash_while_a_group_is_merged_by_ranges_loses_no_event_and_leaves_no_part_for_a_unit(
     seeds: int, part: Part
@@ -247,7 +247,7 @@ def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(
     assert again.runs > 50
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @in_some_ways
 def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(seeds: int, part: Part) -> None:
     fs, _, error = run_to(Compacting())
@@ -280,13 +280,14 @@ def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event(part: Part)
     assert outcome.operations > 60
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them(part: Part) -> None:
     outcome = enumerate_crashes(Retaining(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     "modes",
     [(CrashMode.SYNCED_ONLY,), pytest.param(tuple(CrashMode), marks=pytest.mark.slow)],
@@ -376,7 +377,7 @@ REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
 """Who does the damage, whether a loss is accepted, and how many operations its repair has at least."""
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(5)
 @pytest.mark.parametrize("name", REPAIRS)
 def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(name: str, part: Part) -> None:
     inflict, accept_loss, least = REPAIRS[name]
@@ -386,7 +387,7 @@ def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(nam
     assert outcome.operations > least
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_a_crash_while_shards_are_rebuilt_leaves_no_rebuild_untold(part: Part) -> None:
     modes = (CrashMode.SYNCED_ONLY, CrashMode.RANDOM_BLOCKS)
     outcome = enumerate_crashes(RebuildingShards(), modes=modes, seeds=1, part=part)

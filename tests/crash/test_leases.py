@@ -47,14 +47,14 @@ def _seen_to_be_dead(fs: MemoryFileSystem, promises: Promises) -> tuple[MemoryFi
     return fs, promises
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_after_a_crash_anywhere_in_a_pass_the_next_run_ends_as_an_undisturbed_one(part: Part) -> None:
     outcome = enumerate_crashes(Passing(), modes=MODES, seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 150
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize("what", INTERRUPTED)
 def test_after_a_crash_of_the_run_that_recovers_the_next_one_ends_as_an_undisturbed_one(what: str, part: Part) -> None:
     outcome = enumerate_crashes(PassingAgain(*interrupted(what)), modes=MODES, seeds=1, part=part)
