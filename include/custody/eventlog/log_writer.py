@@ -106,6 +106,7 @@ class LogOptions:
 METADATA_KEY = b"custody"
 _OVERHEAD_BYTES = 32 << 10  # of a block: dictionaries and heads of pages
 _READ_BYTES = 16 << 20
+_BUFFER_BYTES = 256 << 10
 _TRANSACTION_NAMESPACE = uuid.UUID("0f0c7b0e-4c0b-4f3e-9a55-5b8c0a4c7d21")  # part of the format: names attempts
 
 
@@ -247,7 +248,9 @@ def _write_blocks(
     written: list[pq.FileMetaData] = []
     collected = CopiesWriter() if options.row_copies else None
     copies: list[bytes] = []
-    with pq.ParquetWriter(sink, schema, metadata_collector=written, **options.parquet()) as writer:
+    # Arrow writes in some hundred pieces a block, and each would be a call of Python.
+    buffered = pa.BufferedOutputStream(pa.PythonFile(sink, "w"), _BUFFER_BYTES)
+    with pq.ParquetWriter(buffered, schema, metadata_collector=written, **options.parquet()) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=block.num_rows)
             if collected is not None:
@@ -256,7 +259,9 @@ def _write_blocks(
             copies, description = collected.finish()
             writer.add_key_value_metadata({COPIES_KEY: description})
         # The writer writes the footer when it is closed: kept back, until the table of contents precedes it.
+        buffered.flush()
         sink.hold()
+    buffered.flush()
     groups = [written[0].row_group(number) for number in range(written[0].num_row_groups)]
     # A single event that is larger than a block cannot be cut any further, so it does not count.
     return max((group.total_byte_size for group in groups if group.num_rows > 1), default=0), copies

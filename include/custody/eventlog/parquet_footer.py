@@ -149,6 +149,12 @@ def _skip(data: Buffer, position: int, kind: int) -> int:
         return skip_struct(data, position)
     if kind in (_LIST, _SET):
         count, element, position = _list_head(data, position)
+        if _BYTE < element < _DOUBLE:  # numbers, of which each column chunk has several lists
+            for _ in range(count):
+                while data[position] > 127:
+                    position += 1
+                position += 1
+            return position
         for _ in range(count):
             position = position + 1 if element in _BOOLEANS else _skip(data, position, element)
         return position

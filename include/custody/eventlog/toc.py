@@ -212,6 +212,9 @@ class GuardedSink:
         """Return the number of bytes so far."""
         return self._sink.tell() + sum(map(len, self._held or ()))
 
+    def close(self) -> None:
+        """Do nothing: the file is closed by who opened it. Arrow's buffer in front of a sink closes it at its end."""
+
     def hold(self) -> None:
         """Keep back what comes from now on."""
         self._held = []
