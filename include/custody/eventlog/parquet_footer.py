@@ -148,16 +148,7 @@ def _skip(data: Buffer, position: int, kind: int) -> int:
     if kind == _STRUCT:
         return skip_struct(data, position)
     if kind in (_LIST, _SET):
-        count, element, position = _list_head(data, position)
-        if _BYTE < element < _DOUBLE:  # numbers, of which each column chunk has several lists
-            for _ in range(count):
-                while data[position] > 127:
-                    position += 1
-                position += 1
-            return position
-        for _ in range(count):
-            position = position + 1 if element in _BOOLEANS else _skip(data, position, element)
-        return position
+        return _skip_list(data, position)
     if kind == _BINARY:
         length, position = read_varint(data, position)
         return position + length
@@ -168,3 +159,17 @@ def _skip(data: Buffer, position: int, kind: int) -> int:
     if kind == _MAP or kind > _STRUCT:
         raise ValueError(f"expected a Parquet footer, got a value of kind {kind}")
     return read_varint(data, position)[1]
+
+
+def _skip_list(data: Buffer, position: int) -> int:
+    """Return the position behind a list."""
+    count, element, position = _list_head(data, position)
+    if _BYTE < element < _DOUBLE:  # numbers, of which each column chunk has several lists
+        for _ in range(count):
+            while data[position] > 127:
+                position += 1
+            position += 1
+        return position
+    for _ in range(count):
+        position = position + 1 if element in _BOOLEANS else _skip(data, position, element)
+    return position

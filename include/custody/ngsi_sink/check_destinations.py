@@ -50,8 +50,8 @@ def _event_ends(workspace: Workspace, root: str) -> dict[str, int]:
             pc.starts_with(events.column("transit_uri"), root),
         )
         attributes = events.filter(is_ours).column("updated_attributes")
-        names = {name: pc.map_lookup(attributes, name, "first") for name in ("path", "filename")}
-        numbers = [pc.map_lookup(attributes, f"ngsi.{name}", "first").cast(pa.int64()) for name in ("offset", "length")]
+        names = {name: pc.map_lookup(attributes, name, "last") for name in ("path", "filename")}
+        numbers = [pc.map_lookup(attributes, f"ngsi.{name}", "last").cast(pa.int64()) for name in ("offset", "length")]
         paths = pc.binary_join_element_wise(names["path"], names["filename"], "/")
         ends.append(pa.table({"path": paths.cast(pa.string()), "end": pc.add(*numbers)}))
     if not ends:
