@@ -265,7 +265,7 @@ def _column(name: str, values: Sequence[Any]) -> pa.Array:
     if pa.types.is_list(field.type):
         return column_of(field, [value or () for value in values])
     # Numbers, as long as nobody has looked whether they are times.
-    column = pa.array(values, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
+    column = pa.array(values, pa.int64()) if pa.types.is_timestamp(field.type) else column_of(field, values)
     return column.fill_null(_UNSET_DURATION) if name == "event_duration" else column
 
 

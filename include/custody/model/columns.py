@@ -132,10 +132,11 @@ def _values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence
 
 def _exact_column(field: pa.Field, values: Sequence[Any]) -> pa.Array | None:
     """Return a column, or None where a value may have another type than the field of an event."""
-    if field.type == _TEXT:
-        return _texts(values)
+    # First: Arrow takes eight times as long to find out that nothing is said.
     if field.nullable and _are_none(values):
         return pa.nulls(len(values), field.type)
+    if field.type == _TEXT:
+        return _texts(values)
     kinds = _kinds(values)
     # A subclass may be as good, and is left to the slower check.
     if not kinds <= _EXACT_KINDS[field.name]:
