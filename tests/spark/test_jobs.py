@@ -178,6 +178,7 @@ def files_after_a_pass(root: Path) -> dict[str, object]:
     return files
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.spark
 def test_a_pass_in_the_process_leaves_the_files_that_the_spark_jobs_leave(repository: Repository) -> None:
     with repository.writer() as writer:

@@ -243,6 +243,7 @@ def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, t
             run_step(session, build, opened, STEPS[0], Sizes(arcs_in_arrays=-1))
 
 
+@pytest.mark.in_parts(2)
 def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-
-from whoosh.qparser.dateparse import English
-from whoosh.util.times import adatetime, timespan
+from functools import cache
+from typing import TYPE_CHECKING
 
 from custody.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from whoosh.qparser.dateparse import English
 
 _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,7 +22,6 @@ _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?W\d{2}-?\d")
 _ISO_WEEK = re.compile(r"\d{4}-?W\d{2}")
 _WEEK_DAYS = 7
 _AGO = re.compile(r"(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s+ago")
-_ENGLISH = English()
 
 TimeSpan = tuple[int, int]
 
@@ -67,13 +68,23 @@ def parse_time(text: str) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+@cache
+def _english_parser() -> English:
+    # Imported by who asks in English: it takes as long as reading an event, and every command may be given times.
+    from whoosh.qparser.dateparse import English
+
+    return English()
+
+
 def _english(text: str, now_ms: int) -> TimeSpan | None:
+    from whoosh.util.times import adatetime, timespan
+
     phrase = text.strip().lower()
     ago = _AGO.fullmatch(phrase)
     # Whoosh's parser computes with times without a zone; here they all mean UTC.
     now = (_EPOCH + timedelta(milliseconds=now_ms)).replace(tzinfo=None)
     try:
-        date = _ENGLISH.date_from(f"-{ago[1]}" if ago else phrase, now)
+        date = _english_parser().date_from(f"-{ago[1]}" if ago else phrase, now)
         if isinstance(date, adatetime | timespan):
             date = date.disambiguated(now)
     # Whoosh's parser raises any of these for texts that are no times; the caller then reports the text.

@@ -21,7 +21,6 @@ from custody.catalog import CatalogState
 from custody.errors import CustodyError, StorageError
 from custody.eventlog import Damage, OnDamage, refuse
 from custody.journal import Group, MissingContainer, count_pending
-from custody.maintenance.verification.check_ids import missing_ids
 from custody.model import Event, newer_notice, to_events
 from custody.rollover import stray_journals
 from custody.workspace import Moment, Workspace
@@ -203,6 +202,9 @@ def _of_container(workspace: Workspace, state: CatalogState, missing: MissingCon
 
 
 def _unheld(workspace: Workspace, state: CatalogState) -> str:
+    # Here: the checks and all that they need take longer to import than an event to read, and little is ever missing.
+    from custody.maintenance.verification.check_ids import missing_ids
+
     try:
         ranges = list(missing_ids(workspace, state))
         waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]

@@ -85,6 +85,7 @@ def test_no_color_takes_the_colours_from_a_terminal(live: Repository, words: str
     assert ESCAPE not in printed or words == "verify"
 
 
+@pytest.mark.in_parts(2)
 def test_a_reader_that_goes_away_ends_a_command_quietly(live: Repository) -> None:
     for words in ("status", "search", "search --json", "events", "events --json", "verify", "lineage 0", "--help"):
         arguments = command(live.settings.root, words)
