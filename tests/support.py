@@ -97,11 +97,25 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+# Arrow imports pandas where it is installed, which takes longer than all that such a process does.
+_WITHOUT_PANDAS = """
+import sys
+
+class NoPandas:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, NoPandas)
+"""
+
+
 @contextmanager
 def python(source: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """A second Python process with custody on its path; it is ended with the context."""
     with subprocess.Popen(
-        [sys.executable, "-c", source, *map(str, arguments)],
+        [sys.executable, "-c", _WITHOUT_PANDAS + source, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(INCLUDE)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -32,7 +32,7 @@ from benchmarks.environment import LOCAL
 from custody.repository import Repository
 
 _WATCH_SECONDS = 0.002
-_CLI = (sys.executable, "-c", "from custody.cli.main import cli; cli()")
+_CLI = (sys.executable, "-c", "from custody.cli.main import main; main()")
 _SETTINGS = """
 [repository]
 writer_slots = 2

@@ -49,7 +49,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        code = "from custody.cli.main import cli; cli()"
+        code = "from custody.cli.main import main; main()"
         ports = ["--port", str(self.port), "--raw-port", str(self.raw_port), *self.arguments]
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, "-r", str(self.root), "site-to-site", "serve", "--quiet", *ports],

@@ -42,7 +42,7 @@ WAIT_SECONDS_MAX = 240
 
 @contextmanager
 def follower(root: Path) -> Iterator[subprocess.Popen[str]]:
-    code = "from custody.cli.main import cli; cli()"
+    code = "from custody.cli.main import main; main()"
     command = [sys.executable, "-c", code, "-r", str(root), "ngsi", "persist", "--follow", "--json"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(INCLUDE)}

@@ -29,7 +29,7 @@ class Serving:
 @contextmanager
 def serving(root: Path, *arguments: str) -> Iterator[Serving]:
     """Start `custody swh serve` and kill it at the end, if it has not ended."""
-    code = "from custody.cli.main import cli; cli()"
+    code = "from custody.cli.main import main; main()"
     command = [
         sys.executable,
         "-c",

@@ -44,7 +44,7 @@ def make(root: Path, *, size: int = 1, timeout: int = 30) -> Repository:
 
 @contextmanager
 def follower(root: Path, *arguments: str, said: str = "the sink is open") -> Iterator[subprocess.Popen[str]]:
-    code = "from custody.cli.main import cli; cli()"
+    code = "from custody.cli.main import main; main()"
     command = [sys.executable, "-c", code, "-r", str(root), "ngsi", "persist", "--follow", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(INCLUDE)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)

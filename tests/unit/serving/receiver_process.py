@@ -45,7 +45,7 @@ class Receiving:
 @contextmanager
 def receiving(root: Path, *arguments: str, **environment: str) -> Iterator[Receiving]:
     """Start `custody ngsi serve` and kill it at the end, if it has not ended."""
-    code = "from custody.cli.main import cli; cli()"
+    code = "from custody.cli.main import main; main()"
     command = [sys.executable, "-c", code, "-r", str(root), "ngsi", "serve", "--port", "0", *arguments]
     with started(command, **environment) as found:
         yield found

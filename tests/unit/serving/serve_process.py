@@ -20,7 +20,7 @@ from custody.serving.access import Scope, add_token
 from custody.vfs import PosixFileSystem
 from tests.support import INCLUDE
 
-_PROGRAM = "from custody.cli.main import cli; cli()"
+_PROGRAM = "from custody.cli.main import main; main()"
 CREATED = "2026-11-01T00:00:00Z"
 
 
