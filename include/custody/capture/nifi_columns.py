@@ -193,7 +193,7 @@ def _tells_another_time(timestamps: pa.StringArray, times_ms: npt.NDArray[np.int
     tells_another = is_given & ~is_form
     rows = np.flatnonzero(is_given & is_form)
     if len(rows):
-        # Nulls have no bytes and all others the same number, or they are filtered out here.
+        # Only texts of one length are left, one behind the other.
         texts = timestamps.take(pa.array(rows)) if len(rows) < len(timestamps) else timestamps
         said = np.frombuffer(texts.buffers()[2], np.uint64, len(rows) * len(_TIMESTAMP) // 8).reshape(len(rows), -1)
         tells_another[rows] = (said != _time_texts(times_ms[rows]).view(np.uint64).reshape(said.shape)).any(axis=1)
