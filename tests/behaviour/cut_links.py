@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.behaviour.s3 import BUCKET, REQUIREMENTS, s3_environment
+from tests.behaviour.s3 import BUCKET, REQUIREMENTS, SERVER, s3_environment
 from tests.behaviour.store_proxy import Fault, StoreProxy, store_proxy
 from tests.own_environment import python_of
 
@@ -149,7 +149,7 @@ class Network:
     @contextmanager
     def _server(self) -> Iterator[None]:
         command = ["ip", "netns", "exec", self._name("store")]
-        command += [str(python_of("s3", REQUIREMENTS)), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(_SERVER_PORT)]
+        command += [str(python_of("s3", REQUIREMENTS)), "-c", SERVER, "-H", "127.0.0.1", "-p", str(_SERVER_PORT)]
         with (
             (self._logs / "store.log").open("wb") as log,
             subprocess.Popen(command, stdout=log, stderr=log) as server,

@@ -27,9 +27,7 @@ from tests.own_environment import python_of
 REQUIREMENTS = Path(__file__).with_name("s3-requirements.txt")
 BUCKET = "custody"
 _START_SECONDS = 60
-# S3 takes one of several conditional writes of a name. Moto looks for the name and writes it in two steps, between
-# which its threads may change: of many races one had two winners.
-_SERVER = """
+SERVER = """
 import sys
 from threading import Lock
 from moto.s3.responses import S3Response
@@ -44,6 +42,11 @@ def one_at_a_time(write, lock=Lock()):
 for name in ("put_object", "copy_object", "_key_response_post"):
     setattr(S3Response, name, one_at_a_time(getattr(S3Response, name)))
 main(sys.argv[1:])
+"""
+"""The program of the server, with its host and port as arguments.
+
+S3 takes one of several conditional writes of a name. Moto looks for the name and writes it in two steps, between which
+its threads may change: of many races one had two winners.
 """
 
 
@@ -62,7 +65,7 @@ def s3_server() -> Iterator[str]:
         return
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [str(python_of("s3", REQUIREMENTS)), "-c", _SERVER, "-H", "127.0.0.1", "-p", str(port)]
+    command = [str(python_of("s3", REQUIREMENTS)), "-c", SERVER, "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _await(url, server)
