@@ -85,6 +85,8 @@ EVENT_SCHEMA = pa.schema(
 )
 
 _SCHEMA_WITHOUT_ID = EVENT_SCHEMA.remove(0)
+# Asked of each log that is opened: the schema would make a list of texts each time it is asked for its names.
+_NAMES = frozenset(EVENT_SCHEMA.names)
 _PLACES = [Event.__struct_fields__.index(name) for name in EVENT_SCHEMA.names]
 """Of the columns among the fields of an event."""
 _MAPS = {"previous_attributes", "updated_attributes"}
@@ -309,7 +311,7 @@ def check_columns(schema: pa.Schema, version: int, where: object) -> None:
 
 def unknown_columns(schema: pa.Schema) -> tuple[str, ...]:
     """Return the columns that a newer custody added."""
-    return tuple(name for name in schema.names if name not in EVENT_SCHEMA.names)
+    return tuple(name for name in schema.names if name not in _NAMES)
 
 
 def newer_notice(version: int, columns: Sequence[str]) -> str:
