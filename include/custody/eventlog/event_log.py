@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,7 +33,7 @@ from custody.errors import (
 )
 from custody.eventlog.bounded_cache import BoundedCache
 from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
-from custody.eventlog.parquet_footer import MAGIC
+from custody.eventlog.parquet_footer import MAGIC, key_values
 from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
@@ -88,6 +88,9 @@ def refuse(damage: Damage) -> None:
 
 
 _METADATA = msgspec.json.Decoder(LogMetadata)
+_SPELLED: dict[tuple[bytes, int], tuple[str, ...]] = {}
+"""Beginnings of footers whose columns are those of a schema version, and which of them are not known."""
+_SPELLED_MAX = 16
 _TOGETHER_BYTES = 8 << 20
 """Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
 _TOGETHER_BLOCKS = 16
@@ -201,12 +204,16 @@ class EventLog:
         return self._described[2]
 
     @cached_property
-    def _footer(self) -> pq.FileMetaData:
-        return pq.read_metadata(pa.BufferReader(self.toc.footer([])))
+    def _stored(self) -> dict[bytes, bytes]:
+        """The key-value metadata of the footer."""
+        try:
+            return key_values(self.toc.after)
+        except ValueError as error:
+            raise CorruptionError(f"{self.path}: {error}.") from error
 
     @cached_property
     def _copies(self) -> RowCopies | None:
-        stored = (self._footer.metadata or {}).get(COPIES_KEY)
+        stored = self._stored.get(COPIES_KEY)
         if self._ranged is not None and stored is not None:
             # They lie behind the last block. Their checksums are their own, so that all of them are fetched.
             last = self.toc.blocks[-1]
@@ -239,11 +246,20 @@ class EventLog:
 
     @cached_property
     def _described(self) -> tuple[LogMetadata, pa.Schema, tuple[str, ...]]:
-        schema = self._footer.schema.to_arrow_schema()
-        metadata = _metadata(self.path, schema)
+        metadata = _metadata(self.path, self._stored)
         known = schema_of(metadata.schema_version, self.path, metadata.reader_version)
-        check_columns(schema, metadata.schema_version, self.path)
-        return metadata, known, unknown_columns(schema)
+        # Logs of one version begin their footers with the same bytes, which spell their columns: to let pyarrow parse
+        # and compare these takes longer than all else that opening a log does.
+        spelled = self.toc.before, metadata.schema_version
+        unknown = _SPELLED.get(spelled)
+        if unknown is None:
+            schema = pq.read_metadata(pa.BufferReader(self.toc.footer([]))).schema.to_arrow_schema()
+            check_columns(schema, metadata.schema_version, self.path)
+            unknown = unknown_columns(schema)
+            if len(_SPELLED) >= _SPELLED_MAX:
+                _SPELLED.clear()
+            _SPELLED[spelled] = unknown
+        return metadata, known, unknown
 
     def check(self, expected: LogMetadata) -> None:
         """Raise CorruptionError unless the log says of itself what is expected of it, and its `.toc` says the same."""
@@ -528,8 +544,8 @@ def _rows(block: pa.Table, event_ids: npt.NDArray[np.int64]) -> list[pa.RecordBa
     return [batches[0].take(pa.array(places))]
 
 
-def _metadata(path: Path, schema: pa.Schema) -> LogMetadata:
-    stored = (schema.metadata or {}).get(METADATA_KEY)
+def _metadata(path: Path, stored_by_key: Mapping[bytes, bytes]) -> LogMetadata:
+    stored = stored_by_key.get(METADATA_KEY)
     try:
         if stored is not None:
             return _METADATA.decode(stored)

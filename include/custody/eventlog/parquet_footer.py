@@ -56,6 +56,41 @@ def cut_footer(data: bytes) -> FooterParts:
         raise ValueError("expected a Parquet footer, got bytes that break off") from None
 
 
+def key_values(after: bytes) -> dict[bytes, bytes]:
+    """Return the key-value metadata of a footer, whose part behind its row groups this is.
+
+    Raises:
+        ValueError: the bytes are not that part.
+    """
+    try:
+        return _key_values(after)
+    except IndexError:
+        raise ValueError("expected key-value metadata in a Parquet footer, got bytes that break off") from None
+
+
+def _key_values(after: bytes) -> dict[bytes, bytes]:
+    # The field behind the row groups; a footer without metadata goes on with a later one, or ends.
+    if after[:1] != _field(_LIST):
+        return {}
+    count, element, position = _list_head(after, 1)
+    if element != _STRUCT:
+        raise ValueError("expected key-value metadata in a Parquet footer, got elements that are no structs")
+    found = {}
+    for _ in range(count):
+        texts = []
+        while after[position] != _STOP:
+            if after[position] != _field(_BINARY)[0] or len(texts) == len(("key", "value")):
+                raise ValueError("expected a key and a value in a Parquet footer, got other fields")
+            length, start = read_varint(after, position + 1)
+            position = start + length
+            texts.append(after[start:position])
+        position += 1
+        if not texts or position > len(after):
+            raise ValueError("expected a key and a value in a Parquet footer, got bytes that break off")
+        found[texts[0]] = texts[1] if len(texts) > 1 else b""
+    return found
+
+
 def _cut(data: bytes) -> FooterParts:
     field = position = rows_start = rows_end = 0
     while True:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from custody.eventlog.parquet_footer import cut_footer, footer_of
+from custody.eventlog.parquet_footer import cut_footer, footer_of, key_values
 
 TABLE = pa.table({"number": list(range(100)), "texts": [["a" * (n % 5)] * (n % 3) for n in range(100)]})
 
@@ -59,3 +59,42 @@ def test_a_footer_that_breaks_off_is_refused() -> None:
     for length in range(len(footer) - len(parts.after) - 1):
         with pytest.raises(ValueError, match="expected a Parquet footer"):
             cut_footer(footer[:length])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.text(), st.text()))
+def test_metadata_of_a_footer_is_what_pyarrow_reads(metadata: dict[str, str]) -> None:
+    data = parquet(TABLE.replace_schema_metadata(metadata), 50)
+    assert key_values(cut_footer(thrift(data)).after) == pq.read_metadata(pa.BufferReader(data)).metadata
+
+
+def test_a_footer_may_have_no_metadata_or_a_key_alone() -> None:
+    data = parquet(pa.table({"number": [1]}), 1, store_schema=False)
+    assert pq.read_metadata(pa.BufferReader(data)).metadata is None
+    assert key_values(cut_footer(thrift(data)).after) == {}
+    assert key_values(b"\x19\x1c\x18\x01k\x00\x00") == {b"k": b""}
+
+
+def test_metadata_that_breaks_off_is_refused() -> None:
+    after = cut_footer(thrift(parquet(TABLE, 50))).after
+    length = next(length for length in range(len(after)) if _is_read(after[:length]) and length)
+    whole = key_values(after)
+    assert key_values(after[:length]) == whole
+    for shorter in range(1, length):
+        with pytest.raises(ValueError, match="in a Parquet footer"):
+            key_values(after[:shorter])
+    for damaged in (
+        b"\x19\x15\x02",
+        b"\x19\x1c\x15\x02\x00",
+        b"\x19\x1c\x18\x01a\x18\x01b\x18\x01c\x00",
+        b"\x19\x1c\x00",
+    ):
+        with pytest.raises(ValueError, match="in a Parquet footer"):
+            key_values(damaged)
+
+
+def _is_read(after: bytes) -> bool:
+    try:
+        return bool(key_values(after))
+    except ValueError:
+        return False
