@@ -52,7 +52,7 @@ class Section(BaseModel):
     """One table of `custody.toml`: frozen, unknown keys are refused."""
 
     # `settings` words the error itself: the input in pydantic's own message may have a secret beside what is wrong.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
 
 def is_secret(name: str) -> bool:
