@@ -37,6 +37,7 @@ from custody.eventlog.parquet_footer import MAGIC, key_values
 from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
+from custody.format.number_sets import distinct, is_among
 from custody.model import EVENT_SCHEMA, check_columns, in_one_piece, schema_of, to_present, unknown_columns
 from custody.vfs import FileSystem, prefetch_pages
 
@@ -331,7 +332,7 @@ class EventLog:
         """
         holders = self._holders(event_ids)
         found = np.ones(len(event_ids), np.bool_)
-        numbers: list[int] = np.unique(holders[holders >= 0]).tolist()
+        numbers: list[int] = distinct(holders[holders >= 0]).tolist()
         self._bring(number for number in numbers if number not in self._whole and not self._is_kept(number))
         for number in numbers:
             problem = None if number in self._whole or self._is_kept(number) else self._problem(number)
@@ -340,7 +341,7 @@ class EventLog:
             else:
                 # Its events can be read all the same, if they have copies that are whole.
                 ids = event_ids[holders == number]
-                lost = np.isin(ids, self.copied(ids).missing)
+                lost = is_among(ids, self.copied(ids).missing)
                 if lost.any():
                     on_damage(self._damage(number, problem))
                 found[holders == number] = ~lost
@@ -362,7 +363,7 @@ class EventLog:
 
     def get_many(self, event_ids: Sequence[int] | npt.NDArray[np.int64], on_damage: OnDamage = refuse) -> pa.Table:
         """Return the events with these ids that the log holds, in event-id order; decodes only their blocks."""
-        return pa.Table.from_batches(self.rows(np.unique(np.asarray(event_ids, np.int64)), on_damage), EVENT_SCHEMA)
+        return pa.Table.from_batches(self.rows(distinct(np.asarray(event_ids, np.int64)), on_damage), EVENT_SCHEMA)
 
     def rows(self, event_ids: npt.NDArray[np.int64], on_damage: OnDamage = refuse) -> list[pa.RecordBatch]:
         """Return the same events in pieces, many of one row, of ids that go up; what is shown keeps its block.
@@ -370,7 +371,7 @@ class EventLog:
         Pieces of several logs are joined in one go: that takes its time by the column, not by the event.
         """
         holders = self._holders(event_ids)
-        numbers: list[int] = np.unique(holders[holders >= 0]).tolist()
+        numbers: list[int] = distinct(holders[holders >= 0]).tolist()
         if self._ranged is not None:
             self._bring(number for number in numbers if not self._is_kept(number))
         parts: list[pa.RecordBatch] = []
@@ -404,7 +405,7 @@ class EventLog:
         rows = self.toc.blocks["rows"].astype(np.int64)[np.maximum(numbers, 0)]
         is_sparse = (counts <= np.maximum(rows // _SPARSE_SHARE, _SPARSE_ROWS))[places]
         copied = self._copies.read(event_ids[is_sparse])
-        return replace(copied, missing=np.union1d(copied.missing, event_ids[~is_sparse]))
+        return replace(copied, missing=distinct(np.concatenate([copied.missing, event_ids[~is_sparse]])))
 
     def _holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of the block whose range holds each id, -1 for ids before the first."""

@@ -77,7 +77,7 @@ def _key_values(after: bytes) -> dict[bytes, bytes]:
         raise ValueError("expected key-value metadata in a Parquet footer, got elements that are no structs")
     found = {}
     for _ in range(count):
-        texts = []
+        texts: list[bytes] = []
         while after[position] != _STOP:
             if after[position] != _field(_BINARY)[0] or len(texts) == len(("key", "value")):
                 raise ValueError("expected a key and a value in a Parquet footer, got other fields")

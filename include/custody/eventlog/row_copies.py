@@ -26,6 +26,7 @@ import pyarrow as pa
 import zstandard
 from zlib_ng import zlib_ng
 
+from custody.format.number_sets import distinct
 from custody.model import Event, to_events
 
 COPIES_KEY = b"custody.rows"
@@ -158,7 +159,7 @@ class RowCopies:
 
     def read(self, event_ids: EventIds) -> CopiedEvents:
         """Return the events with some ids; ids that the log does not have are neither read nor missing."""
-        event_ids = np.unique(event_ids)
+        event_ids = distinct(event_ids)
         numbers = np.searchsorted(self._firsts, event_ids, side="right") - 1
         event_ids, numbers = event_ids[numbers >= 0], numbers[numbers >= 0]
         events: list[Event] = []

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from custody.catalog import AddFile, erased_among
 from custody.errors import NotFoundError, StorageError
 from custody.eventlog import BoundedCache, EventLog
+from custody.format.number_sets import distinct, is_among
 from custody.journal import JournalFile
 from custody.model import EVENT_SCHEMA, Event
 from custody.read.cache import require_expired
@@ -260,7 +261,7 @@ class StoredKeys:
                 known[rows] |= self._own.has(node, by_node[node])
         for node, rows in rows_of.items():
             stored[node].append(np.array(self._gone(node, by_node[node]), np.int64))
-            known[rows] |= np.isin(by_node[node], np.concatenate(stored[node]))
+            known[rows] |= is_among(by_node[node], np.concatenate(stored[node]))
         return known
 
     def erased(self, keys: Iterable[Key]) -> set[Key]:
@@ -312,7 +313,7 @@ class StoredKeys:
         """Yield (writer, keys) of stored events whose source and ordinal are both asked for, if not always together."""
         nodes = pa.array(by_node, pa.string())
         columns = {node: np.asarray(ordinals, np.int64) for node, ordinals in by_node.items()}
-        ordinals = np.unique(np.concatenate([np.empty(0, np.int64), *columns.values()]))
+        ordinals = distinct(np.concatenate([np.empty(0, np.int64), *columns.values()]))
         spans = {node: (int(column.min()), int(column.max())) for node, column in columns.items()}
         # One look into a table for all sources: there may be hundreds in what is stored at once.
         for writer, keys in self._tables(spans):
@@ -403,7 +404,7 @@ class SortedKeys:
         # The places first…last of each ordinal, one behind the other.
         places = np.repeat(last - np.cumsum(counts), counts) + np.arange(counts.sum())
         wanted = np.flatnonzero(pc.is_in(self.nodes, value_set=nodes).to_numpy(zero_copy_only=False))
-        places = places[np.isin(self.codes[places], wanted)]
+        places = places[is_among(self.codes[places], wanted)]
         columns = [self.event_ids[places], self.nodes.take(pa.array(self.codes[places])), self.ordinals[places]]
         return pa.table(dict(zip(_COLUMNS, columns, strict=True)))
 

@@ -37,6 +37,7 @@ from custody.catalog.attest import Attestation, read_attestation
 from custody.catalog.prune import PrunePlan
 from custody.errors import NotFoundError, StripeMissingError
 from custody.format.names import parse_revision
+from custody.format.number_sets import is_among
 from custody.maintenance import hold_conditions, open_event_log
 from custody.workspace import Workspace
 
@@ -227,7 +228,7 @@ def _holds_of_lost_events(
             held = [_held_ids(workspace, condition, file) for file in removed]
             lost = np.concatenate([np.empty(0, np.int64), *held])
             for file in successors if len(lost) else ():
-                lost = np.setdiff1d(lost, _held_ids(workspace, condition, file))
+                lost = lost[~is_among(lost, _held_ids(workspace, condition, file))]
         except StripeMissingError:
             yield name  # nobody knows what the stripe holds: the revision stays until it is back
             continue

@@ -35,6 +35,7 @@ from custody.errors import (
 )
 from custody.eventlog import EventLog
 from custody.format.names import parse_written_anew
+from custody.format.number_sets import is_among
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
 from custody.workspace.removal import removal_name
@@ -249,7 +250,7 @@ def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
         if incarnations == {own} and own:
             log_ids = np.concatenate([_ids(workspace, file) for file in files])
             ids = [np.arange(r.first_event_id, r.last_event_id + 1, dtype=np.int64) for r in journal.records]
-            is_held = bool(np.isin(np.concatenate(ids), log_ids).all())
+            is_held = bool(is_among(np.concatenate(ids), log_ids).all())
         # Both incarnations are known and differ: the same ids are other events.
         elif own and b"" not in incarnations and own not in incarnations:
             return Proof.OTHER

@@ -21,6 +21,7 @@ import numpy as np
 from zlib_ng import zlib_ng
 
 from custody.errors import CorruptionError
+from custody.format.number_sets import distinct
 
 if TYPE_CHECKING:
     from custody.store.ranged_file import RangedFile, Span
@@ -161,7 +162,7 @@ class EliasFano:
     def _zero(self, number: np.ndarray) -> np.ndarray:
         """The positions of zeros, each given by its number."""
         block = np.searchsorted(self._zeros_before_block, number, side="right") - 1
-        for one in np.unique(block).tolist():
+        for one in distinct(block).tolist():
             if not self._is_counted[one]:
                 self._count(one)
         # Bisection in all blocks at once, for the last word that no more zeros are before.
@@ -244,7 +245,7 @@ class CheckedWords:
 
     def take(self, places: np.ndarray) -> np.ndarray:
         """Return the words at some places."""
-        self._check([block for block in np.unique(places >> BLOCK_SHIFT).tolist() if not self._is_checked[block]])
+        self._check([block for block in distinct(places >> BLOCK_SHIFT).tolist() if not self._is_checked[block]])
         words: np.ndarray = self._words[places]
         return words
 

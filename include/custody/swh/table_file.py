@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog.hashing_file import HashingSink
+from custody.format.number_sets import distinct
 from custody.made_types import made_at_import
 from custody.store import carried
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, mmap_random, read_index
@@ -107,7 +108,7 @@ def write_tables(
                 # The index and every question rest on this order, so it is checked and not trusted.
                 if (keys and group_keys[0] < keys[-1][-1]) or (group_keys[1:] < group_keys[:-1]).any():
                     raise InvalidInputError(f"{target}: expected rows sorted by {spec.key}, got others.")
-                keys.append(np.unique(group_keys))
+                keys.append(distinct(group_keys))
                 firsts.append(group_keys[:: spec.page_rows])
                 writer.write_table(group, row_group_size=group_rows)
                 rows += group.num_rows
@@ -120,7 +121,7 @@ def write_tables(
     written = fs.view(target)
     metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(written)))
     columns, places = find_pages(written, metadata, spec.page_rows, target)
-    index = KeyIndex.of(np.unique(np.concatenate(keys)), columns, np.concatenate(firsts), places, digest.digest())
+    index = KeyIndex.of(distinct(np.concatenate(keys)), columns, np.concatenate(firsts), places, digest.digest())
     data = index.encode()
     # The index after its file, whose digest it carries; neither counts before the step is renamed as a whole.
     path = target.with_suffix(INDEX_SUFFIX)
@@ -222,7 +223,7 @@ class IndexedTable:
         Raises:
             CorruptionError: a file is damaged.
         """
-        sought = np.unique(keys) if len(keys) > 1 else keys
+        sought = distinct(keys) if len(keys) > 1 else keys
         others = self.spec.schema.names if columns is None else columns
         names = (self.spec.key, *(name for name in others if name != self.spec.key))
         # Without a lock: threads that make a reader at the same time make equal ones.

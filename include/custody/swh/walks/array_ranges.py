@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from custody.format.number_sets import distinct
 from custody.swh.walks.array_files import SUFFIX, ArrayFile, map_bare, write_bare
 from custody.swh.walks.graph_arrays import (
     have_places,
@@ -88,7 +89,7 @@ class _Builder:
         directories, contents = self._runs("directory-ids"), self._runs("content-ids")
         self._split(arcs, names, directories, contents)
         for ids in tops:
-            directories.add(np.unique(ids))
+            directories.add(distinct(ids))
         names.merge(self._room.arcs)
         sorted_ids = self._merged(directories, "sorted-ids")
         content_ids = self._merged(contents, "contents")
@@ -124,8 +125,8 @@ class _Builder:
             for kind, chosen in (("inner", to_directory), ("outer", ~to_directory)):
                 for column, values in (("src", src), ("dst", dst), ("name", name)):
                     write_bare(self._fs, self._piece(kind, self._pieces, column), values[chosen])
-            directories.add(np.unique(np.concatenate([np.unique(src), np.unique(dst[to_directory])])))
-            contents.add(np.unique(dst[~to_directory]))
+            directories.add(distinct(np.concatenate([distinct(src), distinct(dst[to_directory])])))
+            contents.add(distinct(dst[~to_directory]))
             self._pieces += 1
 
     def _piece(self, kind: str, number: int, column: str) -> Path:

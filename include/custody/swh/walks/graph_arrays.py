@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import InvalidInputError
+from custody.format.number_sets import distinct
 from custody.swh.walks.array_files import SUFFIX, map_array
 from custody.swh.walks.name_runs import columns_of
 from custody.swh.walks.number_runs import least_of_each
@@ -83,11 +84,11 @@ class GraphArrays(_Columns):
 
     def levels(self) -> Iterator[tuple[int, int]]:
         """Give all directories, the topmost level first, in parts of one level whose arcs are about a million."""
-        yield from pairwise(np.unique(np.concatenate([self.bounds, _cuts(self.first)])).tolist())
+        yield from pairwise(distinct(np.concatenate([self.bounds, _cuts(self.first)])).tolist())
 
     def slices(self) -> Iterator[tuple[int, int]]:
         """Give all directories in parts whose arcs to contents are about a million."""
-        yield from pairwise(np.unique(np.concatenate([_cuts(self.held_first), [self.count]])).tolist())
+        yield from pairwise(distinct(np.concatenate([_cuts(self.held_first), [self.count]])).tolist())
 
     def numbers_of(self, ids: np.ndarray) -> np.ndarray:
         """Return the numbers of directories by their ids, -1 where there is none of an id; int64."""
@@ -133,14 +134,14 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     # Freed before the sorting below, which needs the memory.
     del arcs
     inner = np.flatnonzero(to_directory)
-    sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
+    sorted_ids = distinct(np.concatenate([distinct(src), distinct(dst[inner]), tops]))
     _refuse_without_places(sorted_ids, names)
     above, below = (places_of(sorted_ids, ends[inner]) for ends in (src, dst))
     order, numbers, bounds = in_order(_levels(above, below, len(sorted_ids)))
     first, below, below_name = _by_source(numbers[above], numbers[below], name[inner], len(order))
     outer = ~to_directory
     src, dst, name = src[outer], dst[outer], name[outer]
-    contents = np.unique(dst)
+    contents = distinct(dst)
     _refuse_without_places(contents)
     above = numbers[places_of(sorted_ids, src)]
     held = places_of(contents, dst)
@@ -304,7 +305,7 @@ def _freed(
             met = targets[spans(starts[lo:hi], counts[lo:hi])]
             # With `.at`, as a directory may be met several times in a round.
             np.subtract.at(arcs_left, met, 1)
-            yield np.unique(met[arcs_left[met] == 0]).astype(np.int32)
+            yield distinct(met[arcs_left[met] == 0]).astype(np.int32)
 
 
 def _cuts(first: np.ndarray) -> np.ndarray:

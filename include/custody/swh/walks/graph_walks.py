@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from custody.format.number_sets import distinct
 from custody.swh.walks.graph_arrays import GraphArrays, best_rows, spans
 
 NONE_ABOVE = np.iinfo(np.int64).max
@@ -247,12 +248,12 @@ def _enter(
     # Pairs of directory and date in one number: those of a level lie between two others.
     bounds = graph.bounds * span
     waiting: list[list[np.ndarray]] = [[] for _ in range(len(bounds) - 1)]
-    _queue(waiting, bounds, np.unique(roots * span + ranks))
+    _queue(waiting, bounds, distinct(roots * span + ranks))
     for level in range(len(waiting)):
         if not waiting[level]:
             continue
         # A directory is entered once for each date, however many ways lead to it.
-        pairs = np.unique(np.concatenate(waiting[level]))
+        pairs = distinct(np.concatenate(waiting[level]))
         waiting[level] = []
         directories = pairs // span
         counts = graph.first[directories + 1] - graph.first[directories]
@@ -264,7 +265,7 @@ def _enter(
         is_frontier = holds[below] & (latest[below] < different[rank])
         # A pair goes no further where its directory is frontier.
         is_listed[below[is_frontier]] = True
-        _queue(waiting, bounds, np.unique((below * span + rank)[~is_frontier]))
+        _queue(waiting, bounds, distinct((below * span + rank)[~is_frontier]))
 
 
 def _queue(waiting: list[list[np.ndarray]], bounds: np.ndarray, pairs: np.ndarray) -> None:

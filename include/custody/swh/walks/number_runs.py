@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from custody.format.number_sets import distinct
 from custody.swh.walks.array_files import map_bare, write_bare
 from custody.vfs import FileSystem
 
@@ -38,7 +39,7 @@ class NumberRuns:
         """Give the different keys, rising, about so many rows of all runs at a time."""
         runs = [map_bare(self._path("keys", number), np.int64) for number in range(self._count)]
         for parts in _ranges(runs, rows):
-            yield np.unique(np.concatenate([run[part] for run, part in zip(runs, parts, strict=True)]))
+            yield distinct(np.concatenate([run[part] for run, part in zip(runs, parts, strict=True)]))
 
     def merged(self, rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Give the different keys, each with the least of its values."""
@@ -68,7 +69,7 @@ def _ranges(runs: list[np.ndarray], rows: int) -> Iterator[list[slice]]:
     """Give the part of each run that belongs to a range of keys, range by range; no range without rows."""
     distance = max(rows // (_SAMPLES_OF_A_RANGE * max(len(runs), 1)), 1)
     samples = np.sort(np.concatenate([np.empty(0, np.int64), *(run[::distance] for run in runs)]))
-    pivots = np.unique(samples[len(runs) :: max(len(runs), 1)])
+    pivots = distinct(samples[len(runs) :: max(len(runs), 1)])
     cuts = [np.concatenate([[0], np.searchsorted(run, pivots), [len(run)]]).tolist() for run in runs]
     for place in range(len(pivots) + 1):
         parts = [slice(cut[place], cut[place + 1]) for cut in cuts]

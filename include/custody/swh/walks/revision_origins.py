@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from custody.errors import InvalidInputError
+from custody.format.number_sets import distinct
 from custody.swh.walks.graph_arrays import spans
 from custody.vfs import FileSystem
 
@@ -63,11 +64,11 @@ def make_history(src: np.ndarray, dst: np.ndarray, origins: np.ndarray) -> Histo
     Raises:
         InvalidInputError: revisions follow each other in a circle.
     """
-    ids = np.unique(np.concatenate([src, dst, origins]))
+    ids = distinct(np.concatenate([src, dst, origins]))
     count = len(ids)
     # An arc is one number, the source first: one `unique` sorts arcs and drops repeated ones.
-    arcs = np.unique(np.searchsorted(ids, src) * count + np.searchsorted(ids, dst))
-    numbers = np.searchsorted(ids, np.unique(origins))
+    arcs = distinct(np.searchsorted(ids, src) * count + np.searchsorted(ids, dst))
+    numbers = np.searchsorted(ids, distinct(origins))
     stays = np.zeros(count, bool)
     # Origins are what is asked for, so none of them is taken out.
     stays[numbers] = True
@@ -110,7 +111,7 @@ def _without_chains(arcs: np.ndarray, count: int) -> tuple[tuple[np.ndarray, np.
     else:
         raise InvalidInputError("graph: expected histories without cycles, got a revision among its own ancestors.")
     nodes = dst[into]
-    return (nodes, end[nodes]), np.unique(end[src[~into]] * count + dst[~into])
+    return (nodes, end[nodes]), distinct(end[src[~into]] * count + dst[~into])
 
 
 def _without_some(
@@ -137,7 +138,7 @@ def _without_some(
     first, counts = np.searchsorted(src, nodes), outs[nodes]
     bridges = np.repeat(ups, counts) * count + dst[spans(first, counts)]
     untouched = arcs[~(into | out)]
-    return (nodes, ups), (len(untouched), np.unique(np.concatenate([untouched, bridges])))
+    return (nodes, ups), (len(untouched), distinct(np.concatenate([untouched, bridges])))
 
 
 def follow(history: History, origins: np.ndarray, *, rows_wanted: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -166,14 +167,14 @@ def _led(history: History, origins: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     while len(latest):
         first = np.searchsorted(history.src, latest // span)
         counts = np.searchsorted(history.src, latest // span, "right") - first
-        below = np.unique(history.dst[spans(first, counts)] * span + np.repeat(latest % span, counts))
+        below = distinct(history.dst[spans(first, counts)] * span + np.repeat(latest % span, counts))
         latest = below[~_among(below, reached)]
         reached = np.sort(np.concatenate([reached, latest]))
     for begin, end in zip(history.bounds[:-1].tolist(), history.bounds[1:].tolist(), strict=True):
         nodes, ups = history.taken[begin:end], history.up[begin:end]
         first = np.searchsorted(reached, ups * span)
         counts = np.searchsorted(reached, (ups + 1) * span) - first
-        more = np.unique(np.repeat(nodes, counts) * span + reached[spans(first, counts)] % span)
+        more = distinct(np.repeat(nodes, counts) * span + reached[spans(first, counts)] % span)
         # What was taken out is not among what was found before it comes back.
         reached = np.sort(np.concatenate([reached, more]))
     return reached // span, reached % span

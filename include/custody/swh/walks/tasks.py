@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from custody.format.number_sets import distinct, is_among
 from custody.swh.walks.array_ranges import Room, write_arrays
 from custody.swh.walks.graph_arrays import GraphArrays, make_arrays
 from custody.swh.walks.graph_walks import (
@@ -52,7 +53,7 @@ def make_graph_arrays(edges: Path, roots: Path, released: Path, arrays: Path, re
         InvalidInputError: directories lie in each other.
     """
     fs = PosixFileSystem()
-    tops = np.unique(np.asarray(read_rows(roots, "top")["top"].drop_null()))
+    tops = distinct(np.asarray(read_rows(roots, "top")["top"].drop_null()))
     graph = make_arrays(read_arcs(edges), tops)
     fresh(fs, arrays)
     graph.write(fs, arrays)
@@ -151,7 +152,7 @@ def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part
 
 def whole_frontier(parts: Path, target: Path) -> int:
     """Put the parts of the frontier together; return how many directories it has."""
-    return write_alone(PosixFileSystem(), target, [{"dir": np.unique(int_column(read_rows(parts, "dir"), "dir"))}])
+    return write_alone(PosixFileSystem(), target, [{"dir": distinct(int_column(read_rows(parts, "dir"), "dir"))}])
 
 
 def directories_in_revisions(
@@ -175,7 +176,7 @@ def directories_in_revisions(
             "path": walk.settled.path.take(pa.array(row[order]))
         }
 
-    tops = _by_id(graph, np.unique(held.top))
+    tops = _by_id(graph, distinct(held.top))
     stopped = read_marked(graph, barrier)
     return _expanded(
         runs, part, expand(graph, _mine(tops, part), stopped, rows_wanted=rows_wanted, with_contents=False), rows
@@ -211,7 +212,7 @@ def contents_in_revisions(
         # Under the number of a part that does not exist, so that no run of a walk has its name.
         add_run(fs, runs, (part[1], 0), {name: alone[name] for name in alone.column_names} | {"path": empty})
         count = alone.num_rows
-    tops = _by_id(graph, np.unique(held.top))
+    tops = _by_id(graph, distinct(held.top))
     stopped = read_marked(graph, barrier)
     walks = expand(graph, _mine(tops, part), stopped, rows_wanted=rows_wanted, with_contents=True)
     return count + _expanded(runs, part, walks, rows)
@@ -252,7 +253,7 @@ def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
 def revisions_in_origins(arrays: Path, roots: Path, runs: Path, rows_wanted: int, part: Part) -> int:
     """Write runs of the roots that a part of the origins leads to, dated or not; return how many rows."""
     fs, history, count = PosixFileSystem(), History.open(arrays), 0
-    is_root = np.isin(history.ids, int_column(read_rows(roots, "revrel"), "revrel"))
+    is_root = is_among(history.ids, int_column(read_rows(roots, "revrel"), "revrel"))
     for number, (nodes, origins) in enumerate(follow(history, _mine(history.origins, part), rows_wanted=rows_wanted)):
         counted = is_root[nodes]
         columns = {"revrel": history.ids[nodes[counted]], "ori": history.ids[origins[counted]]}
@@ -344,7 +345,7 @@ def _list_reachable(fs: PosixFileSystem, graph: GraphArrays, roots: Path, releas
     """Write which directories and contents are below the roots; return how many."""
     tops = read_rows(roots, "top")["top"].drop_null()
     directories, contents = reachable_from(graph, graph.numbers_of(np.asarray(tops)))
-    alone = np.unique(int_column(read_rows(released, "cnt"), "cnt"))
+    alone = distinct(int_column(read_rows(released, "cnt"), "cnt"))
     places = graph.contents_of(alone)
     contents[places[places >= 0]] = True
 
