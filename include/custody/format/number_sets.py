@@ -2,7 +2,7 @@
 
 numpy's `unique` without counts or places takes a microsecond a number in numpy 2.4, which puts each into a table of its
 own, where sorting takes 20 ns; `isin` and `union1d` call it. It also imports the module of masked arrays, to look for
-one: 16 to 29 ms of each process that asks. So these are used instead (`pyproject.toml` forbids the others).
+one: 16 to 29 ms of each process that asks. So these are used instead.
 """
 
 from __future__ import annotations

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.format.number_sets import distinct, is_among
+
+_LIBRARY = Path(__file__).parents[3] / "include" / "custody"
+_BY_TABLES = {"union1d", "setdiff1d", "setxor1d"}
 
 numbers = st.lists(st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1)))
 
@@ -35,3 +41,23 @@ def test_numbers_are_among_others_where_numpy_says_so(some: list[int], held: lis
     assert found.dtype == np.bool_
     assert found.tolist() == np.isin(*arrays).tolist()
     assert (arrays[0].tolist(), arrays[1].tolist()) == (some, held)
+
+
+def test_the_library_asks_numpy_for_no_set_that_it_makes_with_a_table() -> None:
+    calls = [
+        f"{path.relative_to(_LIBRARY)}:{call.lineno}"
+        for path, text in ((path, path.read_text()) for path in sorted(_LIBRARY.rglob("*.py")))
+        if any(f"np.{name}(" in text for name in ("unique", *_BY_TABLES))
+        for call in ast.walk(ast.parse(text))
+        if isinstance(call, ast.Call) and _is_slow(call)
+    ]
+    assert calls == []
+
+
+def _is_slow(call: ast.Call) -> bool:
+    if not (isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "np"):
+        return False
+    said = {keyword.arg for keyword in call.keywords}
+    if call.func.attr == "unique":
+        return not said & {"return_index", "return_inverse", "return_counts"}
+    return call.func.attr in _BY_TABLES
