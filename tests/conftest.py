@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marker = item.get_closest_marker("in_parts")
         if marker is not None and marker.args and not item.get_closest_marker("slow"):
             tests.setdefault((item.nodeid.partition("[")[0], marker.args[0]), []).append(item)
-    part, left_out = part_of_seed(seed_of_run()), set[pytest.Item]()
+    part, left_out = part_of_seed(seed_of_run()).apart(), set[pytest.Item]()
     for (name, parts), cases in tests.items():
         chosen = part.of(name, len(cases), parts)
         left_out.update(case for number, case in enumerate(cases) if number not in chosen)
