@@ -26,6 +26,10 @@ settings.register_profile(
 settings.load_profile("custody")
 
 
+_ON_ONE_SPARK = {f"tests/spark/test_{name}.py" for name in ("event_source", "software_source", "swh_tables")}
+"""They share the fixture `one_spark`: on several workers each would start a Spark."""
+
+
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """A file's tests stay on one worker, for they share fixtures; those of a crash share nothing and spread."""
 
@@ -33,7 +37,10 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         if nodeid.startswith("tests/crash/"):
             return nodeid
         # One Airflow at a time is enough for a machine.
-        return "airflow" if nodeid.startswith("tests/airflow/") else nodeid.partition("::")[0]
+        if nodeid.startswith("tests/airflow/"):
+            return "airflow"
+        file = nodeid.partition("::")[0]
+        return "one Spark" if file in _ON_ONE_SPARK else file
 
 
 _BYTES_NAMED_MAX = 16
