@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
+from tests import forks
 from tests.parts import SEED_VARIABLE, WHOLE, Part, part_of_seed, seed_of_run
 from tests.support import run_steps, write_samples
 
@@ -84,6 +87,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where all tests run in one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile:
     return _ByFile(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _engines_begin_as_forks() -> Iterator[None]:
+    """Hundreds of queries are asked: the process of each has imported DuckDB and Arrow when it begins."""
+    with patch("custody.sql.client.subprocess", forks):
+        yield
 
 
 @pytest.fixture(autouse=True)
