@@ -216,7 +216,7 @@ class Stream:
         return ids(self._session.read.parquet(str(self._folder / "rows")))
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_a_stream_gives_each_event_once_over_restarts_compactions_and_erasures(
     session: SparkSession, tmp_path: Path
 ) -> None:
