@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Let no later collection of garbage go through the tests themselves.
+
+    All of them lie in each worker, with what they import more than half a million objects: a collection of all of them
+    takes half a second of CPU, and there are tests that ask for a dozen.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let what was kept out be freed at the end: DuckDB complains of what is left."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where all tests run in one process
