@@ -172,8 +172,10 @@ class _Nursery:
         return int(answer)
 
     def close(self) -> None:
-        """End the nursery; its children stay."""
+        """End the nursery; what it cloned stays."""
         self._socket.close()
+        # It would see the end of the socket, unless a fork of the tests is left that has it open.
+        self._process.kill()
         self._process.wait()
 
 
@@ -244,7 +246,7 @@ def _clone() -> int:
     if len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError("a library has started a thread while it was imported: a fork would not have it")
     # The GIL is held throughout: there is no other thread.
-    calls = ctypes.PyDLL(None)
+    calls = ctypes.PyDLL(None, use_errno=True)
     calls.syscall.restype = ctypes.c_long
     ctypes.pythonapi.PyOS_BeforeFork()
     number = int(calls.syscall(_CLONE, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0))
@@ -253,7 +255,7 @@ def _clone() -> int:
     else:
         ctypes.pythonapi.PyOS_AfterFork_Parent()
     if number < 0:
-        raise OSError(f"clone was refused: {ctypes.get_errno()}")
+        raise OSError(ctypes.get_errno(), "a clone was refused")
     return number
 
 
