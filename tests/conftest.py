@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
+from tests import forks
 from tests.parts import SEED_VARIABLE, WHOLE, Part, part_of_seed, seed_of_run
 from tests.support import run_steps, write_samples
 
@@ -26,6 +30,10 @@ settings.register_profile(
 settings.load_profile("custody")
 
 
+_ON_ONE_SPARK = {f"tests/spark/test_{name}.py" for name in ("event_source", "software_source", "swh_tables")}
+"""They share the fixture `one_spark`: on several workers each would start a Spark."""
+
+
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """A file's tests stay on one worker, for they share fixtures; those of a crash share nothing and spread."""
 
@@ -33,7 +41,10 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         if nodeid.startswith("tests/crash/"):
             return nodeid
         # One Airflow at a time is enough for a machine.
-        return "airflow" if nodeid.startswith("tests/airflow/") else nodeid.partition("::")[0]
+        if nodeid.startswith("tests/airflow/"):
+            return "airflow"
+        file = nodeid.partition("::")[0]
+        return "one Spark" if file in _ON_ONE_SPARK else file
 
 
 _BYTES_NAMED_MAX = 16
@@ -65,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marker = item.get_closest_marker("in_parts")
         if marker is not None and marker.args and not item.get_closest_marker("slow"):
             tests.setdefault((item.nodeid.partition("[")[0], marker.args[0]), []).append(item)
-    part, left_out = part_of_seed(seed_of_run()), set[pytest.Item]()
+    part, left_out = part_of_seed(seed_of_run()).apart(), set[pytest.Item]()
     for (name, parts), cases in tests.items():
         chosen = part.of(name, len(cases), parts)
         left_out.update(case for number, case in enumerate(cases) if number not in chosen)
@@ -74,9 +85,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
 
 
+def pytest_collection_finish() -> None:
+    """Let no later collection of garbage go through the tests themselves.
+
+    All of them lie in each worker, with what they import more than half a million objects: a collection of all of them
+    takes half a second of CPU, and there are tests that ask for a dozen.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let what was kept out be freed at the end: DuckDB complains of what is left."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where all tests run in one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile:
     return _ByFile(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _engines_begin_as_forks() -> Iterator[None]:
+    """Hundreds of queries are asked: the process of each has imported DuckDB and Arrow when it begins."""
+    with patch("custody.sql.client.subprocess", forks):
+        yield
 
 
 @pytest.fixture(autouse=True)

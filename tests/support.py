@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 from custody.vfs.faults import FaultyFileSystem
 from custody.workspace import UnitReport, Workspace
+from tests import forks
 
 INCLUDE = Path(custody.__file__).parents[1]
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -97,28 +97,14 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-# Arrow imports pandas where it is installed, which takes longer than all that such a process does.
-_WITHOUT_PANDAS = """
-import sys
-
-class NoPandas:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name == "pandas":
-            raise ModuleNotFoundError(name, name=name)
-
-sys.meta_path.insert(0, NoPandas)
-"""
-
-
 @contextmanager
-def python(source: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def python(source: str, *arguments: object) -> Iterator[forks.Popen[str]]:
     """A second Python process with custody on its path; it is ended with the context."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _WITHOUT_PANDAS + source, *map(str, arguments)],
+    with forks.Popen(
+        [sys.executable, "-c", source, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(INCLUDE)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=forks.PIPE,
+        stdout=forks.PIPE,
         text=True,
     ) as process:
         try:

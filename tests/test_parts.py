@@ -61,3 +61,11 @@ def test_a_seed_stands_for_a_part() -> None:
     assert part_of_seed("a commit") == part_of_seed("a commit") != part_of_seed("another commit")
     assert WHOLE.shifted(3) == WHOLE
     assert Part(1).shifted(3) == Part(4)
+
+
+@pytest.mark.parametrize("parts", [2, 4, 8, PARTS])
+def test_of_a_case_that_some_runs_do_they_do_every_part(parts: int) -> None:
+    runs = [Part(number) for number in range(40 * parts * PARTS)]
+    done = {run.number % PARTS for run in runs if run.number is not None and run.apart().of("name", 1, parts)}
+    assert done == set(range(PARTS))
+    assert WHOLE.apart() == WHOLE

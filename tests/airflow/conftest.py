@@ -1,15 +1,59 @@
-"""Report of a failed test of a real Airflow: beside the error, the ends of the logs of Airflow's own processes."""
+"""An Airflow for several files, and what a failed test reports: the ends of the logs of the processes of Airflow."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from custody.repository import Repository
+from custody_local.airflow import LocalAirflow
+from tests.airflow.pipeline import airflow_on, waiting_repository
+
 _HOME = pytest.StashKey[Path]()
+_PIPELINE = pytest.StashKey[LocalAirflow]()
 _TAIL_LINES = 30
 _WIDTH = 300
+
+
+_ON_ONE_AIRFLOW = ("test_provenance_rollover.py", "test_provenance_ingest.py")
+"""Files that share an Airflow, whose start takes 40 s of CPU. The first one counts the events; the second adds some."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of files that share an Airflow in their order, where the tests of all of them lie now."""
+    places = [place for place, item in enumerate(items) if _order(item) >= 0]
+    for place, item in zip(places, sorted((items[place] for place in places), key=_order), strict=True):
+        items[place] = item
+
+
+def _order(item: pytest.Item) -> int:
+    is_here = item.path.parent == Path(__file__).parent and item.path.name in _ON_ONE_AIRFLOW
+    return _ON_ONE_AIRFLOW.index(item.path.name) if is_here else -1
+
+
+@pytest.fixture(scope="session")
+def pipeline_repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return waiting_repository(tmp_path_factory.mktemp("pipeline"))
+
+
+@pytest.fixture(scope="session")
+def pipeline_airflow(
+    request: pytest.FixtureRequest, pipeline_repository: Repository, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalAirflow]:
+    with airflow_on(pipeline_repository, tmp_path_factory.mktemp("airflow")) as running:
+        request.session.stash[_PIPELINE] = running
+        yield running
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the shared Airflow behind the last file that uses it: it would idle until all tests are done."""
+    running = item.session.stash.get(_PIPELINE, None)
+    if running is not None and (nextitem is None or _order(nextitem) < 0):
+        del item.session.stash[_PIPELINE]
+        running.stop()
 
 
 @pytest.fixture(autouse=True)

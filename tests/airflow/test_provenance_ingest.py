@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -18,19 +17,19 @@ from custody_local.airflow_api import AirflowClient
 
 pytestmark = pytest.mark.airflow
 
-PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_ingest"
 FIRST = datetime(2026, 11, 9, tzinfo=UTC)
 DAYS = 3
 HOURS = (2, 7, 23)
 EACH = 40
+LANDED = SampleOptions(events=EACH * 20, nodes=1, seed=11)
+"""Of another node than what the repository has before."""
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository into whose landing folders files were dropped by the hour, days ago."""
-    root = tmp_path_factory.mktemp("ingest") / "repository"
-    Repository.create(root)
+def repository(pipeline_repository: Repository) -> Repository:
+    """The repository of the pipeline, into whose landing folders files were dropped by the hour, days ago."""
+    root = pipeline_repository.settings.root
     (root / "custody.toml").write_text('[landing]\nfolder = "landing/%Y-%m-%d/%H"\nlate_minutes = 0\n')
     repository = Repository.open(root)
     for place, hour in enumerate(hour for day in range(DAYS) for hour in (24 * day + hour for hour in HOURS)):
@@ -39,7 +38,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 def drop(repository: Repository, moment: datetime, part: int) -> None:
-    [(_, data)] = sample_files(SampleOptions(events=EACH * 20, nodes=1))
+    [(_, data)] = sample_files(LANDED)
     folder = repository.settings.root / f"landing/{moment:%Y-%m-%d/%H}"
     folder.mkdir(parents=True)
     path = folder / f"part-{part}.json"
@@ -49,23 +48,17 @@ def drop(repository: Repository, moment: datetime, part: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]:
-    home = tmp_path_factory.mktemp("airflow")
-    settings = {
-        "CUSTODY_ROLLOVER_SCHEDULE": "",
-        # Between two tasks a test need not wait as long as an idle Airflow does.
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
-        # A day an interval, so that one run takes 24 folders of an hour.
-        "CUSTODY_INGEST_SCHEDULE": "0 0 * * *",
-    }
-    airflow = LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings)
-    with airflow, airflow.client() as client:
+def client(repository: Repository, pipeline_airflow: LocalAirflow) -> Iterator[AirflowClient]:
+    with pipeline_airflow.client() as client:
         client.wait_for_dag(DAG_ID)
         yield client
 
 
 def stored(repository: Repository) -> list[tuple[object, ...]]:
-    events = repository.events(0, 100_000)
+    """What was stored of the files that landed."""
+    [(_, data)] = sample_files(LANDED)
+    landed = {event["eventId"] for event in json.loads(data)}
+    events = [event for event in repository.events(0, 100_000) if event.source_event_id in landed]
     return sorted((event.source_node, event.source_ordinal, event.event_type, event.flowfile_uuid) for event in events)
 
 

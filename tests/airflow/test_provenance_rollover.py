@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,62 +15,23 @@ from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.spool_sender import sender_into
-from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
 from custody_local.airflow_api import AirflowClient
+from tests.airflow.pipeline import EVENTS
 
 pytestmark = pytest.mark.airflow
 
-PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_rollover"
-EVENTS = 2_000
-FOLLOWER = """\
-from airflow.sdk import dag, task
-from custody_airflow.assets import commits
-
-
-@dag(schedule=[commits()], is_paused_upon_creation=False)
-def follower():
-    @task
-    def look(triggering_asset_events=None):
-        return [event.extra for event in triggering_asset_events[commits()]]
-
-    look()
-
-
-follower()
-"""
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    folder = tmp_path_factory.mktemp("rollover")
-    repository = Repository.create(folder / "repository")
-    with repository.ingest() as work:
-        for name, data in sample_files(SampleOptions(events=EVENTS)):
-            path = folder / name
-            path.write_bytes(data)
-            report = work.file(path)
-            assert report.stored == report.read
-    return repository
+def repository(pipeline_repository: Repository) -> Repository:
+    return pipeline_repository
 
 
 @pytest.fixture(scope="module")
-def airflow(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
-    home = tmp_path_factory.mktemp("airflow")
-    # The project's DAGs, and one of a user that follows the commits.
-    dags = tmp_path_factory.mktemp("dags") / "dags"
-    shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
-    (dags / "follower.py").write_text(FOLLOWER)
-    settings = {
-        "CUSTODY_ROLLOVER_SCHEDULE": "",
-        # Between two tasks a test need not wait as long as an idle Airflow does.
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
-        "CUSTODY_MAINTENANCE_SCHEDULE": "",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-    }
-    with LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings) as running:
-        yield running
+def airflow(pipeline_airflow: LocalAirflow) -> LocalAirflow:
+    return pipeline_airflow
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +114,7 @@ def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: AirflowCl
     assert len(client.asset_events("provenance_commits")) == 1
 
 
+@pytest.mark.in_parts(2)
 def test_a_run_that_waits_goes_on_once_events_arrive_and_recovers_what_their_dead_writer_left(
     client: AirflowClient, repository: Repository
 ) -> None:
@@ -185,7 +146,8 @@ def test_the_maintenance_builds_all_old_shards_anew_when_asked_for_that_alone(
     client: AirflowClient, repository: Repository
 ) -> None:
     _index(repository, "order.region", "log.kind")
-    assert _old_shards(repository, "log.kind", "access") == 2
+    shards = len(repository.workspace().catalog.load().shards)
+    assert _old_shards(repository, "log.kind", "access") == shards > 0
     dag_id = "provenance_maintenance"
     run_id = client.trigger(dag_id, {"steps": ["rebuild"]})
     assert client.wait_for_run(dag_id, run_id).state == "success"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from custody.repository import Repository
+from tests import forks
 from tests.support import INCLUDE
 from tests.unit.examples.crawls import EVENTS, events_by_step, require_final_state
 
@@ -28,7 +28,7 @@ def kill_after(repository: Repository, folder: Path, more_bytes: int) -> None:
     end = logged_bytes(repository) + more_bytes
     command = [*CRAWL, "-r", str(repository.settings.root), "example", "crawl", str(folder)]
     deadline = time.monotonic() + DEADLINE_SECONDS
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as crawl:
+    with forks.Popen(command, env=ENVIRONMENT, stdout=forks.DEVNULL, stderr=forks.DEVNULL) as crawl:
         while crawl.poll() is None and logged_bytes(repository) < end:
             assert time.monotonic() < deadline
         crawl.kill()
@@ -51,7 +51,7 @@ def test_killed_crawls_go_on_and_do_each_thing_once(steps: tuple[int, ...], tmp_
     waiting = sum(status.count for status in repository.queues().queues())
     assert waiting > 1, "the crawl was over before its last kill"
     command = [*CRAWL, "-r", str(repository.settings.root), "example", "crawl", str(folder)]
-    subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
+    forks.run(command, env=ENVIRONMENT, check=True, capture_output=True)
     require_final_state(repository, folder)
     counted = events_by_step(repository, lambda event: event.component_type)
     # How many URLs are seen at once depends on where it was broken off.

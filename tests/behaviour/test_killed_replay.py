@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ import pytest
 from custody.replay import save_plan
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
+from tests import forks
 from tests.support import INCLUDE
 from tests.unit.replay.replay_fixtures import drain, fill, found
 
@@ -31,9 +31,9 @@ Repository.open(sys.argv[1]).replay(Path(sys.argv[2]), user="alice", on_progress
 
 def _killed_run(folder: Path, plan: Path, steps: int, delay: float) -> bool:
     """Run the plan in a process of its own, and kill it some transactions later; return whether it was killed."""
-    process = subprocess.Popen(
+    process = forks.Popen(
         [sys.executable, "-c", RUN, str(folder), str(plan)],
-        stdout=subprocess.PIPE,
+        stdout=forks.PIPE,
         text=True,
         env={"PYTHONPATH": str(INCLUDE)},
     )

@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ import pytest
 
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
+from tests import forks
 from tests.nifi_client import HttpSender, RawSender, ReportingTask, Sender
 from tests.parts import seed_of_run
 from tests.support import INCLUDE
@@ -51,9 +51,9 @@ class Server:
     def start(self) -> None:
         code = "from custody.cli.main import main; main()"
         ports = ["--port", str(self.port), "--raw-port", str(self.raw_port), *self.arguments]
-        self.process = subprocess.Popen(
+        self.process = forks.Popen(
             [sys.executable, "-c", code, "-r", str(self.root), "site-to-site", "serve", "--quiet", *ports],
-            stderr=subprocess.PIPE,
+            stderr=forks.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(INCLUDE)},
         )

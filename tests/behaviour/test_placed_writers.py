@@ -60,7 +60,7 @@ def run(root: Path, *arguments: object) -> Result:
     return CliRunner().invoke(cli, ["--repository", str(root), *map(str, arguments)])
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_every_question_has_the_answer_of_a_folder(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

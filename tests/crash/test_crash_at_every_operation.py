@@ -134,7 +134,7 @@ def test_a_crash_while_contents_are_stored_loses_none_that_was_acknowledged(part
     assert outcome.operations > 80
 
 
-@pytest.mark.in_parts(3)
+@pytest.mark.in_parts(6)
 def test_a_crash_while_a_writer_is_retired_and_absorbed_loses_no_event_and_gives_none_out_twice(part: Part) -> None:
     _, _, error = run_to(Archiving())
     assert error is None
@@ -173,7 +173,7 @@ def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp
     assert outcome.operations > 60
 
 
-@pytest.mark.in_parts(4)
+@pytest.mark.in_parts(8)
 @in_some_ways
 def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverMerged())
@@ -185,7 +185,7 @@ def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(s
     assert outcome.operations > 80
 
 
-@pytest.mark.in_parts(4)
+@pytest.mark.in_parts(8)
 @in_some_ways
 def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverSplit())
@@ -198,7 +198,7 @@ def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part
     assert outcome.operations > 120
 
 
-@pytest.mark.in_parts(4)
+@pytest.mark.in_parts(8)
 @in_some_ways
 def test_a_crash_while_a_group_is_merged_by_ranges_loses_no_event_and_leaves_no_part_for_a_unit(
     seeds: int, part: Part
@@ -212,6 +212,7 @@ def test_a_crash_while_a_group_is_merged_by_ranges_loses_no_event_and_leaves_no_
     assert outcome.operations > 60
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("damaged", [(1,), (0, 1, 2)], ids=["one record", "every record"])
 @in_some_ways
 def test_a_crash_while_a_damaged_group_is_rolled_over_loses_neither_events_nor_evidence(
@@ -229,7 +230,7 @@ def left_over(kind: str, which: int, mode: CrashMode) -> tuple[MemoryFileSystem,
     return fs.crashed(mode, seed=3), promises
 
 
-@pytest.mark.in_parts(3)
+@pytest.mark.in_parts(5)
 @pytest.mark.parametrize("what", LEFTOVERS)
 def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(what: str, part: Part) -> None:
     disk, promises = left_over(*LEFTOVERS[what])
@@ -247,7 +248,7 @@ def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(
     assert again.runs > 50
 
 
-@pytest.mark.in_parts(4)
+@pytest.mark.in_parts(8)
 @in_some_ways
 def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(seeds: int, part: Part) -> None:
     fs, _, error = run_to(Compacting())
@@ -280,7 +281,7 @@ def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event(part: Part)
     assert outcome.operations > 60
 
 
-@pytest.mark.in_parts(4)
+@pytest.mark.in_parts(8)
 def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them(part: Part) -> None:
     outcome = enumerate_crashes(Retaining(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
@@ -309,7 +310,7 @@ def test_a_crash_while_logs_of_a_published_table_go_leaves_no_table_that_names_o
     assert outcome.operations > 150
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(3)
 def test_a_crash_while_contents_go_leaves_no_event_without_its_content(part: Part) -> None:
     fs, contents, error = run_to(Dropping())
     assert error is None
@@ -377,7 +378,7 @@ REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
 """Who does the damage, whether a loss is accepted, and how many operations its repair has at least."""
 
 
-@pytest.mark.in_parts(5)
+@pytest.mark.in_parts(10)
 @pytest.mark.parametrize("name", REPAIRS)
 def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(name: str, part: Part) -> None:
     inflict, accept_loss, least = REPAIRS[name]
@@ -387,7 +388,7 @@ def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(nam
     assert outcome.operations > least
 
 
-@pytest.mark.in_parts(4)
+@pytest.mark.in_parts(8)
 def test_a_crash_while_shards_are_rebuilt_leaves_no_rebuild_untold(part: Part) -> None:
     modes = (CrashMode.SYNCED_ONLY, CrashMode.RANDOM_BLOCKS)
     outcome = enumerate_crashes(RebuildingShards(), modes=modes, seeds=1, part=part)
@@ -422,6 +423,7 @@ def test_a_forget_without_a_second_copy_is_found(monkeypatch: pytest.MonkeyPatch
     assert enumerate_crashes(Forgetting(), seeds=1, first_alarm_only=True).alarms
 
 
+@pytest.mark.in_parts(5)
 @pytest.mark.parametrize(
     ("scenario", "commits"),
     [(Flowing, 5), (Releasing, 4), (Purging, 3), (Swapping, 7), (Sharing, 5)],
@@ -451,7 +453,7 @@ FLOWS: dict[str, Callable[[], FlowScenario]] = {
 }
 
 
-@pytest.mark.in_parts(3)
+@pytest.mark.in_parts(6)
 @pytest.mark.parametrize("name", FLOWS)
 def test_a_crash_after_another_failure_leaves_each_flowfile_once(name: str, part: Part) -> None:
     _, ledger, error = run_to(FLOWS[name]())
@@ -471,7 +473,7 @@ def test_a_crash_after_another_failure_in_every_mode(name: str) -> None:
     assert not outcome.alarms, str(outcome)
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(4)
 def test_two_crashes_around_a_snapshot_of_the_queues_lose_nothing(part: Part) -> None:
     modes = (CrashMode.ALL_KEPT, CrashMode.SYNCED_ONLY)
     places = Reopening.places()
@@ -482,7 +484,7 @@ def test_two_crashes_around_a_snapshot_of_the_queues_lose_nothing(part: Part) ->
     assert outcome.operations > 50
 
 
-@pytest.mark.in_parts
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("scenario", [Surviving, Meeting])
 def test_processes_that_meet_or_are_killed_leave_each_other_what_is_theirs(
     scenario: type[Surviving] | type[Meeting], part: Part

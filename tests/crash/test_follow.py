@@ -15,7 +15,7 @@ from tests.crash.follow_scenarios import Following
 from tests.parts import Part
 
 
-@pytest.mark.in_parts(4)
+@pytest.mark.in_parts(8)
 def test_a_crash_of_a_follower_writes_no_row_twice_and_none_without_its_event(part: Part) -> None:
     outcome = enumerate_crashes(Following("always"), modes=(CrashMode.SYNCED_ONLY,), seeds=1, part=part)
     assert not outcome.alarms, str(outcome)

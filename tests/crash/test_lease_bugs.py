@@ -92,7 +92,7 @@ BUGS = [
 ]
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
 def test_a_fence_with_a_gap_is_found(bug: Bug) -> None:
     with bug.seeded(), pytest.raises(AssertionError, match="paused before"):

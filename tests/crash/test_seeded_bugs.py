@@ -7,7 +7,7 @@ import pytest
 from tests.crash.seeded_bugs import BUGS, Bug
 
 
-@pytest.mark.in_parts(3)
+@pytest.mark.in_parts(6)
 @pytest.mark.parametrize(
     "bug", [pytest.param(bug, marks=[pytest.mark.slow] if bug.is_slow else [], id=bug.name) for bug in BUGS]
 )

@@ -195,6 +195,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], type[Sink]]] = {
 }
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_in_the_sink_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = Sinking("csv-column", BUGS[bug](monkeypatch))

@@ -122,7 +122,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._faulty.faults.clear()
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_no_sequence_loses_or_invents_an_event() -> None:
     bounds = settings(max_examples=80, stateful_step_count=25, derandomize=True, deadline=None)
     run_state_machine_as_test(StoreMachine, settings=bounds)

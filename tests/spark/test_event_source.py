@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import pytest
 from custody.errors import CustodyError
 from custody.repository import EventSelection, Repository
 from tests.support import append, event, run_steps, sample
-from tests.swh.on_spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,15 +27,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
+def session(one_spark: SparkSession) -> SparkSession:
     from custody.spark.event_source import register_events
 
-    with spark_session() as opened:
-        opened.conf.set("spark.sql.session.timeZone", "UTC")
-        # The trap: with it, Spark asks sources in Python to take conditions.
-        opened.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-        register_events(opened)
-        yield opened
+    opened = one_spark.newSession()
+    opened.conf.set("spark.sql.session.timeZone", "UTC")
+    # The trap: with it, Spark asks sources in Python to take conditions.
+    opened.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    register_events(opened)
+    return opened
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +216,7 @@ class Stream:
         return ids(self._session.read.parquet(str(self._folder / "rows")))
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_a_stream_gives_each_event_once_over_restarts_compactions_and_erasures(
     session: SparkSession, tmp_path: Path
 ) -> None:

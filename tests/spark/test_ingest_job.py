@@ -52,7 +52,7 @@ def submit(root: Path, *arguments: str) -> tuple[int, dict[str, Any] | None, str
     return done.returncode, json.loads(lines[0]) if lines else None, done.stderr
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_the_files_of_an_interval_are_stored_in_parallel_and_once(repository: Repository) -> None:
     root = repository.settings.root

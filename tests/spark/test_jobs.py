@@ -108,7 +108,7 @@ def test_a_job_without_a_repository_ends_with_the_error_s_own_code(tmp_path: Pat
     assert "custody init" in done.stderr
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_executors_write_event_logs_to_the_stripes_of_the_driver_s_settings(repository: Repository) -> None:
     root = repository.settings.root
@@ -126,7 +126,7 @@ def test_executors_write_event_logs_to_the_stripes_of_the_driver_s_settings(repo
     assert list(again.events(count=10_000)) == before
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_one_driver_does_all_steps_and_prints_one_report_line_each(repository: Repository) -> None:
     root = repository.settings.root
@@ -178,7 +178,7 @@ def files_after_a_pass(root: Path) -> dict[str, object]:
     return files
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_a_pass_in_the_process_leaves_the_files_that_the_spark_jobs_leave(repository: Repository) -> None:
     with repository.writer() as writer:
@@ -208,7 +208,7 @@ def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_a_damaged_unit_fails_its_job_and_leaves_the_other_units_done(repository: Repository) -> None:
     assert submit("rollover", "--repository", str(repository.settings.root)).returncode == 0
@@ -242,7 +242,7 @@ def test_a_damaged_journal_costs_its_records_and_the_job_says_which(repository: 
     assert f"{journals[0]} @{entry.offset}, {entry.size_bytes} bytes" in report["details"][0]["note"]
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_spark_reads_the_logs_without_custody(repository: Repository) -> None:
     run_steps(repository.settings)
@@ -261,7 +261,7 @@ def test_spark_reads_the_logs_without_custody(repository: Repository) -> None:
     assert found["of_one"] == [event.event_id for event in events if event.flowfile_uuid == found["uuid"]]
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_the_scrub_looks_at_pieces_in_parallel_and_its_driver_keeps_what_they_found(repository: Repository) -> None:
     run_steps(repository.settings)
@@ -283,7 +283,7 @@ def test_the_scrub_looks_at_pieces_in_parallel_and_its_driver_keeps_what_they_fo
     assert [(item.kind, item.path) for item in damages(former.findings)] == [("log-damaged", str(log))]
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_the_jobs_of_retention_let_old_events_go_and_report_the_plan(repository: Repository) -> None:
     run_steps(repository.settings)
@@ -301,7 +301,7 @@ def test_the_jobs_of_retention_let_old_events_go_and_report_the_plan(repository:
     assert not list((root / "store").rglob("data/*/events/*.parquet"))
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_exports_deliver_what_waits_and_leave_those_that_were_not_named(tmp_path: Path) -> None:
     repository = made(tmp_path / "r")

@@ -58,7 +58,7 @@ spark.stop()
 """
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 def test_two_executors_drain_a_queue_and_each_flowfile_goes_on_once(tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "repository")
     (tmp_path / "repository" / SETTINGS_FILE).write_text("[repository]\nwriter_slots = 3\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from custody.repository import Repository
 from custody.swh.tables import TABLES
 from tests.swh.database import publish_reference, rows_of
 from tests.swh.graphs import Shape, random_graph
-from tests.swh.on_spark import spark_session
 from tests.swh.reference import Reference
 
 if TYPE_CHECKING:
@@ -28,12 +26,12 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
+def session(one_spark: SparkSession) -> SparkSession:
     from custody.spark.software_source import register_software
 
-    with spark_session() as opened:
-        register_software(opened)
-        yield opened
+    opened = one_spark.newSession()
+    register_software(opened)
+    return opened
 
 
 @pytest.fixture(scope="module")

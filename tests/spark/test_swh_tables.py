@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from custody.swh import open_graph
 from custody.swh.build import STEPS
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, disjoint, drawn, random_graph, sha1_git, shapes, write_graph
-from tests.swh.on_spark import begin, build_all, compare, rows, spark_session
+from tests.swh.on_spark import begin, build_all, compare, rows
 from tests.swh.reference import Reference, SmallGraph
 
 if TYPE_CHECKING:
@@ -35,9 +34,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    with spark_session() as opened:
-        yield opened
+def session(one_spark: SparkSession) -> SparkSession:
+    return one_spark.newSession()
 
 
 # A build by joins is a hundred small jobs: of the filter with more code every other run tries joins or arrays, the rest

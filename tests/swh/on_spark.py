@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from custody.spark.archive import archive_flags, option_string
 from custody.spark.environment import submit_environment
 from custody.swh import open_graph
 from custody.swh.build import STEPS, Build, BuildDescription
@@ -27,7 +28,6 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # Graphs of tests are small: what counts is how little a job does besides.
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
@@ -38,7 +38,10 @@ SETTINGS = {
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A session in this process; the environment is as it was when it ends."""
+    """A session in this process.
+
+    The environment is changed only while it starts: Spark keeps what it needs of it, and its workers inherit it.
+    """
     from pyspark.sql import SparkSession
 
     before = dict(os.environ)
@@ -47,13 +50,15 @@ def spark_session() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("custody-tests")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.config("spark.driver.extraJavaOptions", option_string(archive_flags())).getOrCreate()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
     try:
         yield session
     finally:
         session.stop()
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def begin(database: Path, graph: Path, name: str, node_filter: str) -> Build:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
+from tests import forks
 from tests.support import INCLUDE
 
 
@@ -19,7 +20,7 @@ from tests.support import INCLUDE
 class Serving:
     """A running service."""
 
-    process: subprocess.Popen[str]
+    process: forks.Popen[str]
     rest: str
     """Root of the REST service's URLs."""
     rpc: str
@@ -45,7 +46,7 @@ def serving(root: Path, *arguments: str) -> Iterator[Serving]:
         *arguments,
     ]
     environment = {**os.environ, "PYTHONPATH": str(INCLUDE)}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    process = forks.Popen(command, stderr=forks.PIPE, text=True, env=environment)
     reader: Thread | None = None
     try:
         assert process.stderr is not None

@@ -253,6 +253,7 @@ def _answered(ask: Any) -> None:
         return
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("every", [QUICK, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_whatever_a_field_says_the_answer_is_one_of_custody_s_own(every: int) -> None:
     tried = 0

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from custody.cli.main import cli
 from custody.errors import ConfigurationError, InvalidInputError, LockedError, NotFoundError
 from custody.repository import Repository
+from tests import forks
 from tests.docs.update import error_classes
 
 # Signals as a terminal has them: what is started in the background of a script inherits that Ctrl-C is ignored.
@@ -115,7 +116,7 @@ def test_ctrl_c_ends_with_130_and_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [["--json"], ["--nifi"]])
 def test_a_reader_that_goes_away_ends_a_command_quietly(live: Repository, options: list[str]) -> None:
     command = [*CUSTODY, "-r", str(live.settings.root), "events", "-n", "600", *options]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with forks.Popen(command, env=ENVIRONMENT, stdout=forks.PIPE, stderr=forks.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline()
@@ -130,14 +131,14 @@ def test_a_reader_of_little_that_goes_away_is_noticed_too(live: Repository, opti
     os.close(reader)  # before the command starts: one that is only about to go could still take what little there is
     command = [*CUSTODY, "-r", str(live.settings.root), "event", "1", *options]
     with open(writer, "wb") as output:
-        process = subprocess.run(command, env=ENVIRONMENT, stdout=output, stderr=subprocess.PIPE, check=False)
+        process = forks.run(command, env=ENVIRONMENT, stdout=output, stderr=forks.PIPE, check=False)
     assert (process.returncode, process.stderr) == (141, b"")
 
 
 def test_a_terminal_shows_the_place_of_a_mistake(live: Repository) -> None:
     ours, theirs = pty.openpty()
     command = [*CUSTODY, "-r", str(live.settings.root), "search", "event_type:SEND AND event_type:SNED"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=theirs) as process:
+    with forks.Popen(command, env=ENVIRONMENT, stderr=theirs) as process:
         process.wait(60)
     os.close(theirs)
     said = os.read(ours, 10_000).decode().splitlines()

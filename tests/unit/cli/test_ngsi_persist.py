@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.errors import LockedError, SupersededError
 from custody.repository import Repository
+from tests import forks
 from tests.support import INCLUDE, run_steps
 from tests.unit.ngsi_sink.sink_repository import append, bench, receive, values
 from tests.unit.serving.receiver_process import receiving
@@ -43,11 +43,11 @@ def make(root: Path, *, size: int = 1, timeout: int = 30) -> Repository:
 
 
 @contextmanager
-def follower(root: Path, *arguments: str, said: str = "the sink is open") -> Iterator[subprocess.Popen[str]]:
+def follower(root: Path, *arguments: str, said: str = "the sink is open") -> Iterator[forks.Popen[str]]:
     code = "from custody.cli.main import main; main()"
     command = [sys.executable, "-c", code, "-r", str(root), "ngsi", "persist", "--follow", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(INCLUDE)}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    process = forks.Popen(command, stderr=forks.PIPE, text=True, env=environment)
     try:
         assert process.stderr is not None
         while said not in (line := process.stderr.readline()):

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ import pytest
 
 from custody.errors import ExitCode
 from custody.repository import Repository
+from tests import forks
 
 INCLUDE = Path(__file__).parents[3] / "include"
 COMMAND = (sys.executable, "-c", "from custody.cli.main import main; main()")
@@ -49,7 +49,7 @@ def command(root: Path, words: str) -> list[str]:
 def on_terminal(arguments: list[str], environment: dict[str, str]) -> tuple[int, bytes]:
     """The exit code of a command on a terminal, and what it printed there."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+    with forks.Popen(arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
         printed = b"".join(_chunks(ours))
     os.close(ours)
@@ -66,8 +66,8 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
 @pytest.mark.in_parts(2)
 @pytest.mark.parametrize(("words", "code"), CASES)
 def test_a_pipe_gets_no_escape_sequences(live: Repository, words: str, code: int) -> None:
-    done = subprocess.run(
-        command(live.settings.root, words), capture_output=True, env=ENVIRONMENT, stdin=subprocess.DEVNULL, check=False
+    done = forks.run(
+        command(live.settings.root, words), capture_output=True, env=ENVIRONMENT, stdin=forks.DEVNULL, check=False
     )
     assert done.returncode == code, done.stderr
     assert done.stdout + done.stderr
@@ -89,8 +89,8 @@ def test_no_color_takes_the_colours_from_a_terminal(live: Repository, words: str
 def test_a_reader_that_goes_away_ends_a_command_quietly(live: Repository) -> None:
     for words in ("status", "search", "search --json", "events", "events --json", "verify", "lineage 0", "--help"):
         arguments = command(live.settings.root, words)
-        with subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, stdin=subprocess.DEVNULL
+        with forks.Popen(
+            arguments, stdout=forks.PIPE, stderr=forks.PIPE, env=ENVIRONMENT, stdin=forks.DEVNULL
         ) as process:
             assert process.stdout is not None
             # Gone before the first byte, so that also the shortest output finds nobody.
@@ -102,8 +102,8 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(live: Repository) -> Non
 
 def test_a_reader_that_has_seen_enough_ends_a_long_output_quietly(live: Repository) -> None:
     arguments = command(live.settings.root, "events --json")
-    with subprocess.Popen(
-        arguments, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, stdin=subprocess.DEVNULL
+    with forks.Popen(
+        arguments, bufsize=0, stdout=forks.PIPE, stderr=forks.PIPE, env=ENVIRONMENT, stdin=forks.DEVNULL
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

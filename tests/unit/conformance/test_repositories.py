@@ -100,7 +100,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("other_repository", None)
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize(("name", "case"), BROKEN.items())
 def test_an_implementation_that_breaks_a_promise_is_told_which(package: str, name: str, case: str) -> None:
     outcomes = run_cases(f"{package}:{name}")

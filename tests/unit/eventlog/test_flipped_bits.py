@@ -27,6 +27,7 @@ def flip(*arguments: int) -> dict[str, int]:
     return costs
 
 
+@pytest.mark.in_parts(2)
 def test_a_flipped_bit_costs_at_most_its_block() -> None:
     costs = flip(3, 4096, 211, 20)
     assert costs["nothing"] > 1000
@@ -34,6 +35,7 @@ def test_a_flipped_bit_costs_at_most_its_block() -> None:
     assert costs["decoded"] > 50
 
 
+@pytest.mark.in_parts(2)
 def test_a_flipped_bit_of_a_larger_log_costs_at_most_its_block() -> None:
     costs = flip(400, 60_000, 30_011, 5)
     assert costs["one block"] > 20

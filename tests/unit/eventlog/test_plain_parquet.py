@@ -56,7 +56,7 @@ def test_pandas_reads_it(path: Path) -> None:
     assert frame["event_type"].tolist() == [event.event_type for event in EVENTS]
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.spark
 def test_spark_reads_it(path: Path) -> None:
     from pyspark.sql import SparkSession

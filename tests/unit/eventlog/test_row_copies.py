@@ -149,6 +149,7 @@ def test_copies_are_found_without_the_toc(written: WrittenLog, tmp_path: Path, t
     assert EventLog(FS, path).copied(IDS).events == EVENTS
 
 
+@pytest.mark.in_parts(2)
 def test_a_flipped_bit_of_copies_costs_nothing(written: WrittenLog, tmp_path: Path) -> None:
     shutil.copy(written.toc, tmp_path / "log.toc")
     path, data = tmp_path / "log.parquet", written.path.read_bytes()

@@ -67,7 +67,7 @@ def as_rows(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: row["event_id"])
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_ten_revisions_have_the_rows_of_sql_in_every_column_through_forgetting_and_compaction(
     repository: Repository,
 ) -> None:

@@ -222,6 +222,7 @@ def told(result: SearchResult) -> tuple[object, ...]:
     return result.total, shown, result.cursor, result.notices, result.lost, dict(result.as_of)
 
 
+@pytest.mark.in_parts(2)
 def test_who_asks_again_and_again_is_told_what_a_new_reader_is(root: Path) -> None:
     random = Random(5)  # noqa: S311 - the same choices each time
     seen = Visibility(None, (EventCondition.of({"event_type": "SEND"}),), ("filename",))

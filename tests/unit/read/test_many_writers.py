@@ -109,7 +109,7 @@ def told(result: SearchResult) -> tuple[int, list[Event], bool, tuple[str, ...]]
     return result.total, shown, result.cursor is None, result.notices
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_several_writers_answer_as_one_with_the_same_events(

@@ -126,7 +126,7 @@ def test_each_place_that_reads_events_keeps_its_own(repository: Repository) -> N
     assert 0 < explained.blocks_pruned < explained.blocks
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @settings(max_examples=12, deadline=None)
 @given(
     st.lists(

@@ -62,7 +62,7 @@ def answers(root: Path, threads: int, **options: Any) -> list[SearchResult]:
     return results
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -44,7 +44,7 @@ def settings(root: Path, target: int, seal: int) -> Settings:
     )
 
 
-@pytest.mark.in_parts(3)
+@pytest.mark.in_parts(6)
 @pytest.mark.parametrize(
     ("target", "seal", "compact_every"),
     [

@@ -26,6 +26,7 @@ from custody.repository.local_pass import ALL_STEPS, PASSES, LocalUnits, steps_o
 from custody.vfs import PosixFileSystem
 from custody.workspace import StepReport, UnitReport, Workspace, read_report, run_step, take_rollover
 from custody.workspace.step import Step, Unit
+from tests import forks
 from tests.support import INCLUDE, append, event, files_below, flipped, sample
 
 NOWHERE = {"PATH": "/nonexistent", "PYTHONPATH": str(INCLUDE), "LC_ALL": "C.UTF-8"}
@@ -259,7 +260,7 @@ def test_a_pass_that_is_killed_is_finished_by_the_next_one(tmp_path: Path) -> No
         repository = of_size(tmp_path / str(number), 12_000)
         append(repository, [event(item) for item in range(80)])
         root = str(repository.settings.root)
-        done = subprocess.run(
+        done = forks.run(
             [sys.executable, "-c", KILLED, root, str(number)],
             env={**os.environ, "PYTHONPATH": str(INCLUDE)},
             check=False,

@@ -44,7 +44,7 @@ def roll_over(fs: FileSystem, chosen: Settings) -> list[UnitManifest]:
     return Workspace(chosen, "main", fs).manifests()
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(3)
 @given(
     rows=st.integers(1, BASE),
     group_events=st.integers(1, 150),
@@ -212,7 +212,7 @@ class Chunks:
             yield table
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 def test_a_merge_and_a_compression_hold_a_bounded_number_of_chunks(repository: Repository) -> None:
     (repository.settings.root / SETTINGS_FILE).write_text("[eventlog]\nblock_bytes_max = 65536\n")
     repository = Repository.open(repository.settings.root)

@@ -108,7 +108,7 @@ class Noting(LocalUnits):
         return [self.reports[str(unit)] for unit in units]
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @given(
     rows=st.integers(1, BASE),
     group_events=st.integers(50, BASE),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from tests import forks
 from tests.support import INCLUDE
 from tests.unit.serving.serve_process import authorities
 
@@ -24,7 +24,7 @@ JSON = {"content-type": "application/json; charset=utf-8"}
 class Receiving:
     """A running receiver."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+    def __init__(self, process: forks.Popen[str], url: str) -> None:
         self.process = process
         self.url = url
         self.root = url.rpartition("/notify")[0]
@@ -55,9 +55,9 @@ def receiving(root: Path, *arguments: str, **environment: str) -> Iterator[Recei
 def started(command: list[str], **environment: str) -> Iterator[Receiving]:
     """Start a process that says on stderr where notifications are taken, and kill it at the end."""
     reader: Thread | None = None
-    process = subprocess.Popen(
+    process = forks.Popen(
         command,
-        stderr=subprocess.PIPE,
+        stderr=forks.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(INCLUDE), **environment},
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import ssl
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import httpx
 
 from custody.serving.access import Scope, add_token
 from custody.vfs import PosixFileSystem
+from tests import forks
 from tests.support import INCLUDE
 
 _PROGRAM = "from custody.cli.main import main; main()"
@@ -33,7 +33,7 @@ def authorities() -> ssl.SSLContext:
 class Served:
     """A running server."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str, lines: list[str]) -> None:
+    def __init__(self, process: forks.Popen[str], url: str, lines: list[str]) -> None:
         self.process = process
         self.url = url
         self.lines = lines
@@ -64,8 +64,8 @@ class Served:
 def served(root: Path, *arguments: str, python: str = sys.executable, **settings: str) -> Iterator[Served]:
     """Start `custody serve` and kill it at the end, if it has not ended; settings are environment variables."""
     command = [python, "-c", _PROGRAM, "-r", str(root), "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(INCLUDE), **settings}
+    process = forks.Popen(
+        command, stderr=forks.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(INCLUDE), **settings}
     )
     assert process.stderr is not None
     lines: list[str] = []
@@ -87,7 +87,7 @@ def served(root: Path, *arguments: str, python: str = sys.executable, **settings
         process.terminate()
         try:
             process.wait(60)
-        except subprocess.TimeoutExpired:
+        except forks.TimeoutExpired:
             process.kill()
             process.wait()
         if reader is not None:

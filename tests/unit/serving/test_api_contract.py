@@ -51,6 +51,7 @@ def _is_sent_as_it_is(value: object) -> bool:
     return len(values) > 1 and all(isinstance(each, str | int | float) for each in values)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize(
     ("examples", "headers"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from custody.serving.jobs import Job, JobKind, Jobs, JobState, OnProgress, Outco
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem
+from tests import forks
 from tests.support import INCLUDE
 
 FOLDER = Path("/r/jobs")
@@ -173,7 +173,7 @@ def test_a_job_whose_process_was_killed_is_lost(tmp_path: Path) -> None:
     )
     folder = tmp_path / "jobs"
     command = [sys.executable, "-c", program, str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(INCLUDE)}) as process:
+    with forks.Popen(command, stdout=forks.PIPE, env={**os.environ, "PYTHONPATH": str(INCLUDE)}) as process:
         assert process.stdout is not None
         ids = process.stdout.readline().decode().split()
         here = opened(PosixFileSystem(), folder)

@@ -81,7 +81,7 @@ def without_java(tmp_path: Path) -> dict[str, str]:
     return environ | {"PATH": str(tools)}
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.spark
 def test_job_runs_on_the_packaged_java(tmp_path: Path) -> None:
     report = run_job(tmp_path, without_java(tmp_path))
@@ -89,7 +89,7 @@ def test_job_runs_on_the_packaged_java(tmp_path: Path) -> None:
     assert report["pythons"] == [sys.executable]
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @pytest.mark.spark
 def test_job_runs_on_the_system_java_with_this_python_and_its_arguments(tmp_path: Path) -> None:
     java = find_java()
@@ -104,6 +104,7 @@ def test_job_runs_on_the_system_java_with_this_python_and_its_arguments(tmp_path
     assert report["ui"] is None
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.spark
 def test_archive_is_made_once_and_the_classes_come_from_it(tmp_path: Path) -> None:
     path = make_archive()

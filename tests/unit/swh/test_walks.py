@@ -191,7 +191,7 @@ def test_a_task_that_is_tried_again_leaves_the_same_files(tmp_path: Path) -> Non
     assert built(tmp_path, graph, "all") == once
 
 
-@pytest.mark.in_parts(2)
+@pytest.mark.in_parts(4)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(shape=shapes(300), room=st.sampled_from([1, 2, 7, 40, 200, 5000]))
 def test_arrays_made_by_ranges_are_those_made_at_once_to_the_last_byte(
