@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ class NoDirectorySync(LocalFiles):
 class NoDiskSync(LocalFiles):
     """Does not sync the disk behind files that were made together."""
 
-    def _all_synced(self, made: Mapping[str, Path]) -> bool:
+    def _all_synced(self, made: Sequence[str]) -> bool:
         return True
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -68,8 +67,7 @@ class Shape(StrEnum):
     KEY_VALUES = "keyValues"
 
 
-@dataclass(frozen=True, slots=True)
-class Metadatum:
+class Metadatum(msgspec.Struct, frozen=True, gc=False):
     """One piece of metadata of an attribute."""
 
     name: str
@@ -77,8 +75,7 @@ class Metadatum:
     value: RawJson
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True, gc=False):
     """One attribute of an entity; a missing type is empty, a missing value null."""
 
     name: str
@@ -122,15 +119,16 @@ def read_attributes(entity: dict[str, msgspec.Raw], shape: Shape, *, is_linked: 
 
 
 def _attributes(name: str, raw: msgspec.Raw, shape: Shape, *, is_linked: bool) -> Iterator[Attribute]:
+    if not is_linked and shape is Shape.NORMALIZED:
+        yield _version_2(name, raw)
+        return
     value = to_raw_json(raw)
     if is_linked and name in _PLAIN:
         yield Attribute(name, _PLAIN[name], value)
-    elif is_linked and shape is Shape.NORMALIZED:
+    elif shape is Shape.NORMALIZED:
         many = value.kind is JsonKind.ARRAY  # instances that their datasetId tells apart
         for item in array_elements(name, "an array", raw) if many else [raw]:
             yield _linked(name, item)
-    elif shape is Shape.NORMALIZED:
-        yield _version_2(name, raw)
     else:
         yield Attribute(name, _DEFAULT_TYPES[value.kind], value)
 
@@ -286,8 +284,7 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
         return len(self.entities) + len(self.broken)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedNotification:
+class OpenedNotification(msgspec.Struct, frozen=True, gc=False):
     """A notification whose entities are still text, so that one of many is read without the others."""
 
     version: NgsiVersion

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -72,8 +71,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RawJson:
+class RawJson(msgspec.Struct, frozen=True, gc=False):
     """A JSON value as text, without the blanks between its parts; so it is one line."""
 
     json: str

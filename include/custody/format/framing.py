@@ -53,8 +53,7 @@ def join_records(kind: int, records: Sequence[bytes]) -> bytes:
     return frame(kind, b"".join(piece for record in records for piece in (PART_MARK, memoryview(record)[4:])))
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One intact record and where it began."""
 
     offset: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from custody.capture.ngsi_notification import Attribute, Entity, Notification
 from custody.capture.values import format_time
@@ -19,8 +20,7 @@ _SECONDS_DIGITS_MAX = 11
 """A timestamp of as many digits counts seconds: it is a time before the year 5138; in ms it would be before 1973."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiveTime:
+class ReceiveTime(msgspec.Struct, frozen=True, gc=False):
     """When a notification arrived. `timestamp` is what goes into recvTimeTs, word for word."""
 
     received_ms: int
@@ -53,8 +53,7 @@ class ReceiveTime:
         return format_time(self.received_ms) or ""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One entity of one notification with its destination; attributes have the names that mappings gave them."""
 
     placed: Placed
@@ -68,8 +67,7 @@ class Record:
     """What tells this notification from others; empty if nothing does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unplaced:
+class Unplaced(msgspec.Struct, frozen=True, gc=False):
     """An entity that has no destination, and why: it is kept apart and never retried."""
 
     entity: Entity
@@ -123,4 +121,4 @@ def _mapped(placed: Placed, attribute: Attribute) -> Attribute:
     if not placed.mapped.attributes:
         return attribute
     name, type = placed.mapped.attribute(attribute.name, attribute.type)
-    return replace(attribute, name=name, type=type)
+    return msgspec.structs.replace(attribute, name=name, type=type)

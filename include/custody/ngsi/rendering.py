@@ -215,21 +215,19 @@ def _fields(text: str, separator: str) -> Iterator[tuple[str, bool]]:
 
 
 def _json_row(record: Record, parameters: Parameters) -> Iterator[str]:
-    entity = record.entity
+    # As `_object` writes them: the names are always these, and what all lines of a record begin with is made once.
+    common = (
+        f'{{"recvTimeTs":{_json(record.arrival.timestamp)},"recvTime":{_json(record.arrival.iso)},'
+        f'"fiwareServicePath":{_json(record.path)},'
+        f'"entityId":{_json(record.entity.id)},"entityType":{_json(record.entity.type)}'
+    )
+    has_metadata = parameters.values.attr_metadata_store
     for attribute in record.attributes:
-        members = [
-            ("recvTimeTs", exact_text(record.arrival.timestamp)),
-            ("recvTime", exact_text(record.arrival.iso)),
-            ("fiwareServicePath", exact_text(record.path)),
-            ("entityId", exact_text(entity.id)),
-            ("entityType", exact_text(entity.type)),
-            ("attrName", exact_text(attribute.name)),
-            ("attrType", exact_text(attribute.type)),
-            ("attrValue", _json_value(attribute.value, parameters)),
-        ]
-        if parameters.values.attr_metadata_store:
-            members.append(("attrMd", metadata_json(attribute)))
-        yield _object(members)
+        metadata = f',"attrMd":{metadata_json(attribute).json}' if has_metadata else ""
+        yield (
+            f'{common},"attrName":{_json(attribute.name)},"attrType":{_json(attribute.type)},'
+            f'"attrValue":{_json_value(attribute.value, parameters).json}{metadata}}}'
+        )
 
 
 def _json_column(record: Record, parameters: Parameters) -> Iterator[str]:
@@ -312,6 +310,10 @@ def metadata_json(attribute: Attribute) -> RawJson:
         for item in attribute.metadata
     )
     return RawJson(f"[{','.join(items)}]")
+
+
+def _json(characters: str) -> str:
+    return exact_text(characters).json
 
 
 def _object(members: Iterable[tuple[str, RawJson]]) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 _FIELDS = ("entityId", "entityType", "servicePath")
 _BACK_REFERENCE = re.compile(r"\$(\d)")
 _Object = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(msgspec.Struct, frozen=True, gc=False):
     """The names that a destination is made from."""
 
     service: str
@@ -74,7 +75,7 @@ class GroupingRules:
         """Return the names that the first rule gives whose expression matches the whole text; None if none does."""
         for rule in self.rules:
             if rule.matches(names):
-                return replace(names, path=rule.path, destination=rule.destination)
+                return msgspec.structs.replace(names, path=rule.path, destination=rule.destination)
         return None
 
 
@@ -121,8 +122,7 @@ class _ServiceMapping:
     paths: tuple[_PathMapping, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(msgspec.Struct, frozen=True, gc=False):
     """The names of an entity after mapping, and the mappings of its attributes."""
 
     names: Names
@@ -164,7 +164,7 @@ class NameMappings:
         """Return the names of an entity after mapping; service, path and id take back-references such as $1."""
         for service in self.services:
             if match := service.service.fullmatch(names.service):
-                names = replace(names, service=_expand(service.new_service, match))
+                names = msgspec.structs.replace(names, service=_expand(service.new_service, match))
                 return _map_path(service, names)
         return Mapped(names)
 
@@ -173,7 +173,7 @@ def _map_path(service: _ServiceMapping, names: Names) -> Mapped:
     for path in service.paths:
         # The first match counts, whether or not something in it matches further down: no later mapping is tried.
         if match := path.path.fullmatch(names.path):
-            return _map_entity(path, replace(names, path=_expand(path.new_path, match)))
+            return _map_entity(path, msgspec.structs.replace(names, path=_expand(path.new_path, match)))
     return Mapped(names)
 
 
@@ -182,7 +182,7 @@ def _map_entity(path: _PathMapping, names: Names) -> Mapped:
         match = entity.id.fullmatch(names.entity_id)
         if match and entity.type.fullmatch(names.entity_type):
             new_id, new_type = _expand(entity.new_id, match), entity.new_type or names.entity_type
-            return Mapped(replace(names, entity_id=new_id, entity_type=new_type), entity.attributes)
+            return Mapped(msgspec.structs.replace(names, entity_id=new_id, entity_type=new_type), entity.attributes)
     return Mapped(names)
 
 

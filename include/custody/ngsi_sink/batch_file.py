@@ -31,7 +31,7 @@ BATCHES, COLUMNS, SKIPPED, QUARANTINED, DEFERRED = "batches", "columns", "left",
 """Kinds of the sink's objects, which are the names of their folders. Part of the format: add, never change."""
 
 
-class Source(msgspec.Struct, frozen=True, array_like=True, order=True):
+class Source(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """An event whose entity is in a batch, and the FlowFile that it received."""
 
     writer: str
@@ -39,7 +39,7 @@ class Source(msgspec.Struct, frozen=True, array_like=True, order=True):
     flowfile_uuid: str
 
 
-class FileAppend(msgspec.Struct, frozen=True):
+class FileAppend(msgspec.Struct, frozen=True, gc=False):
     """Bytes to append to one file, at `offset`: the length of the file before the batch."""
 
     path: str

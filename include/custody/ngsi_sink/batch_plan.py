@@ -41,8 +41,7 @@ class ContentUnreadable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRecord:
+class SourceRecord(msgspec.Struct, frozen=True, gc=False):
     """An event of a writer, with what is to be written of it."""
 
     writer: str

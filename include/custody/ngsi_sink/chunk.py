@@ -62,8 +62,7 @@ class NotificationSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WriterEvent:
+class WriterEvent(msgspec.Struct, frozen=True, gc=False):
     """An event with the name of its writer."""
 
     writer: str

@@ -309,6 +309,11 @@ class Sink:
 
         # Deferred bytes are read from the sink's own objects, and get their events in the order of their files.
         in_order = any(path in self._state.deferred for path in unseen)
+        if not in_order:
+            # Most files of a large batch are new, and their absence is one call of the system.
+            self._state.check()
+            self._lengths.update(dict.fromkeys(self._target.absent(unseen), 0))
+            unseen = [path for path in unseen if path not in self._lengths]
         failures = self._retries.all(unseen, reach, in_order=in_order)
         # Also where other files failed: these bytes are in their files now and need their events.
         self._settle_deferred(resumed)

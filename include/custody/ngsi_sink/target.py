@@ -43,6 +43,10 @@ class Target(Protocol):
         """
         ...
 
+    def absent(self, paths: Sequence[str]) -> set[str]:
+        """Return paths of which it is certain by one quick look that nothing has them; `length` says it of others."""
+        ...
+
     def apply(self, part: FileAppend, data: memoryview) -> None:
         """Make a file end in these bytes, once, whatever a crash left of an earlier try.
 
@@ -140,7 +144,11 @@ class AppendableFiles(Protocol):
 
 @runtime_checkable
 class CreatesTogether(Protocol):
-    """Files of which many can be made at once for less than one by one."""
+    """Files of which many can be looked for, and made, at once for less than one by one."""
+
+    def absent(self, paths: Iterable[str]) -> set[str]:
+        """Return paths of which it is certain that nothing has them."""
+        ...
 
     def create_together(self, files: Mapping[str, memoryview], check: Callable[[], None]) -> set[str]:
         """Make files, durably; return those that are done. What is left of the others is as after a crash."""
@@ -170,6 +178,12 @@ class FilesTarget:
     def length(self, path: str) -> int:
         """Return the bytes of a file, 0 where there is none."""
         return self._files.size(path) or 0
+
+    def absent(self, paths: Sequence[str]) -> set[str]:
+        """Return paths of which it is certain by one quick look that nothing has them."""
+        if len(paths) < self._together_from or not isinstance(self._files, CreatesTogether):
+            return set()
+        return self._files.absent(paths)
 
     def apply(self, part: FileAppend, data: memoryview) -> None:
         """Make a file end in these bytes, once, whatever a crash left of an earlier try."""

@@ -214,7 +214,10 @@ class Primitives(Protocol):
 
 
 class FilesBelow(Protocol):
-    """Reads below one folder by relative paths as texts, `a/b`, which the caller checked; raises as `Primitives`."""
+    """Reads below one folder, and makes new names there, by relative paths as texts, `a/b`, which the caller checked.
+
+    Raises as `Primitives`, and what is made is no more durable than there.
+    """
 
     def read(self, name: str) -> bytes:
         """Return the whole content of a file."""
@@ -228,12 +231,24 @@ class FilesBelow(Protocol):
         """Return those names in a folder that are folders themselves, not links to one; an absent folder is empty."""
         ...
 
+    def is_absent(self, name: str) -> bool:
+        """Whether nothing has this name; False also where nobody can tell."""
+        ...
+
+    def add_directory(self, name: str) -> None:
+        """Make one folder in a folder that exists; one that is there already is fine."""
+        ...
+
+    def create_with(self, name: str, data: bytes | memoryview) -> None:
+        """Make a new file with some bytes; raises if the name exists. On raise a part of it may be there."""
+        ...
+
 
 class FileSystem(Primitives, Protocol):
     """Durable effects on one file system: the primitives, and the operations composed from them."""
 
     def below(self, folder: Path) -> FilesBelow:
-        """Return what reads below a folder without a path object for each file, as `read`, `list` and `folders` do."""
+        """Return what reads and makes files below a folder without a path object for each, as the primitives do."""
         ...
 
     def make_directory(self, folder: Path) -> None:

@@ -10,21 +10,28 @@ from builtins import list as list_of
 from pathlib import Path
 from typing import Protocol
 
-from custody.vfs.base import FilesBelow
+from custody.errors import StorageError
+from custody.vfs.base import FilesBelow, WritableFile
 
 
-class _ReadingFileSystem(Protocol):
+class _WholeFileSystem(Protocol):
     def read(self, path: Path) -> bytes: ...
 
     def list(self, folder: Path) -> list_of[str]: ...
 
     def folders(self, folder: Path) -> set[str]: ...
 
+    def is_file(self, path: Path) -> bool | None: ...
+
+    def add_directory(self, folder: Path) -> None: ...
+
+    def create(self, path: Path) -> WritableFile: ...
+
 
 class BelowByPaths(FilesBelow):
     """Asks a file system for each name by its path: for file systems that are no disk, or change what a disk does."""
 
-    def __init__(self, fs: _ReadingFileSystem, folder: Path) -> None:
+    def __init__(self, fs: _WholeFileSystem, folder: Path) -> None:
         self._fs = fs
         self._folder = str(folder)
 
@@ -39,6 +46,22 @@ class BelowByPaths(FilesBelow):
     def folders(self, name: str) -> set[str]:
         """Return those names in a folder that are folders themselves; an absent folder is empty."""
         return self._fs.folders(self._path(name))
+
+    def is_absent(self, name: str) -> bool:
+        """Whether nothing has this name; False also where nobody can tell."""
+        try:
+            return self._fs.is_file(self._path(name)) is None
+        except StorageError:
+            return False
+
+    def add_directory(self, name: str) -> None:
+        """Make one folder in a folder that exists; one that is there already is fine."""
+        self._fs.add_directory(self._path(name))
+
+    def create_with(self, name: str, data: bytes | memoryview) -> None:
+        """Make a new file with some bytes; raises if the name exists."""
+        with self._fs.create(self._path(name)) as file:
+            file.write(bytes(data))
 
     def _path(self, name: str) -> Path:
         return Path(f"{self._folder}/{name}")

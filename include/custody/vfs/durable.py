@@ -40,6 +40,10 @@ class DurableOperations(ABC):
         """Whether the name is a folder itself."""
 
     @abstractmethod
+    def is_file(self, path: Path) -> bool | None:
+        """Whether what has a name is a regular file."""
+
+    @abstractmethod
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
 
@@ -52,7 +56,7 @@ class DurableOperations(ABC):
         return {name for name in self.list(folder) if self.is_directory(folder / name)}
 
     def below(self, folder: Path) -> FilesBelow:
-        """Return what reads below a folder by texts."""
+        """Return what reads and makes files below a folder by texts."""
         return BelowByPaths(self, folder)
 
     @abstractmethod

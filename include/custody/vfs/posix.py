@@ -30,6 +30,10 @@ _REFUSED_CALLS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.E
 """What the system answers to a call that it does not have, or does not let this process make."""
 
 
+# O_EXCL: two attempts can never write into one file.
+_NEW_FILE, _FILE_MODE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640
+
+
 def _acquire(descriptor: int, patience_seconds: float) -> bool:
     """Try to lock a file for that long; the lock ends when the descriptor is closed."""
     deadline = time.monotonic() + patience_seconds
@@ -227,6 +231,16 @@ def _folders_in(folder: str | Path) -> set[str]:
         return set()
 
 
+def _add_directory(folder: str | Path) -> None:
+    """Make one folder; one that is there already is fine. Raises OSError."""
+    try:
+        os.mkdir(folder, 0o750)
+    except FileExistsError:
+        # Another process may have made it just now; a file of that name is an error.
+        if not os.path.isdir(folder):
+            raise
+
+
 class _BelowOnDisk(FilesBelow):
     """Asks the operating system by texts."""
 
@@ -257,6 +271,39 @@ class _BelowOnDisk(FilesBelow):
         except OSError as error:
             raise storage_error("list", Path(path), error) from error
 
+    def is_absent(self, name: str) -> bool:
+        """Whether nothing has this name; False also where nobody can tell."""
+        try:
+            os.lstat(f"{self._folder}/{name}")
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def add_directory(self, name: str) -> None:
+        """Make one folder in a folder that exists; one that is there already is fine."""
+        path = f"{self._folder}/{name}"
+        try:
+            _add_directory(path)
+        except OSError as error:
+            raise storage_error("make the folder", Path(path), error) from error
+
+    def create_with(self, name: str, data: bytes | memoryview) -> None:
+        """Make a new file with some bytes; raises if the name exists."""
+        path, action = f"{self._folder}/{name}", "create"
+        try:
+            descriptor = os.open(path, _NEW_FILE, _FILE_MODE)
+            action = "write"
+            try:
+                done = os.write(descriptor, data)
+                while done < len(data):
+                    done += os.write(descriptor, memoryview(data)[done:])
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise storage_error(action, Path(path), error) from error
+
 
 class PosixFileSystem(DurableOperations):
     """Durable effects on the local machine; stateless, so it can be sent to other processes."""
@@ -264,9 +311,7 @@ class PosixFileSystem(DurableOperations):
     def create(self, path: Path) -> PosixFile:
         """Make a new file for appending; raises if the name exists."""
         with reported("create", path):
-            # O_EXCL: two attempts can never write into one file.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            return PosixFile(path, os.open(path, flags, 0o640))
+            return PosixFile(path, os.open(path, _NEW_FILE, _FILE_MODE))
 
     def append(self, path: Path) -> PosixFile:
         """Open a file that exists, to append to what it holds."""
@@ -381,19 +426,14 @@ class PosixFileSystem(DurableOperations):
             return _folders_in(folder)
 
     def below(self, folder: Path) -> FilesBelow:
-        """Return what reads below a folder by texts."""
+        """Return what reads and makes files below a folder by texts."""
         # A subclass may change what a call does, and is asked for each.
         return _BelowOnDisk(folder) if type(self) is PosixFileSystem else super().below(folder)
 
     def add_directory(self, folder: Path) -> None:
         """Make one folder; one that is there already is fine."""
         with reported("make the folder", folder):
-            try:
-                os.mkdir(folder, 0o750)
-            except FileExistsError:
-                # Another process may have made it just now; a file of that name is an error.
-                if not folder.is_dir():
-                    raise
+            _add_directory(folder)
 
     def rename(self, source: Path, target: Path) -> None:
         """Move atomically within a file system; a folder's target must be absent or empty."""

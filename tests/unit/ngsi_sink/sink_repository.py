@@ -109,6 +109,9 @@ class Refusing:
         self._refuse(path, self.lengths)
         return self._inner.length(path)
 
+    def absent(self, paths: Sequence[str]) -> set[str]:
+        return set()  # as `apply_together`
+
     def apply(self, part: FileAppend, data: memoryview) -> None:
         self._refuse(part.path, self.writes)
         self._inner.apply(part, data)

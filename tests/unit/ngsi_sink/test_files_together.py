@@ -6,6 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from custody.errors import SupersededError
 from custody.ngsi_sink.batch_file import FileAppend
@@ -109,3 +111,31 @@ def test_few_files_or_many_folders_are_made_one_by_one() -> None:
     scattered = {f"/user/warden/park{number}/Car/Car.txt": memoryview(b"x") for number in range(COUNT)}
     assert LocalFiles(disk, ROOT).create_together(scattered, lambda: None) == set()
     assert not disk.operations
+
+
+def test_one_look_finds_what_is_absent_and_nothing_else() -> None:
+    disk = MemoryFileSystem()
+    target = FilesTarget(LocalFiles(disk, ROOT))
+    there, folder, *_ = DATA
+    disk.make_directory((ROOT / there[1:]).parent)
+    disk.create(ROOT / there[1:]).close()
+    disk.make_directory(ROOT / folder[1:])
+    assert target.absent(list(DATA)) == set(DATA) - {there, folder}
+    assert target.absent(list(DATA)[: TOGETHER_FROM - 1]) == set()
+
+
+def test_slow_looks_are_left_to_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("custody.ngsi_sink.local._LOOK_SECONDS_MAX", 0.0)
+    paths = [f"{number}.txt" for number in range(1000)]
+    assert LocalFiles(MemoryFileSystem(), ROOT).absent(paths) == set(paths[:256])
+
+
+@given(
+    st.sampled_from(["/", "/hdfs", "/a b/ü"]),
+    st.text(
+        st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]) | st.sampled_from("/.% "), min_size=1
+    ),
+)
+def test_the_uri_of_a_file_is_that_of_its_path(root: str, name: str) -> None:
+    files = LocalFiles(MemoryFileSystem(), Path(root))
+    assert files.uri(f"/{name}") == (Path(root) / name.lstrip("/")).as_uri()

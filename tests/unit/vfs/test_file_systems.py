@@ -222,6 +222,30 @@ def test_what_lies_below_a_folder_is_what_its_paths_give(disk: FileSystem, tmp_p
     assert (below.list("none"), below.folders("none/")) == ([], set())
 
 
+def test_new_files_below_a_folder_are_those_of_their_paths(disk: FileSystem, tmp_path: Path) -> None:
+    disk.make_directory(tmp_path / "a")
+    below = disk.below(tmp_path)
+    assert below.is_absent("a/inner") and below.is_absent("none/inner")
+    below.add_directory("a/inner")
+    below.add_directory("a/inner")  # one that is there is fine
+    below.create_with("a/inner/file", memoryview(b"data"))
+    assert not (below.is_absent("a/inner") or below.is_absent("a/inner/file"))
+    assert disk.read(tmp_path / "a" / "inner" / "file") == b"data"
+    for name in ("a/inner/file", "none/file", "a/inner"):
+        with pytest.raises(StorageError) as by_path:
+            disk.create(tmp_path / name)
+        with pytest.raises(StorageError) as by_text:
+            below.create_with(name, b"other")
+        assert (str(by_text.value), by_text.value.errno) == (str(by_path.value), by_path.value.errno)
+    for name in ("a/inner/file", "none/folder"):
+        with pytest.raises(StorageError) as by_path:
+            disk.add_directory(tmp_path / name)
+        with pytest.raises(StorageError) as by_text:
+            below.add_directory(name)
+        assert (str(by_text.value), by_text.value.errno) == (str(by_path.value), by_path.value.errno)
+    assert disk.read(tmp_path / "a" / "inner" / "file") == b"data"
+
+
 @pytest.mark.parametrize("name", ["a/none", "none/a", "file/a", "folder"])
 def test_what_is_refused_below_a_folder_says_what_its_path_says(disk: FileSystem, tmp_path: Path, name: str) -> None:
     disk.make_directory(tmp_path / "folder")

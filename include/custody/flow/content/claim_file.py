@@ -148,8 +148,7 @@ class Bytes(Protocol):
     def __getitem__(self, part: slice, /) -> memoryview: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ContentRecord:
+class ContentRecord(msgspec.Struct, frozen=True, gc=False):
     """The record of one content: its place, digest and checksums; offset and length in bytes."""
 
     offset: int

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from custody.config import ContentStore
 from custody.errors import (
@@ -36,8 +38,7 @@ _FILES_MAX = 4
 """So many files stay mapped: as many containers as write in turns, more or less."""
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(msgspec.Struct, frozen=True, gc=False):
     """A content that was found; its bytes are read and checked when they are asked for."""
 
     claim: ContentClaim
@@ -189,7 +190,7 @@ class ContentReader:
         stated = (event.previous_attributes if previous else event.updated_attributes).get(DIGEST_ATTRIBUTE)
         if event.source_format is not None:
             return self.find(claim, stated)
-        return replace(self.find(claim), stated=stated)
+        return msgspec.structs.replace(self.find(claim), stated=stated)
 
     def _map(self, claim: ContentClaim) -> _Kept:
         resource = ResourceClaim.of(claim)
