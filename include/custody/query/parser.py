@@ -471,21 +471,7 @@ class _TreeBuilder(Transformer[Token, Node]):
         return _leaf_of(token)
 
     def range(self, opened: QueryToken, *rest: QueryToken) -> Leaf:
-        *ends, closed = rest
-        middle = next(number for number, token in enumerate(ends) if token.type == "TO")
-        first, last = ends[:middle], ends[middle + 1 :]
-        at = opened.start_pos or 0
-        if not first and not last:
-            raise _WithoutEnds(at, opened.scope or "")
-        return ValueRange(
-            opened.scope or "",
-            str(first[0]) if first else None,
-            str(last[0]) if last else None,
-            opened == "{",
-            closed == "}",
-            at=(first[0] if first else opened).start_pos or 0,
-            last_at=(last[0] if last else opened).start_pos or 0,
-        )
+        return _range_of(opened, *rest)
 
 
 def _leaf_of(token: QueryToken) -> Leaf:
@@ -498,34 +484,63 @@ def _leaf_of(token: QueryToken) -> Leaf:
     return (Pattern if "*" in text or "?" in text else TextValue)(token.scope, text, at=at)
 
 
-# What a chain is made of: conditions, and the operators between them, of which one has none.
+def _range_of(opened: QueryToken, *rest: QueryToken) -> Leaf:
+    """Return what a range asks; it has TO, and a value before it or behind it."""
+    *ends, closed = rest
+    middle = next(number for number, token in enumerate(ends) if token.type == "TO")
+    first, last = ends[:middle], ends[middle + 1 :]
+    at = opened.start_pos or 0
+    if not first and not last:
+        raise _WithoutEnds(at, opened.scope or "")
+    return ValueRange(
+        opened.scope or "",
+        str(first[0]) if first else None,
+        str(last[0]) if last else None,
+        opened == "{",
+        closed == "}",
+        at=(first[0] if first else opened).start_pos or 0,
+        last_at=(last[0] if last else opened).start_pos or 0,
+    )
+
+
 _TEXTS = frozenset(("TEXT", "QUOTED"))
-_CHAINS = ({"AND"}, {"OR"}, set[str]())
+_RANGES = (["OPEN", "END", "TO", "END", "CLOSE"], ["OPEN", "END", "TO", "CLOSE"], ["OPEN", "TO", "END", "CLOSE"])
 
 
 def _chain_of(tokens: Sequence[QueryToken]) -> Node | None:
     """Return the tree of conditions with the same operator between each two, in the brackets of one field or without
     any; None for another text, or none at all.
 
-    Nearly all questions are such, and the grammar takes ten steps for each condition.
+    Nearly all questions are such. The grammar takes ten steps for each condition, and to make it takes longer than the
+    first search of a process.
     """
+    if [token.type for token in tokens[:2]] == ["FIELD", "LPAR"] and tokens[-1].type == "RPAR":
+        tokens = tokens[2:-1]
     kinds = [token.type for token in tokens]
-    if kinds[:2] == ["FIELD", "LPAR"] and kinds[-1] == "RPAR":
-        tokens, kinds = tokens[2:-1], kinds[2:-1]
-        if "FIELD" in kinds:
+    leaves, operators, at = [], set(), 0
+    while True:
+        # A text knows its field, and behind the name of one follows what belongs to it.
+        at += kinds[at : at + 1] == ["FIELD"]
+        if kinds[at : at + 1] == ["OPEN"]:
+            end = kinds.index("CLOSE", at) + 1 if "CLOSE" in kinds[at:] else at
+            if kinds[at:end] not in _RANGES:
+                return None
+            leaves.append(_range_of(*tokens[at:end]))
+            at = end
+        elif at < len(kinds) and kinds[at] in _TEXTS:
+            leaves.append(_leaf_of(tokens[at]))
+            at += 1
+        else:
             return None
-    # Each text knows its field: what names one says nothing more, where a text follows.
-    for kind, following in pairwise([*kinds, ""]):
-        if kind == "FIELD" and following not in _TEXTS:
-            return None
-    chain = [token for token in tokens if token.type != "FIELD"]
-    texts, operators = chain[::2], {token.type for token in chain[1::2]}
-    if len(chain) % 2 == 0 or any(token.type not in _TEXTS for token in texts) or operators not in _CHAINS:
+        if at == len(kinds):
+            break
+        operators.add(kinds[at])
+        at += 1
+    if len(operators) > 1 or not operators <= {"AND", "OR"}:
         return None
-    leaves = tuple(map(_leaf_of, texts))
     if len(leaves) == 1:
         return leaves[0]
-    return Or(leaves) if "OR" in operators else And(leaves, None)
+    return Or(tuple(leaves)) if "OR" in operators else And(tuple(leaves), None)
 
 
 class _Ambiguous(Exception):

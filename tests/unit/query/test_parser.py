@@ -204,7 +204,11 @@ def outcome(text: str) -> str:
 
 
 CONDITIONS = st.sampled_from(
-    ["x", "a-b", "'it''s'", "*", "a*", "filename:y", 'details:"z w"', "file_size:5", "[1 TO 2]"]
+    [
+        *("x", "a-b", "'it''s'", "*", "a*", "filename:y", 'details:"z w"', "file_size:5", "[1 TO 2]", "[a TO]"),
+        *("file_size:[1 TO 2]", "file_size:{1 TO}", "filename:[TO 'b c'}", "file_size:[TO]", "file_size:[1 2]"),
+        "file_size:[1 TO 2",
+    ]
 )
 OPERATORS = st.sampled_from([" OR ", " OR ", " OR ", " AND ", " AND ", " ", " NOT ", " and ", "  OR\t"])
 BRACKETS = st.sampled_from(
