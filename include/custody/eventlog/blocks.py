@@ -46,7 +46,7 @@ def numbers(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
 
     Not to_numpy: that imports pandas where there is one, which takes longer than the whole merge of a small group.
     """
-    return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
+    return np.frombuffer(array.buffers()[1] or b"", kind)[array.offset : array.offset + len(array)]
 
 
 def rows_that_fit(sizes: Sizes, bytes_max: int, used: int = 0) -> int:

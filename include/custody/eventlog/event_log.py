@@ -31,6 +31,7 @@ from custody.errors import (
     StorageError,
     StripeMissingError,
 )
+from custody.eventlog.blocks import numbers as values_of
 from custody.eventlog.bounded_cache import BoundedCache
 from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
 from custody.eventlog.parquet_footer import MAGIC, key_values
@@ -38,7 +39,7 @@ from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
 from custody.format.number_sets import distinct, is_among
-from custody.model import EVENT_SCHEMA, check_columns, in_one_piece, schema_of, to_present, unknown_columns
+from custody.model import EVENT_SCHEMA, NO_EVENTS, check_columns, in_one_piece, schema_of, to_present, unknown_columns
 from custody.vfs import FileSystem, prefetch_pages
 
 if TYPE_CHECKING:
@@ -518,7 +519,7 @@ class EventLog:
 def _joined(tables: list[pa.Table], columns: Sequence[str] | None) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
-    return pa.concat_tables([to_present(EVENT_SCHEMA.empty_table(), columns), *tables])
+    return pa.concat_tables([to_present(NO_EVENTS, columns), *tables])
 
 
 def _rows(block: pa.Table, event_ids: npt.NDArray[np.int64]) -> list[pa.RecordBatch]:
@@ -526,7 +527,7 @@ def _rows(block: pa.Table, event_ids: npt.NDArray[np.int64]) -> list[pa.RecordBa
     batches = block.to_batches()
     if len(batches) != 1:
         return [piece for batch in batches for piece in _rows(pa.Table.from_batches([batch]), event_ids)]
-    held = batches[0].column("event_id").to_numpy()
+    held = values_of(batches[0].column("event_id"), np.int64)
     places = held.searchsorted(event_ids)
     if places[-1] == len(held):
         places = places[places < len(held)]
@@ -542,7 +543,8 @@ def _rows(block: pa.Table, event_ids: npt.NDArray[np.int64]) -> list[pa.RecordBa
     # Few rows that are shown are joined with those of other blocks in half the time of a `take` of a block.
     if len(places) <= _SHOWN_OF_BLOCK_MAX:
         return [batches[0].slice(place, 1) for place in places.tolist()]
-    return [batches[0].take(pa.array(places))]
+    # Its buffer, not `pa.array`, which imports pandas as `to_numpy` does.
+    return [batches[0].take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))]
 
 
 def _metadata(path: Path, stored_by_key: Mapping[bytes, bytes]) -> LogMetadata:

@@ -51,7 +51,10 @@ class _Filters:
     first: Numbers
     blocks_of: npt.NDArray[np.uint64]
     descriptions: tuple[Description, ...]
+    marks: tuple[object, ...]
+    """Of each filter, by which a shard that is open knows what was asked of it here."""
     _numbers: dict[str, Numbers] = field(default_factory=dict)
+    _cut: list[tuple[Numbers, list[Description]]] = field(default_factory=list)
 
     def fields(self, name: str) -> Numbers:
         """Return the number that each shard has for a field, shape (shards,); -1 for none."""
@@ -63,6 +66,22 @@ class _Filters:
             )
         return numbers
 
+    def _kinds_of_cuts(self) -> tuple[Numbers, list[Description]]:
+        """Return a number for each shard, shape (shards,), equal where the same was cut; and a shard of each number."""
+        # Without a lock: two threads compute the same.
+        if not self._cut:
+            kinds: dict[frozenset[tuple[str, int]] | None, int] = {}
+            examples: list[Description] = []
+            numbers = np.empty(len(self.descriptions), np.int64)
+            for row, about in enumerate(self.descriptions):
+                cut = None if about.cut is None else frozenset(about.cut.items())
+                if cut not in kinds:
+                    kinds[cut] = len(examples)
+                    examples.append(about)
+                numbers[row] = kinds[cut]
+            self._cut.append((numbers, examples))
+        return self._cut[0]
+
     def rows(self, names: Sequence[str]) -> Numbers:
         """Return the places of some shards, shape (names,); -1 for one whose filter is not here."""
         return np.array([self.names.get(name, -1) for name in names], np.int64)
@@ -72,9 +91,11 @@ class _Filters:
         known = np.flatnonzero(rows >= 0)
         chosen = rows[known]
         answer = _MayHave(self, chosen, lambda name: self.fields(name)[chosen]).evaluate(question)
-        for place in np.flatnonzero(~answer).tolist():
-            # Few shards have values that were cut, and these are few fields: this is a look into two small dicts.
-            answer[place] = not can_tell(self.descriptions[int(chosen[place])])
+        kind_of, examples = self._kinds_of_cuts()
+        # Whether a shard can tell follows from the values of it that were cut, which nearly all have alike: none.
+        cannot_tell = [kind for kind, about in enumerate(examples) if not can_tell(about)]
+        if cannot_tell:
+            answer |= np.isin(kind_of[chosen], cannot_tell)
         may = np.ones(len(rows), np.bool_)
         may[known] = answer
         return may
@@ -86,7 +107,7 @@ class FilterBank:
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._asked: set[str] = set()
-        self._kept: dict[str, tuple[Words, Description]] = {}
+        self._kept: dict[str, tuple[Words, Description, object]] = {}
         self._bytes = 0
         self._filters: _Filters | None = None
         self._lock = threading.Lock()
@@ -108,7 +129,7 @@ class FilterBank:
         blocks = shard.term_filter.blocks
         with self._lock:
             if name not in self._kept and self._bytes + blocks.nbytes <= self._bytes_max:
-                self._kept[name] = blocks, shard.description
+                self._kept[name] = blocks, shard.description, shard.term_filter.mark
                 self._bytes += blocks.nbytes
                 self._filters = None
 
@@ -138,19 +159,20 @@ class FilterBank:
             return filters
         with self._lock:
             if self._filters is None:
-                blocks = [kept for kept, _ in self._kept.values()]
+                blocks = [kept for kept, _, _ in self._kept.values()]
                 sizes = np.array([len(one) for one in blocks], np.int64)
                 self._filters = _Filters(
                     {name: row for row, name in enumerate(self._kept)},
                     np.concatenate(blocks) if blocks else np.empty((0, WORDS), np.uint32),
                     np.cumsum(sizes) - sizes,
                     sizes.astype(np.uint64),
-                    tuple(description for _, description in self._kept.values()),
+                    tuple(description for _, description, _ in self._kept.values()),
+                    tuple(mark for _, _, mark in self._kept.values()),
                 )
                 # What was kept lies in the one array now; a view of it takes no room of its own.
-                for row, (name, (kept, description)) in enumerate(self._kept.items()):
+                for row, (name, (kept, description, mark)) in enumerate(self._kept.items()):
                     start = int(self._filters.first[row])
-                    self._kept[name] = self._filters.blocks[start : start + len(kept)], description
+                    self._kept[name] = self._filters.blocks[start : start + len(kept)], description, mark
             return self._filters
 
 
@@ -222,6 +244,7 @@ def _as_one(parts: list[tuple[slice, _Filters, Numbers]]) -> list[tuple[slice, _
         np.concatenate([filters.first + start for filters, start in zip(every, blocks, strict=False)]),
         np.concatenate([filters.blocks_of for filters in every]),
         tuple(about for filters in every for about in filters.descriptions),
+        tuple(mark for filters in every for mark in filters.marks),
     )
     rows = [np.where(rows < 0, -1, rows + start) for (_, _, rows), start in zip(parts, shards, strict=False)]
     return [(slice(0, parts[-1][0].stop), joined, np.concatenate(rows))]
@@ -294,16 +317,28 @@ class _MayHave(QueryEvaluator[Mask]):
             step = max(_PROBES_AT_ONCE // max(len(term_set), 1), 1)
             for start in range(0, len(here), step):
                 part = here[start : start + step]
-                answer[part] = self._denied_by_none(self._rows[part], probes)
+                not_denied = self._not_denied(self._rows[part], probes)
+                answer[part] = np.logical_or.reduce(not_denied, axis=1)
+                if len(term_set) > 1:
+                    self._tell(term_set, self._rows[part], not_denied)
         return answer
 
-    def _denied_by_none(self, rows: Numbers, probes: Probes) -> Mask:
-        """Return which shards have a filter that does not deny every one of some values, shape (rows,)."""
+    def _tell(self, term_set: TermSet, rows: Numbers, not_denied: Mask) -> None:
+        """Let a set know which of its terms each shard may have, so that the shard's own filter is not asked again."""
+        shards, terms = np.nonzero(not_denied)
+        asked, begins = np.unique(shards, return_index=True)
+        bounds = [*begins.tolist(), len(shards)]
+        marks = self._filters.marks
+        for row, begin, end in zip(rows[asked].tolist(), bounds, bounds[1:], strict=False):
+            term_set.candidates[marks[row]] = terms[begin:end]
+
+    def _not_denied(self, rows: Numbers, probes: Probes) -> Mask:
+        """Return which values the filter of each shard does not deny, shape (rows, values)."""
         filters = self._filters
         numbers = (probes.upper * filters.blocks_of[rows, None]) >> np.uint64(32)
         found = filters.blocks[numbers.astype(np.int64) + filters.first[rows, None]]
         has_all: Mask = np.logical_and.reduce((found & probes.bits) == probes.bits, axis=2)
-        return np.logical_or.reduce(has_all, axis=1)  # type: ignore[no-any-return]
+        return has_all
 
 
 class CountMemo:

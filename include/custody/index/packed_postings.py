@@ -64,6 +64,8 @@ _KNOWN_MAX = 256
 _GAP_BITS_MAX = 32
 # Below so many a list is taken apart in Python, which costs less than calls of numpy.
 _FEW = 24
+# So few lists are taken apart one by one sooner than together: all calls of numpy take as long as these.
+_FEW_LISTS = 12
 
 Documents = npt.NDArray[np.int64]
 
@@ -221,25 +223,17 @@ class ListTable:
         known = self._known.get(number)
         if known is not None:
             return self._asked(known)
-        group = number // GROUP_TERMS
-        bit = 0
-        *before, head = self._heads[group * GROUP_TERMS : number + 1].tolist()
-        # Half a group on average: summed here sooner than by the calls that numpy would take.
-        for other in before:
-            count = other & _COUNT_MASK
-            bit += self._own_bits + (count - 1) * (other >> _WIDTH_SHIFT) if count else _LONG_BITS
-        place = self._begin + int(self._places[group]) + (bit >> 3)
-        count, width = head & _COUNT_MASK, head >> _WIDTH_SHIFT
+        place, bit, count, width = self._located_one(number)
         if not count:
-            longer = self._longer(width, *self._entry(place, bit & 7))
+            longer = self._longer(width, *self._entry(place, bit))
             # Longer lists are asked for again and again: what their beginnings say is kept, of a few.
             if len(self._known) >= _KNOWN_MAX:
                 self._known = {}
             self._known[number] = longer
             return self._asked(longer)
         if count > _FEW:
-            return ShortList(self._several(np.array([place * 8 + (bit & 7)]), np.array([count]), np.array([width])))
-        return ShortList(np.array(self._few(place, bit & 7, count, width), np.int64))
+            return ShortList(self._several(np.array([place * 8 + bit]), np.array([count]), np.array([width])))
+        return ShortList(np.array(self._few(place, bit, count, width), np.int64))
 
     def _asked(self, longer: BitList | EliasFanoBlocks) -> PackedPostings:
         return longer if isinstance(longer, BitList) else EliasFanoList(longer, self._cache)
@@ -248,6 +242,11 @@ class ListTable:
         """Return the documents that have any of some terms, going up."""
         if not len(numbers):
             return NONE
+        # Of a file that is read by ranges the pages of all lists are fetched together.
+        if len(numbers) <= _FEW_LISTS and not self._file.is_ranged:
+            few = self._union_of_few(numbers.tolist())
+            if few is not None:
+                return few
         counts, widths, places = self._located(numbers)
         is_short = counts > 0
         all_short = bool(is_short.all())
@@ -264,6 +263,28 @@ class ListTable:
         for place, form in zip(places[~is_short].tolist(), widths[~is_short].tolist(), strict=True):
             self._asked(self._longer(form, *self._entry(place >> 3, place & 7))).mark(has)
         return np.flatnonzero(has)
+
+    def _union_of_few(self, numbers: list[int]) -> Ints | None:
+        """Return the documents that have any of a few terms, going up; None where a list is too long for that."""
+        documents: set[int] = set()
+        for number in numbers:
+            place, bit, count, width = self._located_one(number)
+            if not 0 < count <= _FEW:
+                return None
+            documents.update(self._few(place, bit, count, width))
+        return np.array(sorted(documents), np.int64)
+
+    def _located_one(self, number: int) -> tuple[int, int, int, int]:
+        """Return of a list: place in bytes, bit within it, number of documents (0: a longer one), width or form."""
+        group = number // GROUP_TERMS
+        bit = 0
+        *before, head = self._heads[group * GROUP_TERMS : number + 1].tolist()
+        # Half a group on average: summed here sooner than by the calls that numpy would take.
+        for other in before:
+            count = other & _COUNT_MASK
+            bit += self._own_bits + (count - 1) * (other >> _WIDTH_SHIFT) if count else _LONG_BITS
+        place = self._begin + int(self._places[group]) + (bit >> 3)
+        return place, bit & 7, head & _COUNT_MASK, head >> _WIDTH_SHIFT
 
     def by_term(self, first: int, end: int) -> Iterator[tuple[Ints, Ints | int]]:
         """Yield documents and the numbers of the terms that have them, one for all or one for each, of all terms from

@@ -135,6 +135,11 @@ class CheckedFile:
         self._are_checked = np.frombuffer(self._is_checked, np.uint8)
         self._is_whole = False
 
+    @property
+    def is_ranged(self) -> bool:
+        """Whether pages are fetched when they are first looked at, so that each look may be a request."""
+        return self._ranged is not None
+
     def span(self, start: int, end: int) -> memoryview:
         """Return some bytes.
 

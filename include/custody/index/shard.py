@@ -119,7 +119,7 @@ class OpenShard:
         """
         with self._reported():
             documents = self._matching(question, limit, below, above, oldest_first=oldest_first)
-            return self._of(self._ids(), documents, oldest_first=oldest_first)
+            return self._of(POINTER_COLUMN, documents, oldest_first=oldest_first)
 
     def search_with_times(
         self,
@@ -133,8 +133,7 @@ class OpenShard:
         """Return the same ids as `search`, and the times of these events, ms since the epoch; raises as `search`."""
         with self._reported():
             documents = self._matching(question, limit, below, above, oldest_first=oldest_first)
-            columns = self._ids(), self.numbers(_TIME)
-            ids, times = (self._of(column, documents, oldest_first=oldest_first) for column in columns)
+            ids, times = (self._of(name, documents, oldest_first=oldest_first) for name in (POINTER_COLUMN, _TIME))
             return ids, times
 
     def _matching(
@@ -147,11 +146,12 @@ class OpenShard:
         low, high = self._window(node, below, above)
         return _newest(_backwards(node, low, high) if oldest_first else node.chunks(low, high), limit)
 
-    def _of(self, column: NumberColumn | PackedColumn, documents: Ints, *, oldest_first: bool) -> EventIds:
-        """Return the numbers of some documents, which go down with `oldest_first`, up otherwise."""
+    def _of(self, name: str, documents: Ints, *, oldest_first: bool) -> EventIds:
+        """Return the numbers of some documents in a column; they go down with `oldest_first`, up otherwise."""
+        # Of a shard that has no match, as nearly all that a first search opens, no column is read.
         if not len(documents):
             return np.empty(0, np.int64)
-        numbers = column.of(documents if not oldest_first else documents[::-1])
+        numbers = self.numbers(name).of(documents if not oldest_first else documents[::-1])
         return numbers[::-1] if oldest_first else numbers
 
     def count(self, question: query.Query) -> int:

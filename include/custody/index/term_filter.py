@@ -61,6 +61,8 @@ class TermFilter:
         self._bounds = place, place + size
         self._blocks = file.data[place : place + size].view("<u4").reshape(-1, WORDS)
         self._is_checked = False
+        self.mark = object()
+        """Of this filter alone, for who keeps what was asked of it; unlike the filter, it holds no file."""
 
     @property
     def blocks(self) -> Words:
@@ -90,6 +92,9 @@ class TermFilter:
 
     def candidates(self, term_set: TermSet, prefix: bytes) -> Ints:
         """Return the numbers of the terms of a set that the shard may have; `prefix` is that of the field."""
+        known = term_set.candidates.get(self.mark)
+        if known is not None:
+            return known
         blocks = self.blocks
         probes = term_set.derived(prefix, probes_of)
         return np.flatnonzero(may_have(blocks, probes))

@@ -27,7 +27,7 @@ from custody.errors import NotFoundError, StorageError
 from custody.eventlog import BoundedCache, EventLog
 from custody.format.number_sets import distinct, is_among
 from custody.journal import JournalFile
-from custody.model import EVENT_SCHEMA, Event
+from custody.model import NO_EVENTS, Event
 from custody.read.cache import require_expired
 from custody.workspace import Moment, Workspace, read_at_one_moment
 from custody.workspace.snapshot import look_undisturbed
@@ -36,7 +36,7 @@ Column = npt.NDArray[np.int64]
 
 Key = tuple[str, int]
 _COLUMNS = ["event_id", "source_node", "source_ordinal"]
-_NO_KEYS = EVENT_SCHEMA.empty_table().select(_COLUMNS)
+_NO_KEYS = NO_EVENTS.select(_COLUMNS)
 _LOG_KEYS_BYTES_MAX = 256 << 20
 """Of the keys of logs that are held at once."""
 _PIECE_BYTES = 4 << 20

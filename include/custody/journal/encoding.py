@@ -26,6 +26,7 @@ from custody.errors import CorruptionError, InvalidInputError
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
 from custody.model import (
     EVENT_SCHEMA,
+    NO_EVENTS,
     AttributeMask,
     Event,
     exact_batch,
@@ -205,7 +206,7 @@ def decode(records: Sequence[EventRecord]) -> pa.Table:
     """
     rows = [record for record in records if record.kind == KIND_ROWS]
     batches = [record for record in records if record.kind == KIND_BATCH]
-    tables = [EVENT_SCHEMA.empty_table()]
+    tables = [NO_EVENTS]
     tables += [_with_ids(part, _decode_rows) for part in _parts(rows)]
     numbers = _numbered_schemas(batches)
     for _, same in groupby(batches, key=lambda record: numbers[id(record.schema)]):
@@ -316,7 +317,10 @@ def _with_ids(records: Sequence[EventRecord], read: Callable[[Sequence[EventReco
         for record in records if len(records) > 1 else ():
             _checked([record], read)
         raise
-    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(event_ids(records))))
+    ids = event_ids(records)
+    # Its buffer, not `pa.array`, which imports pandas where it is installed.
+    column = pa.Array.from_buffers(pa.int64(), len(ids), [None, pa.py_buffer(ids)])
+    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), column))
 
 
 def _checked(records: Sequence[EventRecord], read: Callable[[Sequence[EventRecord]], pa.Table]) -> pa.Table:

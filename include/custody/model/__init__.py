@@ -2,6 +2,7 @@
 
 from custody.model.columns import (
     EVENT_SCHEMA,
+    NO_EVENTS,
     READER_VERSION,
     SCHEMA_VERSION,
     check_columns,
@@ -38,6 +39,7 @@ __all__ = [
     "EVENT_SCHEMA",
     "INT64_MAX",
     "MASK",
+    "NO_EVENTS",
     "READER_VERSION",
     "SCHEMA_VERSION",
     "UNASSIGNED",

@@ -84,6 +84,9 @@ EVENT_SCHEMA = pa.schema(
     ]
 )
 
+NO_EVENTS = pa.Table.from_arrays([pa.nulls(0, field.type) for field in EVENT_SCHEMA], schema=EVENT_SCHEMA)
+"""A table without rows. Not `empty_table`: Arrow makes its columns of lists, and so imports pandas where it is
+installed, which takes longer than the first questions of a process."""
 _SCHEMA_WITHOUT_ID = EVENT_SCHEMA.remove(0)
 # Asked of each log that is opened: the schema would make a list of texts each time it is asked for its names.
 _NAMES = frozenset(EVENT_SCHEMA.names)

@@ -75,7 +75,10 @@ def _names(names: pa.Array) -> list[Any]:
         values = names.to_pylist()
         return values
     encoded = names.dictionary_encode()
-    values = np.array(encoded.dictionary.to_pylist(), np.object_)[encoded.indices.to_numpy()].tolist()
+    indices = encoded.indices
+    # By the buffer: `to_numpy` imports pandas where it is installed.
+    codes = np.frombuffer(indices.buffers()[1], np.int32, len(indices), indices.offset * np.dtype(np.int32).itemsize)
+    values = np.array(encoded.dictionary.to_pylist(), np.object_)[codes].tolist()
     return values
 
 

@@ -55,6 +55,12 @@ _WORDS = {"AND", "OR", "NOT"}
 _FOREIGN = {"ANDNOT": "AND NOT", "ANDMAYBE": None, "REQUIRE": "AND"}
 _BRACKETS = frozenset('()[]{}"')
 _QUOTES = frozenset("\"'")
+# What is a space to `re` is one to `str.isspace`.
+_SPACE = re.compile(r"\s*")
+_RUN = re.compile(r"""[^\s()\[\]{}"]*""")
+# As uuids are: no operator, sign, colon or pattern, whatever is checked of a text that stands behind a field.
+_IDENTIFIER = re.compile(r"[0-9A-Za-z]+(?:-[0-9A-Za-z]+)+")
+_HALF = re.compile("[\ud800-\udfff]")
 _OPENERS = frozenset("[{")
 _CLOSERS = {"]": "[", "}": "{"}
 _COMPARED = re.compile(r"([^\W\d][\w.\-]*)\s*(==|!=|>=|<=|=~|=|>|<)\s*([^\s()\[\]{}\"']*)")
@@ -71,6 +77,14 @@ _MEANS = {
 }
 
 
+@lru_cache(maxsize=64)
+def _field_pattern(known: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds the name of a field with its colon; a repository has the same fields in all questions."""
+    # Longest first: the name of one field may be the beginning of another's, and a name may hold any sign.
+    names = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
+    return re.compile(rf"({names}):")
+
+
 class QueryToken(Token):
     """A token and the field that it belongs to, None where no field was named."""
 
@@ -83,9 +97,7 @@ class Tokenizer:
     def __init__(self, text: str, known: Collection[str]) -> None:
         self._text = text
         self._known = known
-        # Longest first: the name of one field may be the beginning of another's, and a name may hold any sign.
-        names = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
-        self._field = re.compile(rf"({names}):")
+        self._field = _field_pattern(tuple(known))
         self._at = 0
         # Of each open bracket: its place, the field of what is in it, and the NOTs before it.
         self._open: list[tuple[int, str | None, int]] = []
@@ -108,9 +120,8 @@ class Tokenizer:
         if len(self._text) > QUERY_CHARACTERS_MAX:
             what = f"expected at most {QUERY_CHARACTERS_MAX} characters, got {len(self._text)}."
             raise self._error(what, "Ask in parts, or with --structured.", QUERY_CHARACTERS_MAX)
-        for at, character in enumerate(self._text):
-            if "\ud800" <= character <= "\udfff":
-                raise self._error("half of a character that is no Unicode text.", None, at)
+        if half := _HALF.search(self._text):
+            raise self._error("half of a character that is no Unicode text.", None, half.start())
 
     def _next(self) -> Iterator[QueryToken]:
         character = self._text[self._at]
@@ -173,16 +184,15 @@ class Tokenizer:
             raise self._error(
                 f"{following} inside of a text.", f"Quote a text that holds one: {quoted(text + following + '…')}.", at
             )
-        self._check_bare(text, scope, is_first=is_first)
+        if scope is None or not _IDENTIFIER.fullmatch(text):
+            self._check_bare(text, scope, is_first=is_first)
         self._nots_end()
         return self._piece("TEXT", text, scope)
 
     def _run(self) -> str:
         """Return the text from here to the next space or bracket."""
-        end = self._at
-        while end < len(self._text) and not (self._text[end].isspace() or self._text[end] in _BRACKETS):
-            end += 1
-        return self._text[self._at : end]
+        run = _RUN.match(self._text, self._at)
+        return run[0] if run else ""
 
     def _operator(self, word: str) -> QueryToken:
         if word == "NOT":
@@ -321,8 +331,8 @@ class Tokenizer:
 
     def _skip_space(self) -> bool:
         """Go to the next character that is no space; return whether there is one."""
-        while self._at < len(self._text) and self._text[self._at].isspace():
-            self._at += 1
+        space = _SPACE.match(self._text, self._at)
+        self._at = space.end() if space else self._at
         return self._at < len(self._text)
 
     def _piece(self, kind: str, text: str, scope: str | None) -> QueryToken:
@@ -455,30 +465,82 @@ class _TreeBuilder(Transformer[Token, Node]):
         return replace(node, implied_at=None) if isinstance(node, And) else node
 
     def text(self, token: QueryToken) -> Leaf:
-        text, at = str(token), token.start_pos or 0
-        if not set(text) - {"*"}:
-            return Everything(at) if token.scope is None else Exists(token.scope, at)
-        return (Pattern if "*" in text or "?" in text else TextValue)(token.scope, text, at=at)
+        return _leaf_of(token)
 
     def text_in_quotes(self, token: QueryToken) -> Leaf:
-        return TextValue(token.scope, str(token), is_quoted=True, at=token.start_pos or 0)
+        return _leaf_of(token)
 
     def range(self, opened: QueryToken, *rest: QueryToken) -> Leaf:
-        *ends, closed = rest
-        middle = next(number for number, token in enumerate(ends) if token.type == "TO")
-        first, last = ends[:middle], ends[middle + 1 :]
-        at = opened.start_pos or 0
-        if not first and not last:
-            raise _WithoutEnds(at, opened.scope or "")
-        return ValueRange(
-            opened.scope or "",
-            str(first[0]) if first else None,
-            str(last[0]) if last else None,
-            opened == "{",
-            closed == "}",
-            at=(first[0] if first else opened).start_pos or 0,
-            last_at=(last[0] if last else opened).start_pos or 0,
-        )
+        return _range_of(opened, *rest)
+
+
+def _leaf_of(token: QueryToken) -> Leaf:
+    """Return what a text asks, with quotes or without."""
+    text, at = str(token), token.start_pos or 0
+    if token.type == "QUOTED":
+        return TextValue(token.scope, text, is_quoted=True, at=at)
+    if not set(text) - {"*"}:
+        return Everything(at) if token.scope is None else Exists(token.scope, at)
+    return (Pattern if "*" in text or "?" in text else TextValue)(token.scope, text, at=at)
+
+
+def _range_of(opened: QueryToken, *rest: QueryToken) -> Leaf:
+    """Return what a range asks; it has TO, and a value before it or behind it."""
+    *ends, closed = rest
+    middle = next(number for number, token in enumerate(ends) if token.type == "TO")
+    first, last = ends[:middle], ends[middle + 1 :]
+    at = opened.start_pos or 0
+    if not first and not last:
+        raise _WithoutEnds(at, opened.scope or "")
+    return ValueRange(
+        opened.scope or "",
+        str(first[0]) if first else None,
+        str(last[0]) if last else None,
+        opened == "{",
+        closed == "}",
+        at=(first[0] if first else opened).start_pos or 0,
+        last_at=(last[0] if last else opened).start_pos or 0,
+    )
+
+
+_TEXTS = frozenset(("TEXT", "QUOTED"))
+_RANGES = (["OPEN", "END", "TO", "END", "CLOSE"], ["OPEN", "END", "TO", "CLOSE"], ["OPEN", "TO", "END", "CLOSE"])
+
+
+def _chain_of(tokens: Sequence[QueryToken]) -> Node | None:
+    """Return the tree of conditions with the same operator between each two, in the brackets of one field or without
+    any; None for another text, or none at all.
+
+    Nearly all questions are such. The grammar takes ten steps for each condition, and to make it takes longer than the
+    first search of a process.
+    """
+    if [token.type for token in tokens[:2]] == ["FIELD", "LPAR"] and tokens[-1].type == "RPAR":
+        tokens = tokens[2:-1]
+    kinds = [token.type for token in tokens]
+    leaves, operators, at = [], set(), 0
+    while True:
+        # A text knows its field, and behind the name of one follows what belongs to it.
+        at += kinds[at : at + 1] == ["FIELD"]
+        if kinds[at : at + 1] == ["OPEN"]:
+            end = kinds.index("CLOSE", at) + 1 if "CLOSE" in kinds[at:] else at
+            if kinds[at:end] not in _RANGES:
+                return None
+            leaves.append(_range_of(*tokens[at:end]))
+            at = end
+        elif at < len(kinds) and kinds[at] in _TEXTS:
+            leaves.append(_leaf_of(tokens[at]))
+            at += 1
+        else:
+            return None
+        if at == len(kinds):
+            break
+        operators.add(kinds[at])
+        at += 1
+    if len(operators) > 1 or not operators <= {"AND", "OR"}:
+        return None
+    if len(leaves) == 1:
+        return leaves[0]
+    return Or(tuple(leaves)) if "OR" in operators else And(tuple(leaves), None)
 
 
 class _Ambiguous(Exception):
@@ -508,6 +570,16 @@ def parse_tree(text: str, known: Collection[str]) -> Node:
     if not text.strip():
         return Everything()
     tokens: Any = Tokenizer(text, known)
+    try:
+        cut = list(tokens)
+    except QueryError:
+        # Something before it may be wrong, too: whoever reads the tokens one by one finds what comes first.
+        tokens = Tokenizer(text, known)
+    else:
+        chain = _chain_of(cut)
+        if chain is not None:
+            return chain
+        tokens = cut
     try:
         tree: Any = _parser().parse(tokens)
     except UnexpectedToken as error:

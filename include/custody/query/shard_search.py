@@ -8,7 +8,7 @@ older than a field of the query, is answered from its logs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -101,7 +101,7 @@ class _Search:
         self._has_terms = has_terms(self.question)
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
-        candidates, do_overlap = self._candidates()
+        numbers, candidates, do_overlap = self._candidates()
         # Shards of one catalog hold disjoint ranges of ids as a rule. Only after a rebuild, or with gaps in the ids,
         # do ranges overlap; then the order of shards is not the order of events.
         if do_overlap:
@@ -124,7 +124,7 @@ class _Search:
         event_ids = np.concatenate(parts) if parts else NO_IDS
         if not count:
             return event_ids, 0
-        return event_ids, sum(counted.values()) + self._rest([one for one in candidates if one.name not in counted])
+        return event_ids, sum(counted.values()) + self._rest(numbers, candidates, counted)
 
     def times_of(self, event_ids: EventIds) -> EventIds | None:
         """Return the times of events that this search found; None where a shard did not tell."""
@@ -138,29 +138,34 @@ class _Search:
         places = order[np.searchsorted(ids[order], event_ids).clip(max=len(ids) - 1)]
         return times[places] if (ids[places] == event_ids).all() else None
 
-    def _rest(self, shards: Sequence[AddShard]) -> int:
-        """Return how many events of some shards match."""
+    def _rest(self, numbers: EventIds, shards: Sequence[AddShard], counted: Container[str]) -> int:
+        """Return how many events match of the shards with some numbers that were not counted yet."""
         # Of a shard whose events are all given out the number stays the same, so it is counted once.
         memo = self.live.facts.counts.of(self.question)
-        total, unknown = 0, []
-        for shard in shards:
-            known = memo.get(shard.name)
-            if known is None or not self._gives_out_all(shard):
-                unknown.append(shard)
-            else:
+        gives_out_all = self.live.giving_out_all(numbers).tolist()
+        total, remembered, unknown, settled = 0, 0, list[AddShard](), set[str]()
+        # This loop is over all shards of each question, however few of them are asked: nothing more belongs into it.
+        for shard, is_settled in zip(shards, gives_out_all, strict=True):
+            name = shard.name
+            if name in counted:
+                continue
+            known = memo.get(name) if is_settled else None
+            if known is not None:
                 total += known
-        self.explained.counted += len(shards) - len(unknown)
+                remembered += 1
+                continue
+            unknown.append(shard)
+            if is_settled:
+                settled.add(name)
+        self.explained.counted += remembered
         notices = len(self.notices)
         for shard, number in self._each(unknown, _Search._count):
             total += number
             # Not of one that is damaged or old: its logs were counted, and it may be whole the next time.
-            if len(self.notices) == notices and shard.name not in self._old.names and self._gives_out_all(shard):
+            if len(self.notices) == notices and shard.name not in self._old.names and shard.name in settled:
                 memo[shard.name] = number
             notices = len(self.notices)
         return total
-
-    def _gives_out_all(self, shard: AddShard) -> bool:
-        return not len(self.live.buried_in(shard)) and self.live.is_whole(shard)
 
     def _is_full(self) -> bool:
         return self._missing is not None and self._missing <= 0
@@ -198,12 +203,15 @@ class _Search:
             self._times += search._times
             yield shard, answer
 
-    def _candidates(self) -> tuple[list[AddShard], bool]:
-        """Return the shards that can match, the newest events first, and whether their ranges of ids overlap."""
+    def _candidates(self) -> tuple[EventIds, list[AddShard], bool]:
+        """Return the shards that can match, their numbers first, the newest events first; and whether their ranges of
+        ids overlap.
+        """
         choice = self.choice or JoinedShards((self.live,)).choose(self.question).of(0)
         self.explained = choice.stats
         live = self.live.live
-        return [live.shards[number] for number in choice.numbers.tolist()], live.overlap(choice.numbers)
+        shards = [live.shards[number] for number in choice.numbers.tolist()]
+        return choice.numbers, shards, live.overlap(choice.numbers)
 
     def _may_hold(self, shard: AddShard) -> bool:
         """Whether ids of the range can be in a shard."""

@@ -155,6 +155,8 @@ class LiveShards:
     last_ids: EventIds
     first_times: EventIds
     last_times: EventIds
+    whole: npt.NDArray[np.bool_]
+    """Whether the logs of all events of each are live."""
 
     @classmethod
     def of(cls, state: CatalogState) -> LiveShards:
@@ -167,6 +169,7 @@ class LiveShards:
             np.array([shard.last_event_id for shard in shards], np.int64),
             np.array([shard.first_event_time_ms for shard in shards], np.int64),
             np.array([shard.last_event_time_ms for shard in shards], np.int64),
+            np.array([all(path in state.files for path in shard.log_paths) for shard in shards], np.bool_),
         )
 
     def within(self, times: TimeBounds) -> EventIds:
@@ -212,6 +215,17 @@ class ShardSet:
             return NO_IDS
         begin, end = np.searchsorted(self.buried, (shard.first_event_id, shard.last_event_id + 1)).tolist()
         return self.buried[begin:end]
+
+    def giving_out_all(self, numbers: EventIds) -> npt.NDArray[np.bool_]:
+        """Return which of some shards, by their numbers, give out all of their events, shape (numbers,)."""
+        live = self.live
+        gives_all: npt.NDArray[np.bool_] = live.whole[numbers]
+        if not len(self.buried):
+            return gives_all
+        begins = np.searchsorted(self.buried, live.first_ids[numbers])
+        ends = np.searchsorted(self.buried, live.last_ids[numbers], side="right")
+        gives_all &= begins == ends
+        return gives_all
 
     def is_whole(self, shard: AddShard) -> bool:
         """Whether the logs of all events of a shard are live."""

@@ -25,11 +25,12 @@ import pyarrow as pa
 from custody.catalog import AddFile, CatalogState
 from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.eventlog import BoundedCache, Damage, EventLog, OnDamage
+from custody.eventlog.blocks import numbers, one_chunk
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
 from custody.journal.encoding import check
 from custody.journal.journal_file import TornTail
-from custody.model import EVENT_SCHEMA, Event
+from custody.model import NO_EVENTS, Event
 from custody.read.results import NewerColumns
 from custody.read.tail import PART_BYTES, Tail, TailPart, parts_of
 from custody.vfs import FileSystem
@@ -53,8 +54,6 @@ _EVENT_BYTES = 1500
 _TEXT_COPIES = 2
 # That a group was asked for events: its paths, and their places in dictionaries.
 _MARK_BYTES = 1000
-# To make it takes as long as to read a few events.
-_NOTHING = EVENT_SCHEMA.empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ class TailCache:
             for damage in decoded.torn if decoded.torn and not is_writer_live() else ():
                 on_damage(damage)
             tables.append(decoded.table)
-        return Tail(pa.concat_tables(tables) if tables else _NOTHING, tuple(parts))
+        return Tail(pa.concat_tables(tables) if tables else NO_EVENTS, tuple(parts))
 
     def _sealed_group(self, fs: FileSystem, group: Group) -> DecodedJournal:
         # By the group's journals: once all are sealed, nothing is added to it any more.
@@ -475,7 +474,7 @@ def _checked(fs: FileSystem, paths: Sequence[Path]) -> tuple[DecodedJournal, lis
         except CorruptionError as error:
             said.append(_unread(path, error))
             continue
-        said.append(_said_of(journal, _NOTHING))
+        said.append(_said_of(journal, NO_EVENTS))
         journals.append(journal)
         # The check touched every page of the file; without this, memory would grow with the number of journals.
         journal.release_memory()
@@ -483,7 +482,7 @@ def _checked(fs: FileSystem, paths: Sequence[Path]) -> tuple[DecodedJournal, lis
 
 
 def _unread(path: Path, error: CorruptionError) -> DecodedJournal:
-    return DecodedJournal(_NOTHING, (Damage(path, None, None, None, str(error)),))
+    return DecodedJournal(NO_EVENTS, (Damage(path, None, None, None, str(error)),))
 
 
 def _said_of(journal: JournalFile, table: pa.Table, omitted_bytes: int = 0) -> DecodedJournal:
@@ -566,8 +565,8 @@ def _head_bytes(data: bytes) -> int:
 
 def _merged(parts: list[DecodedJournal]) -> DecodedJournal:
     """Return the events of several journals in the order of their ids."""
-    table = pa.concat_tables([_NOTHING, *(part.table for part in parts)])
-    ids = table.column("event_id").to_numpy()
+    table = pa.concat_tables([NO_EVENTS, *(part.table for part in parts)])
+    ids = numbers(one_chunk(table.column("event_id")), np.int64)
     if len(ids) and (np.diff(ids) < 0).any():
         table = table.sort_by("event_id")
     newer = dict.fromkeys(item for part in parts for item in part.newer)

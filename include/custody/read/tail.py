@@ -18,13 +18,11 @@ import pyarrow.compute as pc
 
 from custody.journal.encoding import EventRecord, decode, decode_column, event_ids, same_schemas, view_batches
 from custody.journal.journal_file import JournalFile
-from custody.model import EVENT_SCHEMA
+from custody.model import EVENT_SCHEMA, NO_EVENTS
 
 PART_BYTES = 16 << 20
 """Of a part in the journals: more of it takes more memory, less of it more calls."""
 EventIds = npt.NDArray[np.int64]
-# To make it takes as long as to read a few events.
-_NOTHING = EVENT_SCHEMA.empty_table()
 
 
 class TailPart:
@@ -114,7 +112,7 @@ def parts_of(journals: Sequence[JournalFile]) -> Iterator[TailPart]:
 class Tail:
     """The events that wait: those that are decoded, and parts of more of them."""
 
-    decoded: pa.Table = field(default_factory=lambda: _NOTHING)
+    decoded: pa.Table = field(default_factory=lambda: NO_EVENTS)
     parts: tuple[TailPart, ...] = ()
     chosen: tuple[Callable[[pa.Table], pa.Table], ...] = ()
     """What takes events out of the parts, or values out of events; of what is decoded they are taken out already."""
@@ -183,4 +181,7 @@ class Tail:
 
 
 def _with_ids(table: pa.Table, asked: EventIds) -> pa.Table:
-    return table.filter(pc.is_in(table.column("event_id"), pa.array(asked, pa.int64())))
+    ids = np.ascontiguousarray(asked, np.int64)
+    # Its buffer, not `pa.array`, which imports pandas where it is installed.
+    wanted = pa.Array.from_buffers(pa.int64(), len(ids), [None, pa.py_buffer(ids)])
+    return table.filter(pc.is_in(table.column("event_id"), wanted))

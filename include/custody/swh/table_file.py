@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -49,8 +49,6 @@ _PARALLEL = 16
 _ALL = 1 << 62
 """More rows than there are, and few enough to be added to a place."""
 _TYPE = "type"
-_TYPES = pa.array([kind.value for kind in ObjectType], pa.string())
-"""The dictionary of types: the same in all row groups, so that pages of several are decoded together."""
 
 
 class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -411,11 +409,19 @@ def _converted(spec: TableSpec, table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields))
 
 
+@cache
+def _type_names() -> pa.StringArray:
+    """Return the dictionary of types: the same in all row groups, so that pages of several are decoded together."""
+    # When it is needed: to make an array of a list imports pandas where it is installed, and a plan of the retention
+    # imports this module and encodes nothing.
+    return pa.array([kind.value for kind in ObjectType], pa.string())
+
+
 def _types(spec: TableSpec, values: pa.Array) -> pa.Array:
-    places = pc.index_in(values, _TYPES).cast(pa.int8())
+    places = pc.index_in(values, _type_names()).cast(pa.int8())
     if places.null_count:
-        raise InvalidInputError(f"table {spec.name}: column {_TYPE!r}: expected one of {_TYPES.to_pylist()}.")
-    return pa.DictionaryArray.from_arrays(places, _TYPES)
+        raise InvalidInputError(f"table {spec.name}: column {_TYPE!r}: expected one of {_type_names().to_pylist()}.")
+    return pa.DictionaryArray.from_arrays(places, _type_names())
 
 
 def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:

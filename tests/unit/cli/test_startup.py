@@ -91,6 +91,39 @@ def test_status_and_search_import_what_they_need(
     assert len(modules) <= modules_max
 
 
+_QUESTIONS = """
+import sys
+from pathlib import Path
+from custody.lineage import Bounds
+from custody.repository import Repository
+repository = Repository.open(Path(sys.argv[1]))
+first = repository.search("", limit=500, oldest_first=True).events
+uuids = sorted({stored.event.flowfile_uuid for stored in first})
+event = repository.get(first[0].event.event_id)
+for query in (
+    f"flowfile_uuid:{event.flowfile_uuid}",
+    f"flowfile_uuid:({' OR '.join(uuids[:100])})",
+    f"event_type:{event.event_type} AND event_time:[{event.event_time} TO {event.event_time + 86_400_000}]",
+    "details:a* OR NOT event_type:SEND",
+):
+    for limit in (20, 400):
+        repository.search(query, limit=limit)
+repository.facets("event_type:SEND", ["component_id", "day"])
+repository.histogram("event_type:SEND", event.event_time, event.event_time + 1000, 2)
+repository.lineage(uuids[:3], Bounds(1000))
+repository.plan_retention()
+assert uuids
+assert "pandas" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("kind", ["live", "half_live"])
+def test_questions_of_a_program_import_no_pandas(kind: str, request: pytest.FixtureRequest) -> None:
+    # The command refuses pandas; a program that uses the library keeps it, and its import takes longer than questions.
+    root = request.getfixturevalue(kind).settings.root
+    subprocess.run([sys.executable, "-c", _QUESTIONS, str(root)], check=True, env=ENVIRONMENT)
+
+
 def test_names_that_are_imported_when_they_are_used_are_those_that_checkers_see() -> None:
     lazy = [path for path in (INCLUDE / "custody").rglob("__init__.py") if "lazy_exports" in path.read_text()]
     assert {path.parent.name for path in lazy} >= {"repository", "swh"}

@@ -13,6 +13,7 @@ from custody.errors import CorruptionError
 from custody.index.arrays import Ints
 from custody.index.inverted_field import InvertedField
 from custody.index.packed_postings import (
+    _FEW_LISTS,
     BLOCK_POSTINGS,
     DENSE,
     GROUP_TERMS,
@@ -141,6 +142,26 @@ def test_no_bit_that_is_flipped_gives_another_answer(tmp_path: Path) -> None:
         table = ListTable(file, made.heads, made.places.astype(np.uint64), BEFORE, documents, PostingsCache())
         with pytest.raises(CorruptionError, match=r"packed\.data @\d+: expected a page with its checksum"):
             table.union(np.arange(len(lists)))
+
+
+def test_few_lists_are_united_as_many_are_and_their_pages_checked(tmp_path: Path) -> None:
+    chance = np.random.default_rng(3)
+    lists = [np.unique(chance.integers(0, 5000, chance.integers(1, 30))) for _ in range(400)]
+    table = table_of(tmp_path, lists, 5000)
+    for count in (1, 2, _FEW_LISTS, _FEW_LISTS + 1, 100):
+        for _ in range(20):
+            numbers = np.sort(chance.choice(len(lists), count, replace=False))
+            union = np.unique(np.concatenate([lists[number] for number in numbers.tolist()]))
+            assert np.array_equal(table.union(numbers), union)
+            assert table.union(numbers).dtype == np.int64
+    made = packed_lists(field_of(lists), 5000, BEFORE)
+    sums = checked(tmp_path, made.stream, made.longer, before=BEFORE)._checksums.tolist()
+    bad = made.stream.copy()
+    bad[5] ^= 1
+    file = checked(tmp_path, bad, made.longer, before=BEFORE, sums=sums)
+    table = ListTable(file, made.heads, made.places.astype(np.uint64), BEFORE, 5000, PostingsCache())
+    with pytest.raises(CorruptionError, match="a page with its checksum"):
+        table.union(np.array([0, 1]))
 
 
 def test_forged_lists_are_refused_or_stay_within_the_shard(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from custody.errors import InvalidInputError
 from custody.model import Event, EventType
-from custody.query import QueryError, field_help, parse_query, structured_query
+from custody.query import QueryError, field_help, parse_query, parser, structured_query
 from custody.query.conditions import CONDITIONS_MAX, PATTERNS_MAX
 from custody.query.parser import DEPTH_MAX, parse_tree
 from custody.query.syntax_tree import And, Everything, Exists, Node, Not, Or, Pattern, TextValue, ValueRange, printed
@@ -192,6 +193,40 @@ def test_every_text_is_read_as_its_printed_form_or_refused_with_a_place_in_it(te
         again = printed(tree)
         assert parse_tree(again, KNOWN) == tree
         assert printed(parse_tree(again, KNOWN)) == again
+
+
+def outcome(text: str) -> str:
+    """What becomes of a text, with all places."""
+    try:
+        return repr(parse_tree(text, KNOWN))
+    except QueryError as error:
+        return f"{error} @{error.at}"
+
+
+CONDITIONS = st.sampled_from(
+    [
+        *("x", "a-b", "'it''s'", "*", "a*", "filename:y", 'details:"z w"', "file_size:5", "[1 TO 2]", "[a TO]"),
+        *("file_size:[1 TO 2]", "file_size:{1 TO}", "filename:[TO 'b c'}", "file_size:[TO]", "file_size:[1 2]"),
+        "file_size:[1 TO 2",
+    ]
+)
+OPERATORS = st.sampled_from([" OR ", " OR ", " OR ", " AND ", " AND ", " ", " NOT ", " and ", "  OR\t"])
+BRACKETS = st.sampled_from(
+    [("", ""), ("", ""), ("filename:(", ")"), ("(", ")"), ("filename:(", ""), ("NOT ", ""), ("", ")")]
+)
+CHAINS = st.builds(
+    lambda parts, brackets: brackets[0] + "".join(chain(*parts))[: -len(parts[-1][1])] + brackets[1],
+    st.lists(st.tuples(CONDITIONS, OPERATORS), min_size=1, max_size=5),
+    BRACKETS,
+)
+
+
+@given(st.one_of(CHAINS, TEXTS))
+def test_chains_of_conditions_are_read_as_the_grammar_reads_them(text: str) -> None:
+    read = outcome(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parser, "_chain_of", lambda _: None)
+        assert outcome(text) == read
 
 
 NAMES = st.sampled_from(["filename", "details", "component_type", "attribute.a:b", "attribute.(z)"])

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from custody.config import SETTINGS_FILE
 from custody.index import describe_shard
 from custody.index.filter_bank import CountMemo
 from custody.index.manifest import PackedFile
+from custody.index.term_filter import TermFilter
+from custody.index.terms import TermSet
 from custody.model import Event
 from custody.query import search_state
 from custody.read.results import Notices
@@ -205,6 +208,62 @@ def test_a_damaged_filter_is_told_and_its_logs_are_searched(root: Path) -> None:
         result, _ = asked(repository, text)
         assert result.total == total > 0
     assert any(str(damaged) in notice for notice in result.notices)
+
+
+@pytest.mark.parametrize("layout", ["packed", "whoosh"])
+def test_many_terms_are_asked_of_the_kept_filters_alone(
+    root: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TEXT.replace("[index]", f"[index]\nlayout = '{layout}'").replace("open_shards_max = 4\n", "")
+    (root / SETTINGS_FILE).write_text(text)
+    assert list(Repository.open(root).rebuild_index())
+    repository = Repository.open(root)
+    own, asked_filters = TermFilter.candidates, []
+
+    def candidates(self: TermFilter, term_set: TermSet, prefix: bytes) -> Any:
+        found = own(self, term_set, prefix)
+        if self.mark not in term_set.candidates:
+            asked_filters.append(self)
+        return found
+
+    monkeypatch.setattr(TermFilter, "candidates", candidates)
+    for turn in range(5):
+        some = UUIDS[turn * 7 :: 31]
+        same = f"flowfile_uuid:({' OR '.join([*some, 'none'])})"
+        once = Repository.open(root)
+        asked_filters.clear()
+        result, _ = asked(repository, same, limit=40)
+        were_asked = len(asked_filters)
+        assert pages(result) == pages(asked(once, same, limit=40)[0])
+        assert result.total >= len(some)
+        # The first two questions bring the filters; whoever was asked with all others is not asked again.
+        assert bool(were_asked) == (turn < 2)
+    total, events = result.total, result.events
+    for folder in shards(root)[1:3]:
+        for file in folder.iterdir():
+            file.write_bytes(flipped(file.read_bytes(), file.stat().st_size // 2) if file.stat().st_size else b"")
+    damaged = Repository.open(root)
+    for _ in range(3):
+        result, _ = asked(damaged, same, limit=40)
+        assert (result.total, result.events) == (total, events)
+        assert result.notices
+
+
+def test_which_shards_give_out_all_events_is_known_of_all_at_once(root: Path) -> None:
+    repository = Repository.open(root)
+    workspace = repository.workspace()
+    ordered = sorted(workspace.state().shards.values(), key=lambda one: one.first_event_id)
+    repository.forget(EventSelection(event_ids=(ordered[2].last_event_id,)), "asked", "main")
+    repository.forget(EventSelection(event_ids=(ordered[4].first_event_id,)), "asked", "main")
+    file = min(workspace.state().files.values(), key=lambda one: one.first_event_id)
+    workspace.catalog.commit([Action(remove_file=RemoveFile(path=file.path))])
+    [source] = open_sources([Repository.open(root).workspace()], ("mime.type",), Notices(strict=True))
+    live = source.shards(repository._shards)
+    every = live.live.shards
+    one_by_one = [live.is_whole(shard) and not len(live.buried_in(shard)) for shard in every]
+    assert live.giving_out_all(np.arange(len(every))).tolist() == one_by_one
+    assert one_by_one[::-1][:5] == [False, True, False, True, False]
+    assert live.giving_out_all(np.array([1, 3])).tolist() == [one_by_one[1], one_by_one[3]]
 
 
 def test_a_rebuilt_shard_is_asked_for_the_fields_that_it_has_now(root: Path) -> None:
