@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from custody.capture.json_splitter import JsonElement
 from custody.capture.validate import Accepted, Context, ElementReader, Outcome, Rejected, validate_element
+from custody.format.number_sets import is_among
 from custody.model import EVENT_SCHEMA, to_batch, warned_rows, without_bad_rows
 
 _SCHEMA = EVENT_SCHEMA.remove(0)
@@ -150,5 +151,5 @@ def _usual(
     if not is_odd.any():
         return numbers, batch
     # An element goes one way as a whole.
-    is_usual = ~np.isin(numbers, numbers[is_odd])
+    is_usual = ~is_among(numbers, numbers[is_odd])
     return numbers[is_usual], batch.filter(pa.array(is_usual[rows]))

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from custody.format.number_sets import distinct
 from custody.index.arrays import Ints
 from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS
@@ -401,7 +402,7 @@ def phrase(words: Sequence[PlacedPostings]) -> DocSet:
         for distance, word in enumerate(words)
     ]
     starts_of_phrase = reduce(partial(np.intersect1d, assume_unique=True), begins)
-    return DocList(np.unique(starts_of_phrase >> _POSITION_BITS))
+    return DocList(distinct(starts_of_phrase >> _POSITION_BITS))
 
 
 def _occurrences(word: PlacedPostings, documents: Ints) -> Iterator[Ints]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from whoosh import query
 
+from custody.format.number_sets import distinct, is_among
 from custody.format.split_block import WORDS, Probes, Words
 from custody.index.dictionary import FIELD_BYTES
 from custody.index.manifest import Description
@@ -95,7 +96,7 @@ class _Filters:
         # Whether a shard can tell follows from the values of it that were cut, which nearly all have alike: none.
         cannot_tell = [kind for kind, about in enumerate(examples) if not can_tell(about)]
         if cannot_tell:
-            answer |= np.isin(kind_of[chosen], cannot_tell)
+            answer |= is_among(kind_of[chosen], np.array(cannot_tell))
         may = np.ones(len(rows), np.bool_)
         may[known] = answer
         return may
@@ -308,7 +309,7 @@ class _MayHave(QueryEvaluator[Mask]):
             return self.all()
         answer = self.none()
         numbers = self._numbers(name)
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             here = np.flatnonzero(numbers == number)
             if number < 0:
                 answer[here] = True

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from custody.format.number_sets import distinct
 from custody.index.arrays import Bytes, Ints
 from custody.index.bit_packing import WIDTH_MAX, WORD_BYTES, Words, as_bytes, bit_lengths, masks, packed, run, unpacked
 from custody.index.fields import ABSENT
@@ -206,7 +207,7 @@ class PackedColumn:
     def _of_whole(self, documents: Ints, whole: npt.NDArray[np.bool_]) -> Numbers:
         """Return numbers of which some, or all, take whole words."""
         numbers = np.empty(len(documents), np.int64)
-        for zone in np.unique(documents >> _ZONE_SHIFT).tolist():
+        for zone in distinct(documents >> _ZONE_SHIFT).tolist():
             begin = zone << _ZONE_SHIFT
             low, high = documents.searchsorted((begin, begin + ZONE_DOCUMENTS)).tolist()
             steps = documents[low:high] - begin

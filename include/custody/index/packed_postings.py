@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.errors import CorruptionError
+from custody.format.number_sets import distinct
 from custody.index.arrays import Bytes, Ints, put_rows, raw, starts, within
 from custody.index.bit_packing import (
     WORD_BYTES,
@@ -253,7 +254,7 @@ class ListTable:
         if all_short:
             documents = self._several(places, counts, widths)
             if len(documents) * _SPARSE <= self._documents:
-                return np.unique(documents)
+                return distinct(documents)
         # One flag a document: a union of many lists needs no sorting, and its cost does not grow with overlaps.
         has = np.zeros(self._documents, np.bool_)
         if all_short:

@@ -40,7 +40,7 @@ _BLOCK = np.dtype([("place", "<u8"), ("stored", "<u4"), ("size", "<u4"), ("first
 # Texts of uuids: which digit stands where.
 _UUID_LENGTH = 36
 _DASHES = np.array([8, 13, 18, 23])
-_DIGITS = np.setdiff1d(np.arange(_UUID_LENGTH), _DASHES)
+_DIGITS = np.array([place for place in range(_UUID_LENGTH) if place not in _DASHES])
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NO_DIGIT = 0x80
 _VALUES = np.full(256, _NO_DIGIT, np.uint8)

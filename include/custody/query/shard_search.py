@@ -19,6 +19,7 @@ from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
+from custody.format.number_sets import distinct, is_among
 from custody.index import OpenShard
 from custody.query.cut_values import CutShards, LongConditions
 from custody.query.joined_shards import JoinedShards, ShardChoice, has_terms
@@ -295,12 +296,12 @@ class _Search:
         """Return the ids of the events of a shard's logs that match, going down."""
         self.explained.scanned += 1
         # In the order in which an index would give them, each id once.
-        return np.unique(self.scan_logs(shard, self.question))[::-1]
+        return distinct(self.scan_logs(shard, self.question))[::-1]
 
     def _merge_overlapping(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
         """Answer from shards whose id ranges overlap: each is asked for all its matches."""
         self.explained.searched += len(candidates)
-        ids = np.unique(np.concatenate([self._all_ids(shard) for shard in candidates]))[::-1]
+        ids = distinct(np.concatenate([self._all_ids(shard) for shard in candidates]))[::-1]
         return self.id_range.of(ids), len(ids)
 
     def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
@@ -334,7 +335,7 @@ def _refuse(shard: AddShard, question: query.Query) -> EventIds:
 
 def _without(event_ids: EventIds, buried: EventIds) -> EventIds:
     """Drop the ids of events that must not be given out."""
-    return event_ids[~np.isin(event_ids, buried)] if len(buried) else event_ids
+    return event_ids[~is_among(event_ids, buried)] if len(buried) else event_ids
 
 
 def _live(state: CatalogState, event_ids: EventIds) -> EventIds:

@@ -27,6 +27,7 @@ from custody.errors import CorruptionError, NotFoundError, StripeMissingError
 from custody.eventlog import BoundedCache, Damage, EventLog, OnDamage
 from custody.eventlog.blocks import numbers, one_chunk
 from custody.format.framing import Frame, frames
+from custody.format.number_sets import distinct
 from custody.journal import Group, JournalFile
 from custody.journal.encoding import check
 from custody.journal.journal_file import TornTail
@@ -87,7 +88,7 @@ class LiveLogs:
         # The next events of a writer lie in one log as a rule; this look is made for each writer of a search.
         if len(holders) and holders[0] == holders[-1] >= 0 and (holders == holders[0]).all():
             return [(self.files[int(holders[0])], event_ids)], event_ids[:0]
-        numbers: list[int] = np.unique(holders[holders >= 0]).tolist()
+        numbers: list[int] = distinct(holders[holders >= 0]).tolist()
         return [(self.files[number], event_ids[holders == number]) for number in numbers], event_ids[holders < 0]
 
 

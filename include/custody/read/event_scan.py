@@ -25,6 +25,7 @@ from custody.catalog.pruning import PrunedReads, Restriction
 from custody.config import Settings
 from custody.errors import ConflictError, CorruptionError, NotFoundError
 from custody.eventlog import EventLog, TableOfContents, refuse
+from custody.format.number_sets import is_among
 from custody.model import EVENT_SCHEMA, INT64_MAX
 from custody.model.visibility import Visibility
 from custody.read.cache import caches_of
@@ -287,7 +288,7 @@ def _blocks_to_read(toc: TableOfContents, part: ScanPart, asked: EventFilter) ->
     if asked.to_ms is not None:
         may_hold &= blocks["first_event_time"] < asked.to_ms
     if part.blocks is not None:
-        may_hold &= np.isin(np.arange(len(blocks)), part.blocks)
+        may_hold &= is_among(np.arange(len(blocks)), np.array(part.blocks, np.int64))
     numbers: list[int] = np.flatnonzero(may_hold).tolist()
     return numbers
 

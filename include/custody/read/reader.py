@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
 from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
+from custody.format.number_sets import distinct
 from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event
 from custody.read.cache import EventIds, caches_of, hiding, open_log, read_tail, read_tail_in_parts
@@ -106,7 +107,7 @@ def get_many(
     With `keep` the events themselves are cached, not only the blocks in which they lie.
     """
     # Other numbers cannot be ids, and do not fit into a column of ids.
-    ids = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
+    ids = distinct(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
     found = find(workspace, ids, view, on_damage, keep=keep)
     return objects_of([found], caches_of(workspace).events)[0]
 
@@ -178,7 +179,7 @@ def readable(workspace: Workspace, event_ids: EventIds, view: Snapshot, on_damag
     live = caches_of(workspace).live(workspace, view.state)
     holders = live.holders(event_ids)
     is_readable = np.ones(len(event_ids), np.bool_)
-    for number in np.unique(holders[holders >= 0]).tolist():
+    for number in distinct(holders[holders >= 0]).tolist():
         here = holders == number
         log = open_log(workspace, live.files[number], on_damage)
         is_readable[here] = False if log is None else log.readable(event_ids[here], on_damage)
@@ -215,7 +216,7 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
 
 def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:
     """Return how many blocks of live logs hold events with these ids."""
-    ids = np.unique(np.asarray(event_ids, np.int64))
+    ids = distinct(np.asarray(event_ids, np.int64))
     live = caches_of(workspace).live(workspace, view.state)
     blocks = 0
     for file, of_log in live.by_log(ids)[0]:
@@ -223,7 +224,7 @@ def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot)
         log = open_log(workspace, file, lambda _: None)
         if log is not None:
             firsts = log.toc.blocks["first_event_id"].astype(np.int64)
-            blocks += len(np.unique(np.searchsorted(firsts, of_log, side="right")))
+            blocks += len(distinct(np.searchsorted(firsts, of_log, side="right")))
     return blocks
 
 
@@ -353,7 +354,7 @@ def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:
     """Return the groups that may hold events with these ids."""
     # How far a group reaches is unknown without reading it, so it may hold all ids up to the next group.
     firsts = np.array([group.first_event_id for group in waiting], np.int64)
-    numbers = np.unique(np.searchsorted(firsts, event_ids, side="right") - 1)
+    numbers = distinct(np.searchsorted(firsts, event_ids, side="right") - 1)
     return [waiting[number] for number in numbers.tolist() if number >= 0]
 
 

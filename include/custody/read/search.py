@@ -29,6 +29,7 @@ from whoosh import query
 from custody.catalog import AddFile, AddShard
 from custody.errors import InvalidInputError
 from custody.eventlog import Damage
+from custody.format.number_sets import distinct
 from custody.index import Days, ShardCache, integers
 from custody.model import Event
 from custody.query import (
@@ -190,7 +191,7 @@ class SearchSource:
 
     def get_many(self, event_ids: EventIds, *, keep: bool = False) -> list[Event]:
         """Return the events with these ids, in id order; as `find`."""
-        ids = np.unique(event_ids)
+        ids = distinct(event_ids)
         return self.given(ids, objects_of([self.find(ids, keep=keep)], caches_of(self.workspace).events)[0])
 
     def remember(self) -> None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_match, visible
 from custody.eventlog import Damage, EventLog, OnDamage
+from custody.format.number_sets import distinct
 from custody.model import EVENT_SCHEMA, Event, to_batch
 from custody.read.cache import EventIds, caches_of, hiding, open_log
 from custody.workspace import Workspace
@@ -133,7 +134,7 @@ def _hidden_in(
         parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_match(stone, *bounds)]
         if _rules(workspace) is not None:
             parts.append(np.arange(bounds[0], bounds[1] + 1))
-    return np.unique(np.concatenate(parts).astype(np.int64)), log is not None and not unread
+    return distinct(np.concatenate(parts).astype(np.int64)), log is not None and not unread
 
 
 def given_out(
