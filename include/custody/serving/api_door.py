@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -977,7 +976,7 @@ def _content_answer(request: Request, content: Content) -> Response:
         status = 206
         headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{content.size}"
         claim = msgspec.structs.replace(content.claim, offset=(content.claim.offset or 0) + start, size=length)
-        content = replace(content, claim=claim)
+        content = msgspec.structs.replace(content, claim=claim)
     headers["Content-Length"] = str(length)
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type="application/octet-stream")
