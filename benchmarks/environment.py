@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCAL = ROOT / ".local" / "benchmarks"
 _REQUIREMENTS = Path(__file__).with_name("catalog") / "requirements.txt"
+
+
+def library_path() -> str:
+    """Return a PYTHONPATH for processes that measure: these benchmarks, and the library that this process uses.
+
+    Not always the library beside them: `benchmarks.turns` measures an earlier one.
+    """
+    import custody  # not at the top: the Pythons of peers have none
+
+    return os.pathsep.join([str(ROOT), str(Path(custody.__file__).resolve().parents[1])])
 
 
 def peers_python(requirements: Path = _REQUIREMENTS) -> Path:

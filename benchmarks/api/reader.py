@@ -18,7 +18,7 @@ from typing import IO, cast
 
 import httpx
 
-from benchmarks.environment import ROOT
+from benchmarks.environment import library_path
 
 _AGAIN_SECONDS = 0.02
 _NICENESS = 19
@@ -28,7 +28,7 @@ _NICENESS = 19
 def reading(url: str, form: str, readers: int, headers: Mapping[str, str] | None = None) -> Iterator[list[int]]:
     """Let so many processes read exports from the doors at a URL; the list has what each took, once they ended."""
     taken: list[int] = []
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "include")])}
+    environ = {**os.environ, "PYTHONPATH": library_path()}
     with ExitStack() as stack:
         for _ in range(readers):
             process = subprocess.Popen(

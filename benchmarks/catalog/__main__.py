@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from benchmarks.environment import LOCAL, ROOT, peers_python
+from benchmarks.environment import LOCAL, ROOT, library_path, peers_python
 
 LENGTHS = {"custody": [0, 1000, 10_000, 100_000], "delta": [0, 1000, 10_000], "iceberg": [0, 100, 500]}
 QUICK = {"custody": [0, 1000], "delta": [0, 1000], "iceberg": [0, 20]}
@@ -38,7 +38,7 @@ def main(peer: tuple[str, ...], times: int, quick: bool, scratch: Path, output: 
         lengths = ",".join(map(str, (QUICK if quick else LENGTHS)[name]))
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             module = f"benchmarks.catalog.{name}_peer"
-            path = os.pathsep.join([str(ROOT), *([str(ROOT / "include")] if name == "custody" else [])])
+            path = library_path() if name == "custody" else str(ROOT)
             done = subprocess.run(
                 [python, "-m", module, folder, lengths, str(20 if quick else times)],
                 cwd=ROOT,

@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks.append.machine import Machine, load_average
 from benchmarks.append.peers.base import PeerUnavailableError
 from benchmarks.append.peers.nifi_peer import build, java_version
-from benchmarks.environment import LOCAL, ROOT, peers_python
+from benchmarks.environment import LOCAL, ROOT, library_path, peers_python
 from benchmarks.eventlog import plot, report, steps
 from benchmarks.eventlog.bulk import BASE_EVENTS
 from benchmarks.eventlog.measuring import Task, rates
@@ -141,7 +141,7 @@ def _run(name: str, argument: str, python: Path = Path(sys.executable)) -> dict[
     Raises:
         click.ClickException: it failed.
     """
-    path = os.pathsep.join([str(ROOT), *([str(ROOT / "include")] if name != "delta" else [])])
+    path = library_path() if name != "delta" else str(ROOT)
     done = subprocess.run(
         [python, "-m", f"benchmarks.eventlog.peers.{name}_peer", argument],
         cwd=ROOT,

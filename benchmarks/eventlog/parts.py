@@ -22,6 +22,7 @@ import msgspec
 
 import custody
 from benchmarks.catalog.peer import peak_rss_mib
+from benchmarks.environment import ROOT, library_path
 from benchmarks.eventlog.bulk import tables, write_journals
 from custody.config import load_settings
 from custody.repository import Repository
@@ -29,7 +30,6 @@ from custody.rollover.rollover_steps import Rollover
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 
-ROOT = Path(__file__).resolve().parents[2]
 _AT_ONCE = 1 << 40
 
 
@@ -73,7 +73,7 @@ def measure(folder: Path, merge_bytes: int) -> Merged:
     """Merge in a process of its own, and leave the journals as they were."""
     environ = {
         **os.environ,
-        "PYTHONPATH": f"{Path(custody.__file__).parents[1]}{os.pathsep}{ROOT}",
+        "PYTHONPATH": library_path(),
         "CUSTODY__EVENTLOG__MERGE_BYTES_MAX": str(merge_bytes),
     }
     command = [sys.executable, "-m", __spec__.name, "--child", str(folder)]

@@ -15,16 +15,14 @@ from pathlib import Path
 import click
 import msgspec
 
-import custody
 from benchmarks.catalog.peer import peak_rss_mib
+from benchmarks.environment import ROOT, library_path
 from benchmarks.eventlog.bulk import tables, write_journals
 from custody.config import load_settings
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -63,7 +61,7 @@ def measure(folder: Path, name: str) -> Measured:
     done = subprocess.run(
         [sys.executable, "-m", __spec__.name, "--child", name, str(folder)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{Path(custody.__file__).parents[1]}{os.pathsep}{ROOT}"},
+        env={**os.environ, "PYTHONPATH": library_path()},
         capture_output=True,
         check=True,
     )

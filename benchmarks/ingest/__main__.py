@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from benchmarks.append.machine import Machine
-from benchmarks.environment import LOCAL, ROOT
+from benchmarks.environment import LOCAL, ROOT, library_path
 from benchmarks.ingest.inputs import inputs as input_files
 
 PEERS = ("custody", "custody, one by one", "DuckDB", "pyarrow", "msgspec, untyped", "fastavro")
@@ -71,7 +71,7 @@ def main(
 def _measure(names: tuple[str, ...], inputs: Path, made: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Return CPU and wall in seconds and memory in bytes, of each round; rounds of all peers take turns."""
     measured: dict[str, dict[str, list[float]]] = {name: {"cpu": [], "wall": [], "memory": []} for name in names}
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "include")])}
+    environment = {**os.environ, "PYTHONPATH": library_path()}
     for _ in range(rounds):
         for name, lists in measured.items():
             shutil.rmtree(made, ignore_errors=True)

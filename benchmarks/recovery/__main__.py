@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.environment import LOCAL, ROOT
+from benchmarks.environment import LOCAL, library_path
 from benchmarks.eventlog.bulk import tables, write_journals
 from custody.config import load_settings
 from custody.recovery import peek_leftovers
@@ -75,7 +75,7 @@ def measure(root: Path, gigabytes: float, open_megabytes: int) -> dict[str, obje
     rows = max(int(rows * wanted / journal_bytes(root)), PROBE_EVENTS)
     shutil.rmtree(settings.containers[0])
     write_journals(fs, settings, tables(rows), group_events=GROUP_EVENTS)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "include")])}
+    environment = {**os.environ, "PYTHONPATH": library_path()}
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(root), str(open_megabytes << 20)],
         stdin=subprocess.PIPE,
