@@ -197,8 +197,12 @@ class LocalStore:
             self._fs.make_directory(folder)
             self._durable.add(folder.parent)
 
-    def _names(self, prefix: str) -> list_of[str]:
-        return [name for name in self._files.list(prefix) if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
+    def _names(self, prefix: str, after: str = "") -> list_of[str]:
+        names = self._files.list(prefix)
+        if after:
+            # First, as it leaves a few of thousands. As a folder and as a file the others lie before.
+            names = [name for name in names if f"{prefix}{name}/" >= after or after.startswith(f"{prefix}{name}/")]
+        return [name for name in names if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
 
     def _below(self, prefix: str, after: str) -> Iterator[str]:
         """Yield the keys of the files below a prefix in the order of keys.
@@ -206,9 +210,16 @@ class LocalStore:
         A folder sorts by its name and the `/` behind it, as its keys do: `a.b` comes before `a/b`.
         """
         try:
-            names = self._names(prefix)
-            # By convention only files have a dot in their names, which saves a look at what they are.
-            folders = frozenset[str]() if all("." in name for name in names) else self._files.folders(prefix)
+            names = self._names(prefix, after)
+            # By convention only files have a dot in their names, which saves a look at what they are. One name is
+            # looked at by itself: what lies behind a key is asked for more often than a whole folder, and of thousands
+            # of names the one that the key lies below is left.
+            unknown = [name for name in names if "." not in name]
+            if len(unknown) == 1:
+                is_folder = self._fs.is_directory(self._path(f"{prefix}{unknown[0]}"))
+                folders = set(unknown) if is_folder else set[str]()
+            else:
+                folders = self._files.folders(prefix) if unknown else set[str]()
         except StorageError as error:
             if error.errno in _ABSENT:
                 return
@@ -216,8 +227,6 @@ class LocalStore:
         entries = []
         for name in names:
             key = f"{prefix}{name}"
-            if f"{key}/" < after and not after.startswith(f"{key}/"):
-                continue  # as a folder and as a file it lies before
             entries.append(f"{key}/" if name in folders and "." not in name else key)
         for entry in sorted(entries):
             if entry.endswith("/"):
