@@ -39,7 +39,16 @@ from custody.eventlog.row_copies import COPIES_KEY, CopiedEvents, RowCopies
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
 from custody.format.number_sets import distinct, is_among
-from custody.model import EVENT_SCHEMA, NO_EVENTS, check_columns, in_one_piece, schema_of, to_present, unknown_columns
+from custody.model import (
+    EVENT_SCHEMA,
+    NO_EVENTS,
+    check_columns,
+    in_one_piece,
+    int64_column,
+    schema_of,
+    to_present,
+    unknown_columns,
+)
 from custody.vfs import FileSystem, prefetch_pages
 
 if TYPE_CHECKING:
@@ -543,8 +552,7 @@ def _rows(block: pa.Table, event_ids: npt.NDArray[np.int64]) -> list[pa.RecordBa
     # Few rows that are shown are joined with those of other blocks in half the time of a `take` of a block.
     if len(places) <= _SHOWN_OF_BLOCK_MAX:
         return [batches[0].slice(place, 1) for place in places.tolist()]
-    # Its buffer, not `pa.array`, which imports pandas as `to_numpy` does.
-    return [batches[0].take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))]
+    return [batches[0].take(int64_column(places))]
 
 
 def _metadata(path: Path, stored_by_key: Mapping[bytes, bytes]) -> LogMetadata:

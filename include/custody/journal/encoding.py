@@ -30,6 +30,7 @@ from custody.model import (
     AttributeMask,
     Event,
     exact_batch,
+    int64_column,
     require_types,
     text_problems,
     to_batch,
@@ -317,10 +318,7 @@ def _with_ids(records: Sequence[EventRecord], read: Callable[[Sequence[EventReco
         for record in records if len(records) > 1 else ():
             _checked([record], read)
         raise
-    ids = event_ids(records)
-    # Its buffer, not `pa.array`, which imports pandas where it is installed.
-    column = pa.Array.from_buffers(pa.int64(), len(ids), [None, pa.py_buffer(ids)])
-    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), column))
+    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), int64_column(event_ids(records))))
 
 
 def _checked(records: Sequence[EventRecord], read: Callable[[Sequence[EventRecord]], pa.Table]) -> pa.Table:

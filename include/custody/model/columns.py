@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
@@ -93,6 +94,14 @@ _NAMES = frozenset(EVENT_SCHEMA.names)
 _PLACES = [Event.__struct_fields__.index(name) for name in EVENT_SCHEMA.names]
 """Of the columns among the fields of an event."""
 _MAPS = {"previous_attributes", "updated_attributes"}
+
+
+def int64_column(numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """Return numbers, such as ids of events, as a column that shares their memory.
+
+    Not `pa.array`: that imports pandas where it is installed.
+    """
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:

@@ -169,7 +169,7 @@ class LiveShards:
             np.array([shard.last_event_id for shard in shards], np.int64),
             np.array([shard.first_event_time_ms for shard in shards], np.int64),
             np.array([shard.last_event_time_ms for shard in shards], np.int64),
-            np.array([all(path in state.files for path in shard.log_paths) for shard in shards], np.bool_),
+            np.array([_is_whole(state, shard) for shard in shards], np.bool_),
         )
 
     def within(self, times: TimeBounds) -> EventIds:
@@ -229,7 +229,7 @@ class ShardSet:
 
     def is_whole(self, shard: AddShard) -> bool:
         """Whether the logs of all events of a shard are live."""
-        return all(path in self.state.files for path in shard.log_paths)
+        return _is_whole(self.state, shard)
 
     def current(self, shard: AddShard, fields: Collection[str], old: OldShards) -> OpenShard | None:
         """Return a shard, open; None, and noted, when it was made before one of some fields was indexed.
@@ -291,3 +291,7 @@ class SearchHits:
     explained: SearchStats
     times: EventIds | None = None
     """When these events happened, ms since the epoch; None where the index does not tell, or nobody asked."""
+
+
+def _is_whole(state: CatalogState, shard: AddShard) -> bool:
+    return all(path in state.files for path in shard.log_paths)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from custody.journal.encoding import EventRecord, decode, decode_column, event_ids, same_schemas, view_batches
 from custody.journal.journal_file import JournalFile
-from custody.model import EVENT_SCHEMA, NO_EVENTS
+from custody.model import EVENT_SCHEMA, NO_EVENTS, int64_column
 
 PART_BYTES = 16 << 20
 """Of a part in the journals: more of it takes more memory, less of it more calls."""
@@ -181,7 +181,4 @@ class Tail:
 
 
 def _with_ids(table: pa.Table, asked: EventIds) -> pa.Table:
-    ids = np.ascontiguousarray(asked, np.int64)
-    # Its buffer, not `pa.array`, which imports pandas where it is installed.
-    wanted = pa.Array.from_buffers(pa.int64(), len(ids), [None, pa.py_buffer(ids)])
-    return table.filter(pc.is_in(table.column("event_id"), wanted))
+    return table.filter(pc.is_in(table.column("event_id"), int64_column(np.ascontiguousarray(asked, np.int64))))
