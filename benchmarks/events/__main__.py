@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -65,12 +65,16 @@ class Cell:
     memory_mib: float | None
     """Most of the server's own memory; None where there is no server."""
 
+    @property
+    def events_per_second(self) -> float:
+        """Acknowledged events a second."""
+        return self.calls * self.events / self.seconds
+
     def __str__(self) -> str:
-        rate = self.calls * self.events / self.seconds
         memory = "-" if self.memory_mib is None else f"{self.memory_mib:.0f}"
         return (
-            f"{self.name:14} {self.producers:9} {self.events:7} {rate:10.0f} {self.p50_ms:8.1f} {self.p99_ms:8.1f} "
-            f"{memory:>8}"
+            f"{self.name:14} {self.producers:9} {self.events:7} {self.events_per_second:10.0f} "
+            f"{self.p50_ms:8.1f} {self.p99_ms:8.1f} {memory:>8}"
         )
 
 
@@ -224,7 +228,8 @@ def measure(
 @click.option("--producers", type=click.IntRange(1, 1000), default=200, help="At once.")
 @click.option("--quick", is_flag=True, help="Two producers for 0.3 s: a test of the benchmark.")
 @click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
-def main(seconds: float, producers: int, quick: bool, scratch: Path) -> None:
+@click.option("--output", type=click.Path(path_type=Path), help="Where the results go, too, as JSON.")
+def main(seconds: float, producers: int, quick: bool, scratch: Path, output: Path | None) -> None:
     """Measure acknowledged events a second, through the server and by the library."""
     if quick:
         seconds, producers = 0.3, 2
@@ -237,6 +242,7 @@ def main(seconds: float, producers: int, quick: bool, scratch: Path) -> None:
         root = folder / "repository"
         Repository.create(root)
         acknowledged: list[tuple[int, int, int]] = []
+        cells: list[Cell] = []
         with served(root, "--door", "events", "--quiet") as at:
             ways = [("http", 1, False), ("http 100", 100, False), ("arrow 1000", 1000, True)]
             for turn, (name, events, is_arrow) in enumerate(ways):
@@ -244,15 +250,20 @@ def main(seconds: float, producers: int, quick: bool, scratch: Path) -> None:
                     first = turn * _NUMBERS
                     cell, calls = measure(name, producers, events, seconds, first, connect, at.process.pid)
                 click.echo(str(cell))
+                cells.append(cell)
                 acknowledged += [(producer, number, events) for producer, number in calls]
-        _by_library(folder / "library", producers, seconds)
+        cells.append(_by_library(folder / "library", producers, seconds))
         wrong = _wrong(root, acknowledged)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if output is not None:
+        ways = {cell.name: asdict(cell) | {"events_per_second": cell.events_per_second} for cell in cells}
+        document = {"machine": machine.document(), "load_after": load_average(), "ways": ways}
+        output.write_text(json.dumps(document, indent=1) + "\n")
     sys.exit(1 if wrong else 0)
 
 
-def _by_library(root: Path, producers: int, seconds: float) -> None:
+def _by_library(root: Path, producers: int, seconds: float) -> Cell:
     with Repository.create(root).writer() as writer:
 
         def connect() -> Way:
@@ -264,6 +275,7 @@ def _by_library(root: Path, producers: int, seconds: float) -> None:
 
         cell, _ = measure("library", producers, 1, seconds, 0, connect, None)
         click.echo(str(cell))
+        return cell
 
 
 def _wrong(root: Path, acknowledged: list[tuple[int, int, int]]) -> int:

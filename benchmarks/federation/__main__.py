@@ -287,9 +287,14 @@ def _bucket_in_memory(latency_ms: float) -> Iterator[Callable[[], None]]:
         yield slow_down
 
 
-def _tell(what: str, openings: Mapping[str, Opening]) -> None:
+def _told(what: str, openings: Mapping[str, Opening]) -> dict[str, dict[str, float]]:
+    """Print the openings; return them as results."""
     sys.stdout.write(f"{what}: " + ", ".join(f"{state} {opening}" for state, opening in openings.items()) + "\n")
     sys.stdout.flush()
+    return {
+        f"{what}, {state}": {"cpu_ms": opening.cpu * 1e3, "wall_ms": opening.wall * 1e3}
+        for state, opening in openings.items()
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -304,8 +309,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--in-memory", action="store_true", help="that bucket in the memory of this process")
     parser.add_argument("--rounds", type=int, default=11, help="how often each question counts")
     parser.add_argument("--folder", type=Path, help="where the repositories of the first part stay, to be asked again")
+    parser.add_argument("--scratch", type=Path, help="the disk of the others; else that of temporary files")
+    parser.add_argument("--output", type=Path, help="where the results go, too, as JSON")
     options = parser.parse_args(arguments)
-    with TemporaryDirectory(prefix="custody-federation-") as folder:
+    results: dict[str, dict[str, dict[str, float]]] = {"questions": {}, "openings": {}}
+    if options.scratch is not None:
+        options.scratch.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="custody-federation-", dir=options.scratch) as folder:
         if options.events:
             sys.stdout.write(
                 f"| {options.writers} writers × {options.events:,} events "
@@ -315,17 +325,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.folder or Path(folder), options.writers, options.events, options.rounds
             ):
                 four = [statistics.median(each) for each in (several.cpu, several.wall, one.cpu, one.wall)]
+                names = ("several_cpu_ms", "several_wall_ms", "one_cpu_ms", "one_wall_ms")
+                results["questions"][name] = {one: seconds * 1e3 for one, seconds in zip(names, four, strict=True)}
                 cells = [f"{seconds * 1e3:.2f}" for seconds in four]
                 cells += [f"{four[0] / four[2]:.2f}", f"{four[1] / four[3]:.2f}"]
                 sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
                 sys.stdout.flush()
         if options.opened:
-            _tell(f"{options.opened} writers", measure_opening(Path(folder), options.opened))
+            opened = measure_opening(Path(folder), options.opened)
+            results["openings"] |= _told(f"{options.opened} writers", opened)
             if options.latency_ms is not None:
                 bucket = _bucket_in_memory if options.in_memory else _bucket
                 with bucket(options.latency_ms) as slow_down:
                     found = measure_opening(Path(folder) / "bucket", options.opened, slow_down)
-                _tell(f"{options.opened} writers in a bucket, {options.latency_ms:g} ms", found)
+                results["openings"] |= _told(f"{options.opened} writers in a bucket, {options.latency_ms:g} ms", found)
+    if options.output is not None:
+        options.output.write_text(json.dumps(results, indent=1) + "\n")
     return 0
 
 

@@ -106,12 +106,16 @@ def measure(root: Path, gigabytes: float, open_megabytes: int) -> dict[str, obje
 @click.option("--gigabytes", default=10.0, show_default=True, help="Journals in all, in GiB.")
 @click.option("--open-megabytes", default=99, show_default=True, help="Of these, the dead writer's open group, in MiB.")
 @click.option("--folder", type=click.Path(path_type=Path), default=LOCAL / "recovery", show_default=True)
-def main(gigabytes: float, open_megabytes: int, folder: Path) -> None:
+@click.option("--output", type=click.Path(path_type=Path), help="Where that line goes, too.")
+def main(gigabytes: float, open_megabytes: int, folder: Path, output: Path | None) -> None:
     """Print one line of JSON; what was made is removed."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        click.echo(json.dumps(measure(folder, gigabytes, open_megabytes)))
+        line = json.dumps(measure(folder, gigabytes, open_megabytes))
+        click.echo(line)
+        if output is not None:
+            output.write_text(line + "\n")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -54,6 +54,8 @@ class Part:
     output: str = "results.json"
     results: str = "results.json"
     """`output` again, or the file in it that has the results."""
+    scratch: str = "--scratch"
+    """The option that takes the folder."""
 
 
 _INGEST = {r"peers / custody / cpu": False}
@@ -143,6 +145,33 @@ PARTS: Mapping[str, Part] = {
         "receiver/results.json",
     ),
     "waiting": Part("waiting", ("--events", "260000", "--tries", "1"), {r"figures / .* / (CPU s|MB|engine MB)": False}),
+    "events over HTTP": Part(
+        "events",
+        ("--seconds", "4", "--producers", "50"),
+        {r"ways / .* / events_per_second": True, r"ways / .* / p50_ms": False},
+    ),
+    "delivery": Part(
+        "delivery",
+        (
+            *("--producers", "50", "--seconds", "5"),
+            *("--only", "events", "--only", "site-to-site", "--only", "site-to-site raw", "--only", "append"),
+        ),
+        {r"sides / .* / cpu_us": False},
+        "delivery",
+        "delivery/results.json",
+    ),
+    "api": Part(
+        "api",
+        ("--events", "200000", "--rounds", "5", "--seconds", "2"),
+        {r"searches / .* / (library|api)_cpu": False},
+    ),
+    "store": Part("store", ("--events", "300000", "--rounds", "3"), {r"rows / .* / (ms|requests|bytes)": False}),
+    "federation": Part(
+        "federation",
+        ("--writers", "8", "--events", "50000", "--opened", "100"),
+        {r"questions / .* / (several|one)_cpu_ms": False, r"openings / .* / cpu_ms": False},
+    ),
+    "recovery": Part("recovery", ("--gigabytes", "2"), {r"seconds_to_(open|acknowledge)": False}, scratch="--folder"),
 }
 
 
@@ -225,7 +254,9 @@ def measure(part: Part, library: Path, benchmarks: Path, scratch: Path) -> dict[
     folder = Path(tempfile.mkdtemp(prefix="turn-", dir=scratch))
     try:
         paths = os.pathsep.join((str(library / "include"), str(library / "plugins"), str(benchmarks)))
-        output = ("--scratch", str(folder), "--output", str(folder / part.output))
+        made = folder / "made"
+        made.mkdir()
+        output = (part.scratch, str(made), "--output", str(folder / part.output))
         done = subprocess.run(
             [sys.executable, "-m", f"benchmarks.{part.module}", *part.options, *output],
             cwd=benchmarks,

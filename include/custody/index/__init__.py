@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from custody.index.filter_bank import JoinedFilters, ShardFacts
     from custody.index.manifest import Description
-    from custody.index.query_evaluator import QueryEvaluator
+    from custody.index.query_evaluator import QueryEvaluator, leaves
     from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
     from custody.index.stored_shard import ShardSource, StoredShard, open_stored, pack
     from custody.index.terms import WHOLE, TermSet, TermValues, match_wildcard, term, words
@@ -61,6 +61,7 @@ __all__ = [
     "identifier_fields",
     "integers",
     "is_numeric",
+    "leaves",
     "match_wildcard",
     "number_scalar",
     "open_stored",
@@ -107,7 +108,7 @@ _MODULES = {
     "custody.index.days": ("UTC_DAYS", "Days", "day_name"),
     "custody.index.filter_bank": ("JoinedFilters", "ShardFacts"),
     "custody.index.manifest": ("Description",),
-    "custody.index.query_evaluator": ("QueryEvaluator",),
+    "custody.index.query_evaluator": ("QueryEvaluator", "leaves"),
     "custody.index.shard": (
         "DAY",
         "OpenShard",

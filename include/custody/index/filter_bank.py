@@ -21,7 +21,7 @@ from custody.format.number_sets import distinct, is_among
 from custody.format.split_block import WORDS, Probes, Words
 from custody.index.dictionary import FIELD_BYTES
 from custody.index.manifest import Description
-from custody.index.query_evaluator import QueryEvaluator
+from custody.index.query_evaluator import QueryEvaluator, leaves
 from custody.index.term_filter import probes_of
 from custody.index.terms import TermSet, encoded
 
@@ -357,7 +357,7 @@ class CountMemo:
     def of(self, question: query.Query) -> dict[str, int]:
         """Return the counts of a query by the names of shards, to be read and added to."""
         # Whoosh's queries compare by value.
-        if sum(1 for _ in question.leaves()) > _LEAVES_MAX:
+        if len(leaves(question)) > _LEAVES_MAX:
             return {}
         with self._lock:
             counts = self._counts.pop(question, None)

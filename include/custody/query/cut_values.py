@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from whoosh import query
 
-from custody.index import Description
+from custody.index import Description, leaves
 
 
 class LongConditions:
@@ -20,8 +20,11 @@ class LongConditions:
     def __init__(self, question: query.Query) -> None:
         self._longest: dict[str, int] = {}
         self._patterns: set[str] = set()
-        for leaf in question.leaves():
-            if isinstance(leaf, query.Wildcard):
+        for leaf in leaves(question):
+            # First, as a question may have thousands of these.
+            if type(leaf) is query.Term:
+                self._add(leaf.fieldname, leaf.text)
+            elif isinstance(leaf, query.Wildcard):
                 self._patterns.add(leaf.fieldname)
             elif isinstance(leaf, query.TermRange):
                 for end in (leaf.start, leaf.end):
@@ -37,7 +40,8 @@ class LongConditions:
 
     def _add(self, name: str, text: str | bytes) -> None:
         characters = len(text if isinstance(text, str) else text.decode())
-        self._longest[name] = max(characters, self._longest.get(name, 0))
+        if characters >= self._longest.get(name, 0):
+            self._longest[name] = characters
 
 
 def has_cut_names(shard: Description, name: str, names: Collection[str]) -> bool:

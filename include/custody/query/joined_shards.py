@@ -13,7 +13,7 @@ import numpy as np
 from whoosh import query
 
 from custody.catalog import AddShard
-from custody.index import JoinedFilters
+from custody.index import JoinedFilters, leaves
 from custody.query.cut_values import LongConditions
 from custody.query.may_match import columns_asked, may_match_file
 from custody.query.shard_set import NO_IDS, EventIds, SearchStats, ShardSet, time_bounds
@@ -124,4 +124,4 @@ class JoinedShards:
 
 def has_terms(question: query.Query) -> bool:
     """Whether a query has terms, of which filters know."""
-    return any(isinstance(leaf, query.Term | query.Phrase) for leaf in question.leaves())
+    return any(isinstance(leaf, query.Term | query.Phrase) for leaf in leaves(question))

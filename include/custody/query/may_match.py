@@ -14,6 +14,7 @@ from custody.catalog import AddFile
 from custody.catalog.pruning import Bounds, known_log
 from custody.index import QueryEvaluator, TermSet
 from custody.index.terms import term as indexed_term
+from custody.query.shard_set import fields_of
 
 IDENTIFIER_COLUMNS = frozenset({"source_node"})
 """Columns with bounds whose whole value is the one term of the field of the same name."""
@@ -25,8 +26,7 @@ _KNOWN = IDENTIFIER_COLUMNS | {"file_size", "lineage_start_date", "source_ordina
 
 def columns_asked(question: query.Query) -> frozenset[str]:
     """Return which columns with bounds a query asks for; without any, bounds rule out nothing."""
-    asked = {name for leaf in question.leaves() if (name := getattr(leaf, "fieldname", None)) is not None}
-    return _KNOWN & asked
+    return _KNOWN & fields_of(question)
 
 
 def may_match_file(question: query.Query, file: AddFile, columns: frozenset[str]) -> bool:

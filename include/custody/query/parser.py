@@ -60,6 +60,7 @@ _SPACE = re.compile(r"\s*")
 _RUN = re.compile(r"""[^\s()\[\]{}"]*""")
 # As uuids are: no operator, sign, colon or pattern, whatever is checked of a text that stands behind a field.
 _IDENTIFIER = re.compile(r"[0-9A-Za-z]+(?:-[0-9A-Za-z]+)+")
+_ANY_IDENTIFIER = re.compile(rf"\(\s*{_IDENTIFIER.pattern}(?:\s+OR\s+{_IDENTIFIER.pattern})*\s*\)\s*")
 _HALF = re.compile("[\ud800-\udfff]")
 _OPENERS = frozenset("[{")
 _CLOSERS = {"]": "[", "}": "{"}
@@ -543,6 +544,19 @@ def _chain_of(tokens: Sequence[QueryToken]) -> Node | None:
     return Or(tuple(leaves)) if "OR" in operators else And(tuple(leaves), None)
 
 
+def _any_identifier(text: str, known: Collection[str]) -> Node | None:
+    """Return the tree of `FIELD:(ID OR ID …)`, as some FlowFiles are asked for; None for another text.
+
+    Cut into tokens, a hundred uuids take 1.5 ms, and the search in a shard one.
+    """
+    field = _field_pattern(tuple(known)).match(text, len(text) - len(text.lstrip()))
+    if field is None or len(text) > QUERY_CHARACTERS_MAX or not _ANY_IDENTIFIER.fullmatch(text, field.end()):
+        return None
+    found = _IDENTIFIER.finditer(text, field.end())
+    leaves = tuple(TextValue(field[1], one[0], at=one.start()) for one in found)
+    return Or(leaves) if len(leaves) > 1 else leaves[0]
+
+
 class _Ambiguous(Exception):
     """A space stands for AND beside an OR."""
 
@@ -569,6 +583,9 @@ def parse_tree(text: str, known: Collection[str]) -> Node:
     """
     if not text.strip():
         return Everything()
+    identifiers = _any_identifier(text, known)
+    if identifiers is not None:
+        return identifiers
     tokens: Any = Tokenizer(text, known)
     try:
         cut = list(tokens)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
-from custody.index import OpenShard, QueryEvaluator, ShardCache, ShardFacts, TermSet
+from custody.index import OpenShard, QueryEvaluator, ShardCache, ShardFacts, TermSet, leaves
 
 if TYPE_CHECKING:
     from custody.index import StoredShard
@@ -84,7 +84,7 @@ class _TimeBoundsOf(QueryEvaluator[TimeBounds]):
 
 def fields_of(question: query.Query) -> set[str]:
     """Return the names of the fields in a query."""
-    return {name for leaf in question.leaves() if (name := getattr(leaf, "fieldname", None)) is not None}
+    return {name for leaf in leaves(question) if (name := getattr(leaf, "fieldname", None)) is not None}
 
 
 EventIds = npt.NDArray[np.int64]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from whoosh import query
 
+from custody.index import leaves
 from custody.model import Event
 from custody.query import SearchStats
 from custody.read.cache import EventIds, EventKey, caches_of
@@ -179,7 +180,7 @@ class KeptMatches:
 
     def get(self, question: query.Query, *, oldest_first: bool) -> MergedMatches | None:
         """Return what is kept of a query."""
-        if sum(1 for _ in question.leaves()) > _LEAVES_MAX:
+        if len(leaves(question)) > _LEAVES_MAX:
             return None
         with self._lock:
             merged = self._merged.pop((question, oldest_first), None)
@@ -189,7 +190,7 @@ class KeptMatches:
 
     def put(self, question: query.Query, merged: MergedMatches, *, oldest_first: bool) -> None:
         """Keep the order of a query."""
-        if sum(1 for _ in question.leaves()) > _LEAVES_MAX:
+        if len(leaves(question)) > _LEAVES_MAX:
             return
         with self._lock:
             self._merged[question, oldest_first] = merged

@@ -221,11 +221,31 @@ CHAINS = st.builds(
 )
 
 
-@given(st.one_of(CHAINS, TEXTS))
+IDENTIFIERS = st.builds(
+    lambda parts, brackets: brackets[0] + "".join(chain(*parts))[: -len(parts[-1][1])] + brackets[1],
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a-b", "0123-4", "AND-OR-x", "é-a", "a", "a-", "-a", "a-b-c", "OR", "a:b-c"]),
+            st.sampled_from([" OR ", " OR ", " OR ", "\tOR  ", "\x1fOR ", " or ", " AND ", " ", "OR", ") OR ("]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from(
+        [
+            *(("filename:(", ")"), ("filename:(", ")"), (" filename:( ", " )\n"), ("filename:(", ""), ("(", ")")),
+            *(("file_size:(", ")"), ("filename: (", ")"), ("event_type:(", ")"), ("attribute.(z):(", ") x")),
+        ]
+    ),
+)
+
+
+@given(st.one_of(CHAINS, IDENTIFIERS, TEXTS))
 def test_chains_of_conditions_are_read_as_the_grammar_reads_them(text: str) -> None:
     read = outcome(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parser, "_chain_of", lambda _: None)
+        patch.setattr(parser, "_any_identifier", lambda *_: None)
         assert outcome(text) == read
 
 
