@@ -1,4 +1,4 @@
-"""custody's own shards."""
+"""custody's own shards, asked as a search asks those of a catalog: the filters of all together, then what may match."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from whoosh import query
+
 from benchmarks.index.peers.base import Answer, InProcess
 from benchmarks.index.peers.whoosh_peer import as_whoosh
 from benchmarks.index.workload import ATTRIBUTES, LIMIT, Question, Rows
-from custody.index import ShardCache, build_shard
+from custody.index import JoinedFilters, ShardCache, ShardFacts, build_shard
 from custody.index.fields import Layout
+from custody.query.joined_shards import FEW_SHARDS, has_terms
 from custody.query.shard_set import time_bounds
 from custody.vfs import PosixFileSystem
 
@@ -41,10 +45,13 @@ class Custody(InProcess):
         for number, (path, _, _) in enumerate(self._built):
             zones = self._shards.open(path).numbers("event_time").zones
             self._built[number] = path, int(zones[0].min()), int(zones[1].max())
+        self.forget()
 
     def forget(self) -> None:
         """Close all shards, so that the next question opens its own."""
         self._shards = ShardCache(self._fs)
+        self._bank = ShardFacts().filters
+        self._filters = JoinedFilters([self._bank], [tuple(path.name for path, _, _ in self._built)])
 
     def visits(self, counts: Sequence[int], repeats: int) -> dict[int, dict[str, list[float]]]:
         """Return how long questions take that have to visit so many shards, in ms; their times prune the others."""
@@ -64,8 +71,7 @@ class Custody(InProcess):
 
     def ask(self, question: Question) -> Answer:
         asked = as_whoosh(question)
-        low, high = time_bounds(asked)
-        paths = [path for path, first, last in self._built if first <= high and last >= low]
+        paths = self._that_may_match(asked)
         if question.wanted == "total":
             return sum(self._shards.open(path).count(asked) for path in paths)
         if question.wanted == "facet":
@@ -80,3 +86,15 @@ class Custody(InProcess):
             if len(ids) >= LIMIT:
                 break
         return ids
+
+    def _that_may_match(self, asked: query.Query) -> list[Path]:
+        """Return the shards that neither their times nor their filters rule out."""
+        low, high = time_bounds(asked)
+        numbers = [number for number, (_, first, last) in enumerate(self._built) if first <= high and last >= low]
+        if len(numbers) > FEW_SHARDS and has_terms(asked):
+            may = self._filters.may_match(np.array(numbers, np.int64), asked, lambda _: True)
+            numbers = numbers if may is None else [numbers[place] for place in np.flatnonzero(may).tolist()]
+            for number in numbers:
+                path = self._built[number][0]
+                self._bank.offer(path.name, self._shards.open(path))
+        return [self._built[number][0] for number in numbers]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,11 @@ Mask = npt.NDArray[np.bool_]
 _CHUNK = 4096
 # Bounds the flags of one window of a union.
 _WINDOW_MAX = 1 << 16
+# The same of an intersection of bits, whose flags are made of what is left.
+_BITS_MAX = 1 << 18
+# So many matches are wanted of a first window of bits: of a page of newest events that is enough, and a shard of few
+# matches is done in one window.
+_FIRST_MATCHES = 256
 # Document above position in one signed 64-bit number: documents have up to 32 bits, positions up to 31.
 _POSITION_BITS = 31
 
@@ -150,19 +156,41 @@ class BitIntersection(_Counted):
         self.size = self._parts[0].size
         self.low = max(part.low for part in parts)
         self.high = max(self.low, min(part.high for part in parts))
+        # As if the sets had nothing to do with each other.
+        share = prod(part.size / max(part.high - part.low, 1) for part in parts)
+        self._window = _CHUNK
+        while self._window < _BITS_MAX and self._window * share < _FIRST_MATCHES:
+            self._window *= 2
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield the common documents of windows that grow."""
         low, high = max(low, self.low), min(high, self.high)
-        window = _CHUNK
+        window = self._window
         while low < high:
             stop = min((low & ~7) + window, high)
-            bits = reduce(np.bitwise_and, [part.bits(low, stop) for part in self._parts])
+            bits = self._common(low, stop)
             documents = np.unpackbits(bits, bitorder="little")[low & 7 : stop - (low & ~7)].view(np.bool_).nonzero()[0]
             if len(documents):
                 documents += low
                 yield documents
-            low, window = stop, min(2 * window, _WINDOW_MAX)
+            low, window = stop, min(2 * window, _BITS_MAX)
+
+    def count(self) -> int:
+        """Return how many documents there are."""
+        total, low = 0, self.low
+        while low < self.high:
+            stop = min((low & ~7) + _BITS_MAX, self.high)
+            bits = self._common(low, stop)
+            # Of the first and the last byte the bits of other documents do not count.
+            bits[0] &= 0xFF << (low & 7) & 0xFF
+            bits[-1] &= 0xFF >> (-stop & 7)
+            total += int(np.bitwise_count(bits).sum())
+            low = stop
+        return total
+
+    def _common(self, low: int, high: int) -> npt.NDArray[np.uint8]:
+        bits: npt.NDArray[np.uint8] = reduce(np.bitwise_and, [part.bits(low, high) for part in self._parts])
+        return bits
 
     def among(self, documents: Ints) -> Mask:
         """Return which are in all sets."""

@@ -11,18 +11,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from whoosh import query
 
 from custody.format.number_sets import distinct, is_among
-from custody.format.split_block import WORDS, Probes, Words
+from custody.format.split_block import BLOCK_BYTES, WORDS, Probes, Words
 from custody.index.dictionary import FIELD_BYTES
 from custody.index.manifest import Description
 from custody.index.query_evaluator import QueryEvaluator, leaves
-from custody.index.term_filter import probes_of
+from custody.index.term_filter import probes_of, probes_of_key
 from custody.index.terms import TermSet, encoded
 
 if TYPE_CHECKING:
@@ -43,6 +43,13 @@ Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 
+class _FieldNumbers(NamedTuple):
+    """The number that each of some shards has for a field, shape (shards,), -1 for none; `only` is that of all."""
+
+    numbers: Numbers
+    only: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Filters:
     """Filters as they are asked; `first` and `blocks_of`, shape (shards,), are the places of each one's blocks."""
@@ -54,18 +61,18 @@ class _Filters:
     descriptions: tuple[Description, ...]
     marks: tuple[object, ...]
     """Of each filter, by which a shard that is open knows what was asked of it here."""
-    _numbers: dict[str, Numbers] = field(default_factory=dict)
+    _numbers: dict[str, _FieldNumbers] = field(default_factory=dict)
     _cut: list[tuple[Numbers, list[Description]]] = field(default_factory=list)
 
-    def fields(self, name: str) -> Numbers:
-        """Return the number that each shard has for a field, shape (shards,); -1 for none."""
+    def field_numbers(self, name: str) -> _FieldNumbers:
+        """Return the number that each shard has for a field."""
         # Without a lock: two threads compute the same.
-        numbers = self._numbers.get(name)
-        if numbers is None:
-            numbers = self._numbers[name] = np.array(
-                [about.fields.get(name, -1) for about in self.descriptions], np.int64
-            )
-        return numbers
+        known = self._numbers.get(name)
+        if known is None:
+            numbers = [about.fields.get(name, -1) for about in self.descriptions]
+            only = numbers[0] if len(set(numbers)) == 1 else None
+            known = self._numbers[name] = _FieldNumbers(np.array(numbers, np.int64), only)
+        return known
 
     def _kinds_of_cuts(self) -> tuple[Numbers, list[Description]]:
         """Return a number for each shard, shape (shards,), equal where the same was cut; and a shard of each number."""
@@ -91,7 +98,7 @@ class _Filters:
         """Return which of the shards at some places may have an event that matches, shape (rows,)."""
         known = np.flatnonzero(rows >= 0)
         chosen = rows[known]
-        answer = _MayHave(self, chosen, lambda name: self.fields(name)[chosen]).evaluate(question)
+        answer = _MayHave(self, chosen).evaluate(question)
         kind_of, examples = self._kinds_of_cuts()
         # Whether a shard can tell follows from the values of it that were cut, which nearly all have alike: none.
         cannot_tell = [kind for kind, about in enumerate(examples) if not can_tell(about)]
@@ -103,13 +110,19 @@ class _Filters:
 
 
 class FilterBank:
-    """The filters of the shards of one writer, by the names of the shards; may be used by several threads."""
+    """The filters of the shards of one writer, by the names of the shards; may be used by several threads.
+
+    They lie behind each other in one array, which grows as a list does: a filter that comes is copied once or twice,
+    and those that are there are not copied for each one that comes.
+    """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._asked: set[str] = set()
-        self._kept: dict[str, tuple[Words, Description, object]] = {}
+        self._kept: dict[str, _Place] = {}
         self._bytes = 0
+        self._blocks: Words = np.empty((0, WORDS), np.uint32)
+        self._used = 0
         self._filters: _Filters | None = None
         self._lock = threading.Lock()
 
@@ -130,7 +143,12 @@ class FilterBank:
         blocks = shard.term_filter.blocks
         with self._lock:
             if name not in self._kept and self._bytes + blocks.nbytes <= self._bytes_max:
-                self._kept[name] = blocks, shard.description, shard.term_filter.mark
+                if self._used + len(blocks) > len(self._blocks):
+                    self._move(max(2 * self._used, self._used + len(blocks)))
+                # Behind all that a reader of this array knows of, so that none sees it change.
+                self._blocks[self._used : self._used + len(blocks)] = blocks
+                self._kept[name] = _Place(self._used, len(blocks), shard.description, shard.term_filter.mark)
+                self._used += len(blocks)
                 self._bytes += blocks.nbytes
                 self._filters = None
 
@@ -150,8 +168,21 @@ class FilterBank:
                 self._drop(name)
 
     def _drop(self, name: str) -> None:
-        self._bytes -= self._kept.pop(name)[0].nbytes
+        self._bytes -= self._kept.pop(name).size * BLOCK_BYTES
         self._filters = None
+        # What is dropped leaves a gap; when most are gaps, what is left moves together.
+        if self._used * BLOCK_BYTES > 2 * self._bytes:
+            self._move(self._bytes // BLOCK_BYTES)
+
+    def _move(self, room: int) -> None:
+        """Copy the filters into a new array, without gaps."""
+        blocks, used = np.empty((room, WORDS), np.uint32), 0
+        for name, place in self._kept.items():
+            blocks[used : used + place.size] = self._blocks[place.first : place.first + place.size]
+            self._kept[name] = place._replace(first=used)
+            used += place.size
+        # Readers go on with the array that they have.
+        self._blocks, self._used = blocks, used
 
     def current(self) -> _Filters:
         """Return the filters as they are asked; the same object as long as none comes or goes."""
@@ -160,21 +191,25 @@ class FilterBank:
             return filters
         with self._lock:
             if self._filters is None:
-                blocks = [kept for kept, _, _ in self._kept.values()]
-                sizes = np.array([len(one) for one in blocks], np.int64)
+                places = list(self._kept.values())
                 self._filters = _Filters(
                     {name: row for row, name in enumerate(self._kept)},
-                    np.concatenate(blocks) if blocks else np.empty((0, WORDS), np.uint32),
-                    np.cumsum(sizes) - sizes,
-                    sizes.astype(np.uint64),
-                    tuple(description for _, description, _ in self._kept.values()),
-                    tuple(mark for _, _, mark in self._kept.values()),
+                    self._blocks[: self._used],
+                    np.array([place.first for place in places], np.int64),
+                    np.array([place.size for place in places], np.uint64),
+                    tuple(place.description for place in places),
+                    tuple(place.mark for place in places),
                 )
-                # What was kept lies in the one array now; a view of it takes no room of its own.
-                for row, (name, (kept, description, mark)) in enumerate(self._kept.items()):
-                    start = int(self._filters.first[row])
-                    self._kept[name] = self._filters.blocks[start : start + len(kept)], description, mark
             return self._filters
+
+
+class _Place(NamedTuple):
+    """Where a filter lies among those of its writer, in blocks, and what goes with it."""
+
+    first: int
+    size: int
+    description: Description
+    mark: object
 
 
 class JoinedFilters:
@@ -254,10 +289,9 @@ def _as_one(parts: list[tuple[slice, _Filters, Numbers]]) -> list[tuple[slice, _
 class _MayHave(QueryEvaluator[Mask]):
     """Answers False only for shards whose filter denies it."""
 
-    def __init__(self, filters: _Filters, rows: Numbers, numbers: Callable[[str], Numbers]) -> None:
+    def __init__(self, filters: _Filters, rows: Numbers) -> None:
         self._filters = filters
         self._rows = rows
-        self._numbers = numbers
 
     def all(self) -> Mask:
         return np.ones(len(self._rows), np.bool_)
@@ -269,7 +303,8 @@ class _MayHave(QueryEvaluator[Mask]):
         return self.all()
 
     def term(self, name: str, text: str) -> Mask:
-        return self._any_of(name, TermSet((encoded(text),)))
+        term = encoded(text)
+        return self._by_field(name, lambda prefix, rows: self._not_denied(rows, probes_of_key(prefix + term))[:, 0])
 
     def prefix(self, name: str, text: str) -> Mask:
         return self.all()
@@ -307,21 +342,32 @@ class _MayHave(QueryEvaluator[Mask]):
         """Return which shards may have any of some terms of a field."""
         if len(term_set) > _TERMS_MAX:
             return self.all()
-        answer = self.none()
-        numbers = self._numbers(name)
-        for number in distinct(numbers).tolist():
-            here = np.flatnonzero(numbers == number)
-            if number < 0:
-                answer[here] = True
-                continue
-            probes = term_set.derived(int(number).to_bytes(FIELD_BYTES, "big"), probes_of)
+
+        def ask(prefix: bytes, rows: Numbers) -> Mask:
+            probes = term_set.derived(prefix, probes_of)
             step = max(_PROBES_AT_ONCE // max(len(term_set), 1), 1)
-            for start in range(0, len(here), step):
-                part = here[start : start + step]
-                not_denied = self._not_denied(self._rows[part], probes)
-                answer[part] = np.logical_or.reduce(not_denied, axis=1)
+            answers = [np.empty(0, np.bool_)]
+            for start in range(0, len(rows), step):
+                part = rows[start : start + step]
+                not_denied = self._not_denied(part, probes)
+                answers.append(np.logical_or.reduce(not_denied, axis=1))
                 if len(term_set) > 1:
-                    self._tell(term_set, self._rows[part], not_denied)
+                    self._tell(term_set, part, not_denied)
+            return np.concatenate(answers)
+
+        return self._by_field(name, ask)
+
+    def _by_field(self, name: str, ask: Callable[[bytes, Numbers], Mask]) -> Mask:
+        """Return what `ask` says of the shards, those together that have the same number, the prefix, for a field."""
+        numbers, only = self._filters.field_numbers(name)
+        if only is not None:
+            # Shards that do not know the field are asked: their logs may have it.
+            return self.all() if only < 0 else ask(only.to_bytes(FIELD_BYTES, "big"), self._rows)
+        own = numbers[self._rows]
+        answer = self.none()
+        for number in distinct(own).tolist():
+            here = np.flatnonzero(own == number)
+            answer[here] = True if number < 0 else ask(number.to_bytes(FIELD_BYTES, "big"), self._rows[here])
         return answer
 
     def _tell(self, term_set: TermSet, rows: Numbers, not_denied: Mask) -> None:

@@ -36,8 +36,8 @@ def probes_of(hashes: Hashes) -> Probes:
 
 
 @lru_cache(_KEYS_KEPT)
-def _probes_of_key(key: bytes) -> Probes:
-    """Return how each shard is asked for a key; one search asks all of them for the same ones."""
+def probes_of_key(key: bytes) -> Probes:
+    """Return how a filter is asked for one key; one search asks those of all shards for the same ones."""
     return probes_of(np.array([zlib_ng.crc32(key)], np.uint32))
 
 
@@ -83,7 +83,7 @@ class TermFilter:
         Raises:
             CorruptionError: other bytes than were written.
         """
-        probes = _probes_of_key(key)
+        probes = probes_of_key(key)
         number = int(probes.blocks_of(len(self._blocks))[0])
         place = self._bounds[0] + number * BLOCK_BYTES
         self._file.span(place, place + BLOCK_BYTES)
