@@ -123,6 +123,7 @@ class FilterBank:
         self._bytes = 0
         self._blocks: Words = np.empty((0, WORDS), np.uint32)
         self._used = 0
+        self._expected = 0
         self._filters: _Filters | None = None
         self._lock = threading.Lock()
 
@@ -144,7 +145,9 @@ class FilterBank:
         with self._lock:
             if name not in self._kept and self._bytes + blocks.nbytes <= self._bytes_max:
                 if self._used + len(blocks) > len(self._blocks):
-                    self._move(max(2 * self._used, self._used + len(blocks)))
+                    # Room for as many as will come, if they are alike: memory that is not written to costs nothing.
+                    likely = min(self._expected * len(blocks), self._bytes_max // BLOCK_BYTES)
+                    self._move(max(2 * self._used, self._used + len(blocks), likely))
                 # Behind all that a reader of this array knows of, so that none sees it change.
                 self._blocks[self._used : self._used + len(blocks)] = blocks
                 self._kept[name] = _Place(self._used, len(blocks), shard.description, shard.term_filter.mark)
@@ -164,6 +167,7 @@ class FilterBank:
         live = set(names)
         with self._lock:
             self._asked &= live
+            self._expected = len(live)
             for name in self._kept.keys() - live:
                 self._drop(name)
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -315,6 +316,21 @@ def revisions_of(sources: Iterable[SearchSource]) -> Revisions:
     return {one.writer: one.view.state.revision for one in sources if one.view.state.revision >= 0}
 
 
+@contextmanager
+def opening_threads(asking: int = 1, *, is_remote: bool) -> Iterator[Executor | None]:
+    """Give the threads that open shards, and ask them where several are to; None where one thread is quicker.
+
+    To open a shard of a disk is work of Python: eight threads take half as long again as one, whether the system has
+    the pages or not. Of an object store it is waiting for requests.
+    """
+    if asking == 1 and not is_remote:
+        yield None
+        return
+    # Starts threads only when shards have to be opened, or are asked by several.
+    with ThreadPoolExecutor(_OPENING_THREADS if asking == 1 else asking) as pool:
+        yield pool
+
+
 def search(
     sources: SearchedWriters,
     shards: ShardCache,
@@ -324,8 +340,11 @@ def search(
     pool: Executor | None = None,
     *,
     is_parallel: bool = False,
+    is_counted: bool = True,
 ) -> SearchResult:
     """Return a page of the events that match; with `is_parallel` threads of `pool` ask several shards at once.
+
+    Without `is_counted` the total is 0, and the search ends where the page is full.
 
     Raises:
         InvalidInputError: the cursor is none, or of a search in the other order; or a number is below zero.
@@ -335,7 +354,7 @@ def search(
             raise InvalidInputError(f"{name}: expected 0 or more, got {number}.")
     places = _places(sources, page)
     is_kept = page.limit <= _KEPT_PAGE
-    request = _Request(shards, question, attributes, page.oldest_first, pool, is_parallel, is_kept)
+    request = _Request(shards, question, attributes, page.oldest_first, pool, is_parallel, is_kept, is_counted)
     of_several = _SearchOfSeveral(sources, places, request, page)
     known = of_several.known_page() if page.limit and len(places) > 1 else None
     if known is not None:
@@ -355,7 +374,7 @@ def search(
         given = {source.writer: place for source, place in places}
         cursor = _encoded(_Cursor(page.oldest_first, given | {one.writer: one.place for one in matches}))
     return SearchResult(
-        sum(one.total for one in matches),
+        sum(one.total for one in matches) if is_counted else 0,
         tuple(events),
         tuple(notice for one in matches for notice in one.notices),
         cursor,
@@ -412,7 +431,12 @@ class _SearchOfSeveral:
     @property
     def _may_be_kept(self) -> bool:
         """Whether what matches is the same in the next question, as long as no writer commits."""
-        return len(self._places) == len(self._sources) and all(source.tail.is_empty for source in self._sources)
+        # What is kept is given out with its total.
+        return (
+            self._request.is_counted
+            and len(self._places) == len(self._sources)
+            and all(source.tail.is_empty for source in self._sources)
+        )
 
     def known_page(self) -> SearchResult | None:
         """Return the page from the order of what matches that is kept, with more of it where it does not reach."""
@@ -615,12 +639,15 @@ class _Request:
     is_parallel: bool
     keeps_events: bool = False
     """Whether the page is one that somebody looks at, and likely to be asked for again."""
+    is_counted: bool = True
+    """Whether the exact total is wanted, for which each shard that may match is asked."""
 
 
 # Pages show a hundred, and are looked at again; who takes more goes through everything once.
 _KEPT_PAGE = 100
 # What is fetched behind the first share of a page, as a part of that.
 _SHARE_PART = 4
+_OPENING_THREADS = 8
 # A page behind what is kept of a query is likely to be followed by another one.
 _REACH_GROWTH = 4
 
@@ -674,7 +701,8 @@ class WriterMatches:
         self._may_follow = True
         answer = self._find_ids(choice, is_first=True, with_times=has_times)
         self.total = (answer.total or 0) + len(self._waiting)
-        """All events of the writer that match, also those before the place and those that are lost."""
+        """All events of the writer that match, also those before the place and those that are lost; where the request
+        is not counted, those that wait."""
         self.explained = answer.explained
         self._chunk: EventIds = _NONE
         """Ids whose events were fetched; those before number `_passed` were taken or passed over."""
@@ -801,7 +829,7 @@ class WriterMatches:
             scan_logs,
             request.question,
             window,
-            count=is_first,
+            count=is_first and request.is_counted,
             pool=request.pool,
             is_parallel=request.is_parallel,
             with_times=with_times,

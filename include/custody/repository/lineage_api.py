@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -15,12 +15,19 @@ from custody.lineage import Bounds, Direction, Lineage, UnknownEvent, expansion_
 from custody.model import Event
 from custody.read.kept_looks import KeptLooks
 from custody.read.results import Notices
-from custody.read.search import Page, SearchedWriters, SearchResult, open_sources, revisions_of, search
+from custody.read.search import (
+    Page,
+    SearchedWriters,
+    SearchResult,
+    open_sources,
+    opening_threads,
+    revisions_of,
+    search,
+)
 from custody.read.time_travel import AsOf, Revisions
 from custody.workspace import Workspace
 
 ALTERNATE_IDENTIFIER_FIELD = "alternate_identifier_uri"
-_OPENING_THREADS = 8
 # Each costs a search of its own, and is asked for only where something is damaged.
 _LOST_ASKED_MAX = 1000
 
@@ -28,7 +35,9 @@ _LOST_ASKED_MAX = 1000
 class LineageSearch:
     """Answers of one moment: the events that mention FlowFiles, and those among them that cannot be read."""
 
-    def __init__(self, sources: SearchedWriters, shards: ShardCache, attributes: Sequence[str], pool: Executor) -> None:
+    def __init__(
+        self, sources: SearchedWriters, shards: ShardCache, attributes: Sequence[str], pool: Executor | None
+    ) -> None:
         self._sources = sources
         self._shards = shards
         self._attributes = attributes
@@ -78,7 +87,8 @@ class LineageSearch:
     def _find(self, field: str, values: Sequence[str], events_max: int) -> SearchResult:
         terms = query.Or([query.Term(field, value.lower()) for value in values])
         page = Page(events_max)
-        return search(self._sources, self._shards, terms, self._attributes, page, self._pool)
+        # Of an identifier that nearly all events have, few are read; to count them would ask every shard.
+        return search(self._sources, self._shards, terms, self._attributes, page, self._pool, is_counted=False)
 
 
 @contextmanager
@@ -90,7 +100,8 @@ def _searching(
     as_of: AsOf | None,
     kept: KeptLooks | None,
 ) -> Iterator[LineageSearch]:
-    with ThreadPoolExecutor(_OPENING_THREADS) as pool:
+    is_remote = any(workspace.settings.is_store_remote for workspace in workspaces)
+    with opening_threads(is_remote=is_remote) as pool:
         # All of one moment; and journals that wait are decoded once, not for each generation.
         sources = open_sources(workspaces, attributes, notices, as_of, kept=kept)
         for source in sources:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
 _NAME_THE_WRITER = (
     "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
 )
-_OPENING_THREADS = 8
 _REPLAY_PAGE = 500
 
 
@@ -519,14 +517,13 @@ class Repository:
         """
         from custody.query import time_bounds
         from custody.read.results import Notices
-        from custody.read.search import Page, open_sources, search
+        from custody.read.search import Page, open_sources, opening_threads, search
 
         limit = self.settings.query.results_default if limit is None else limit
         question, page = self._question(text), Page(limit, offset, oldest_first, cursor)
         attributes, notices = self.searchable.attributes, Notices(strict=False)
         threads = self.settings.query.search_threads
-        # Starts threads only when shards have to be opened, or are asked by several.
-        with ThreadPoolExecutor(_OPENING_THREADS if threads == 1 else threads) as pool:
+        with opening_threads(threads, is_remote=self.settings.is_store_remote) as pool:
             workspaces = self._searched(writer, as_of)
             sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question), self._looks)
             result = search(sources, self._shards, question, attributes, page, pool, is_parallel=threads > 1)
