@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.config import SETTINGS_FILE
 from custody.errors import InvalidInputError, NotFoundError
+from custody.index import OpenShard
+from custody.lineage import Bounds, Cut
 from custody.model import Event
 from custody.repository import Component, EventSelection, Repository
 from tests.support import append, event, flipped, run_steps
@@ -130,3 +133,32 @@ def test_without_the_field_in_the_index_identifiers_join_nothing(tmp_path: Path)
     assert set(opened.lineage([one.uuid]).nodes) == {one.uuid}
     with pytest.raises(InvalidInputError, match=r"Add 'alternate_identifier_uri' to index\.fields"):
         opened.lineage(identifiers=["x:1"])
+
+
+def test_an_identifier_that_all_events_have_is_looked_up_in_few_shards(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = 8
+    for group in range(groups):
+        numbers = range(200 * group, 200 * (group + 1))
+        named = {"alternate_identifier_uri": "Erp:All"}
+        append(repository, [event(n, flowfile_uuid=f"flowfile-{n}", event_time=n, **named) for n in numbers])
+        run_steps(repository.settings)
+    asked: set[Path] = set()
+    search = OpenShard.search
+
+    def noted(shard: OpenShard, *arguments: Any, **options: Any) -> Any:
+        found = search(shard, *arguments, **options)
+        asked.update([shard.path] if len(found) else [])
+        return found
+
+    def refused(*_: object) -> int:
+        raise AssertionError("a lineage has no use for a total")
+
+    monkeypatch.setattr(OpenShard, "search", noted)
+    monkeypatch.setattr(OpenShard, "count", refused)
+    lineage = Repository.open(repository.settings.root).lineage(["flowfile-3"], Bounds(100, identifier_flowfiles_max=1))
+    assert list(lineage.nodes) == ["flowfile-3"]
+    assert lineage.cut == {"flowfile-3": Cut.IDENTIFIER}
+    # Its own, and the newest.
+    assert len(asked) == 2
