@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.format.framing import Frame, frame, frames
+from custody.format.framing import Frame, Gap, frame, frames
 from custody.index.fields import ATTRIBUTE_PREFIX, NUMBER_FIELDS, TIME_FIELDS, IndexedFields
 from custody.index.paged_file import Checksums, ShardFile, pages_of
 from custody.index.terms import TERM_BYTES_MAX
@@ -147,8 +147,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             FormatVersionError: it is of another version.
             CorruptionError: it is not whole, or does not fit itself.
         """
-        about = described(data, path)
+        version = _version(data, path)
         records = list(frames(data, PREAMBLE_BYTES))
+        about = _described(version, records[0] if records else None, path)
         kinds = [item.kind if isinstance(item, Frame) else None for item in records]
         if kinds != [_DESCRIPTION, _PAGES, _ZONES]:
             raise _other_bytes(path)
@@ -172,6 +173,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def described(data: bytes | memoryview, path: Path) -> Description:
     """Return the description alone, for which the first bytes of the file are enough; raises as `Manifest.decode`."""
+    # Lazily: the frames behind the description may not be in memory yet, as the file is mapped.
+    return _described(_version(data, path), next(iter(frames(data, PREAMBLE_BYTES)), None), path)
+
+
+def _version(data: bytes | memoryview, path: Path) -> int | None:
+    """Return the version of a manifest; None for other bytes."""
     head = bytes(data[:PREAMBLE_BYTES])
     version = head[-1] if head[:-1] == _MAGIC else None
     if version not in (None, VERSION_OF_WHOOSH, VERSION_PACKED):
@@ -179,8 +186,10 @@ def described(data: bytes | memoryview, path: Path) -> Description:
             f"{path} @{len(_MAGIC)}: expected a shard of version {VERSION_OF_WHOOSH} or {VERSION_PACKED}, "
             f"got {version}."
         )
-    # Lazily: the frames behind the description may not be in memory yet, as the file is mapped.
-    first = next(iter(frames(data, PREAMBLE_BYTES)), None)
+    return version
+
+
+def _described(version: int | None, first: Frame | Gap | None, path: Path) -> Description:
     if version is None or not isinstance(first, Frame) or first.kind != _DESCRIPTION:
         raise _other_bytes(path)
     try:

@@ -93,12 +93,12 @@ class OpenShard:
         return Dictionary(self._file("trm"), self._file("pst"), self.description, self.term_filter)
 
     def _manifest(self) -> Manifest:
-        path = self.path
-        if not self._fs.exists(path):
-            raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
-        if not self._fs.exists(path / manifest.NAME):
+        path, file = self.path, self.path / manifest.NAME
+        if not self._fs.exists(file):
+            if not self._fs.exists(path):
+                raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
             raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
-        return Manifest.decode(self._fs.read(path / manifest.NAME), path / manifest.NAME)
+        return Manifest.decode(self._fs.read(file), file)
 
     def search(
         self,

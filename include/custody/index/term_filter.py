@@ -87,8 +87,8 @@ class TermFilter:
         number = int(probes.blocks_of(len(self._blocks))[0])
         place = self._bounds[0] + number * BLOCK_BYTES
         self._file.span(place, place + BLOCK_BYTES)
-        # A filter of one block: the key's.
-        return bool(may_have(self._blocks[number : number + 1], probes)[0])
+        bits = probes.bits[0]
+        return bool(((self._blocks[number] & bits) == bits).all())
 
     def candidates(self, term_set: TermSet, prefix: bytes) -> Ints:
         """Return the numbers of the terms of a set that the shard may have; `prefix` is that of the field."""

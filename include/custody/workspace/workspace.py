@@ -452,7 +452,9 @@ class Workspace:
             NotFoundError: neither has it.
             CorruptionError, FormatVersionError, StorageError: as `ShardObjects.open`.
         """
-        return None if self.fs.exists(self.shard_path(shard)) else self.shard_objects.open(shard.name)
+        if not self.settings.is_store_remote or self.fs.exists(self.shard_path(shard)):
+            return None
+        return self.shard_objects.open(shard.name)
 
     @cached_property
     def shard_objects(self) -> ShardObjects:
