@@ -37,9 +37,11 @@ repository = Repository.open(Path(sys.argv[1]))
 wanted = int(sys.argv[2])
 journals = repository.settings.containers[0] / "main" / "journals"
 with repository.writer() as writer:
+    start = 0
+    # Looked at after each append of a megabyte: a group that is full is sealed, and a new one is small.
     while sum(path.stat().st_size for path in journals.glob("*.journal")) < wanted:
-        for start in range(0, len(events), 1000):
-            writer.append(events[start : start + 1000])
+        writer.append(events[start : start + 1000])
+        start = (start + 1000) % len(events)
     print("full", flush=True)
     sys.stdin.read()
 """
@@ -104,7 +106,7 @@ def measure(root: Path, gigabytes: float, open_megabytes: int) -> dict[str, obje
 
 @click.command()
 @click.option("--gigabytes", default=10.0, show_default=True, help="Journals in all, in GiB.")
-@click.option("--open-megabytes", default=99, show_default=True, help="Of these, the dead writer's open group, in MiB.")
+@click.option("--open-megabytes", default=95, show_default=True, help="Of these, the dead writer's open group, in MiB.")
 @click.option("--folder", type=click.Path(path_type=Path), default=LOCAL / "recovery", show_default=True)
 @click.option("--output", type=click.Path(path_type=Path), help="Where that line goes, too.")
 def main(gigabytes: float, open_megabytes: int, folder: Path, output: Path | None) -> None:

@@ -171,7 +171,12 @@ PARTS: Mapping[str, Part] = {
         ("--writers", "8", "--events", "50000", "--opened", "100"),
         {r"questions / .* / (several|one)_cpu_ms": False, r"openings / .* / cpu_ms": False},
     ),
-    "recovery": Part("recovery", ("--gigabytes", "2"), {r"seconds_to_(open|acknowledge)": False}, scratch="--folder"),
+    "recovery": Part(
+        "recovery",
+        ("--gigabytes", "2"),
+        {r"seconds_to_(open|acknowledge)": False},
+        scratch="--folder",
+    ),
 }
 
 
