@@ -23,6 +23,8 @@ of each shard, so that a rarer mistake is worth more than the bytes. Shards of e
 # Odd, with bits all over: the halves of a hash must not be alike.
 _MULTIPLIER = np.uint32(0x9E3779B1)
 _KEYS_KEPT = 256
+# Of a file that is read by ranges: another request costs more than so many bytes, and the next question wants them all.
+_FETCHED_WHOLE_BYTES = 1 << 18
 
 
 def filter_bytes(hashes: Hashes) -> bytes:
@@ -86,7 +88,8 @@ class TermFilter:
         probes = probes_of_key(key)
         number = int(probes.blocks_of(len(self._blocks))[0])
         place = self._bounds[0] + number * BLOCK_BYTES
-        self._file.span(place, place + BLOCK_BYTES)
+        is_whole = self._file.is_ranged and self._bounds[1] - self._bounds[0] <= _FETCHED_WHOLE_BYTES
+        self._file.span(*(self._bounds if is_whole else (place, place + BLOCK_BYTES)))
         bits = probes.bits[0]
         return bool(((self._blocks[number] & bits) == bits).all())
 
