@@ -257,8 +257,8 @@ def main(seconds: float, producers: int, quick: bool, scratch: Path, output: Pat
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if output is not None:
-        ways = {cell.name: asdict(cell) | {"events_per_second": cell.events_per_second} for cell in cells}
-        document = {"machine": machine.document(), "load_after": load_average(), "ways": ways}
+        by_way = {cell.name: asdict(cell) | {"events_per_second": cell.events_per_second} for cell in cells}
+        document = {"machine": machine.document(), "load_after": load_average(), "ways": by_way}
         output.write_text(json.dumps(document, indent=1) + "\n")
     sys.exit(1 if wrong else 0)
 
