@@ -35,6 +35,7 @@ AREAS = frozenset(
         "content",
         "data",
         "exports",
+        "filters",
         "flowfiles",
         "forgotten",
         "handoff",

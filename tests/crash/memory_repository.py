@@ -32,6 +32,7 @@ from custody.format.names import (
     BUILDING_PREFIX,
     FAILED_SUFFIX,
     FETCHING_SUFFIX,
+    FILTERS_SUFFIX,
     INCARNATIONS,
     RANGES,
     RELEASED_SUFFIX,
@@ -47,7 +48,7 @@ from custody.format.names import (
     parse_transaction,
     parse_unit_part,
 )
-from custody.index import IndexedFields, OpenShard, builder, stored_shard
+from custody.index import FilterFile, IndexedFields, OpenShard, builder, stored_shard
 from custody.index.manifest import Manifest
 from custody.index.segment_writer import write_segment
 from custody.journal import JournalFile, JournalWriter
@@ -314,6 +315,13 @@ def _check_part_of_table(path: Path, data: bytes) -> None:
         assert data.isdigit()
 
 
+_READERS: dict[str, Callable[[FileSystem, Path], object]] = {
+    ".parquet": lambda fs, path: EventLog(fs, path).read(),
+    ".toc": lambda fs, path: TableOfContents.decode(fs.read(path), path),
+    FILTERS_SUFFIX: lambda fs, path: FilterFile(fs, path).require_all(),
+}
+
+
 @lru_cache(maxsize=4096)
 def _check_whole(path: Path, data: bytes) -> None:
     """Raise unless a file is whole; equal files are found on many disks."""
@@ -327,10 +335,8 @@ def _check_whole(path: Path, data: bytes) -> None:
         decode(data, path)
     elif path.name.endswith(".statistics.parquet"):
         pq.read_table(pa.BufferReader(data))
-    elif path.suffix == ".parquet":
-        EventLog(fs, path).read()
-    elif path.suffix == ".toc":
-        TableOfContents.decode(data, path)
+    elif path.suffix in _READERS:
+        _READERS[path.suffix](fs, path)
     elif parse_epoch(path.name) is not None:
         decode_claim(data, str(path)) if path.parent.name == INCARNATIONS else Holder.decode(data, path)
     elif path.suffix in (RELEASED_SUFFIX, FAILED_SUFFIX):

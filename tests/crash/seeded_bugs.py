@@ -42,6 +42,7 @@ from tests.crash.code_bugs import (
 from tests.crash.commit_scenarios import Racing
 from tests.crash.disk_bugs import below, called, left_out, named
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
+from tests.crash.filter_scenarios import KeepingFilters
 from tests.crash.flowfile_scenarios import (
     LEFTOVERS,
     Flowing,
@@ -145,6 +146,7 @@ BUGS = [
     Bug("no sync of the folder after a commit", RollingOver, ALL, left_out(no_directory_sync=below("transactions"))),
     Bug("no sync of an index shard", RollingOver, ALL, left_out(no_sync=below("building-"))),
     Bug("no sync of the folder after a shard's rename", RollingOver, ALL, left_out(no_directory_sync=called("index"))),
+    Bug("filters named before their sync", KeepingFilters, POWER_LOSS, left_out(no_sync=named(".filters"))),
     Bug("no checksum", Appending, frozenset({BLOCKS}), seeded=no_checksum),
     Bug("torn tail not cut", Appending, TORN, left_out(no_cut=True)),
     Bug(

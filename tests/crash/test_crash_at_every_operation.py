@@ -32,6 +32,7 @@ from tests.crash.enumeration import (
     operations_of,
     run_to,
 )
+from tests.crash.filter_scenarios import KeepingFilters
 from tests.crash.flowfile_scenarios import (
     LEFTOVERS as LEFT_BY_A_FLOW,
 )
@@ -259,6 +260,14 @@ def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(se
     [remnant] = state.tombstones.values()
     assert len(remnant.erased_groups) == 1, "the tombstone is done, the group of the erased log is remembered"
     outcome = enumerate_crashes(Compacting(), seeds=seeds, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 40
+
+
+@pytest.mark.in_parts(8)
+@in_some_ways
+def test_a_crash_while_filters_are_kept_hides_no_event_and_leaves_no_part_of_a_file(seeds: int, part: Part) -> None:
+    outcome = enumerate_crashes(KeepingFilters(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
 

@@ -28,6 +28,8 @@ TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 UNIT_MANIFEST = "unit"
 PART_PREFIX = "part-"  # a range of a large unit that was merged, until all of them are
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
+FILTERS = "filters"  # the folder of the filters of many shards on a container
+FILTERS_SUFFIX = ".filters"
 INDEX = "index"  # the folder of shards in an object store
 RANGES = "ranges"  # the folder of what was read of stored files by ranges
 FETCHING_SUFFIX = ".fetching"  # a local copy of a stored file that a reader is fetching, or was when it died
@@ -59,6 +61,7 @@ _UNIT = re.compile(r"\d{20}")
 _UNIT_PART = re.compile(rf"{PART_PREFIX}(\d{{20}})-[0-9a-f]{{32}}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})(?:\.[0-9a-f]{16})?")
 _WRITTEN_ANEW = re.compile(r"(?:\d{13}-)?\d{20}\.[0-9a-f]{16}(?:\.\w+)*")
+_FILTERS = re.compile(r"(\d{20})\.filters")
 _EPOCH = re.compile(r"\d{10}")
 _REVISION = re.compile(r"\d{20}")
 _STRIPED = re.compile(r"stripe-([a-z0-9][a-z0-9_-]{0,62})/(.*)", re.DOTALL)
@@ -156,6 +159,11 @@ class ContainerPaths:
     def index(self) -> Path:
         """The folder of index shards."""
         return self.home / "index"
+
+    @property
+    def filters(self) -> Path:
+        """The folder of the filters of many shards together."""
+        return self.home / FILTERS
 
 
 # A reader looks at the journals and the state of each writer in every question: to join the parts of their paths took
@@ -384,6 +392,17 @@ def parse_shard(name: str) -> tuple[int, int] | None:
     """Return (first event time in ms, first event id) of a shard's folder, None for any other name."""
     match = _SHARD.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def filters_name(number: int) -> str:
+    """Return the name of a file of filters; those of a folder are numbered in the order in which they were made."""
+    return f"{number:0{ID_DIGITS}d}{FILTERS_SUFFIX}"
+
+
+def parse_filters(name: str) -> int | None:
+    """Return the number of a file of filters, None for any other name."""
+    match = _FILTERS.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def revision_folder(revision: int) -> str:

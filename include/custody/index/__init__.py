@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         whoosh_schema,
     )
     from custody.index.filter_bank import JoinedFilters, ShardFacts
-    from custody.index.manifest import Description
+    from custody.index.filter_file import FilterFile, ShardFilter, filter_files, shard_filter, write_filter_file
+    from custody.index.manifest import Description, TermFacts
     from custody.index.query_evaluator import QueryEvaluator, leaves
     from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
     from custody.index.stored_shard import ShardSource, StoredShard, open_stored, pack
@@ -44,19 +45,23 @@ __all__ = [
     "BuiltShard",
     "Days",
     "Description",
+    "FilterFile",
     "IndexedFields",
     "JoinedFilters",
     "OpenShard",
     "QueryEvaluator",
     "ShardCache",
     "ShardFacts",
+    "ShardFilter",
     "ShardSource",
     "StoredShard",
+    "TermFacts",
     "TermSet",
     "TermValues",
     "build_shard",
     "day_name",
     "describe_shard",
+    "filter_files",
     "flags",
     "identifier_fields",
     "integers",
@@ -67,6 +72,7 @@ __all__ = [
     "open_stored",
     "pack",
     "searched_fields",
+    "shard_filter",
     "term",
     "text_array",
     "text_scalar",
@@ -74,6 +80,7 @@ __all__ = [
     "whole_fields",
     "whoosh_schema",
     "words",
+    "write_filter_file",
 ]
 
 # Imported when they are used, so that a command loads what it needs and no more.
@@ -107,7 +114,8 @@ _MODULES = {
     ),
     "custody.index.days": ("UTC_DAYS", "Days", "day_name"),
     "custody.index.filter_bank": ("JoinedFilters", "ShardFacts"),
-    "custody.index.manifest": ("Description",),
+    "custody.index.filter_file": ("FilterFile", "ShardFilter", "filter_files", "shard_filter", "write_filter_file"),
+    "custody.index.manifest": ("Description", "TermFacts"),
     "custody.index.query_evaluator": ("QueryEvaluator", "leaves"),
     "custody.index.shard": (
         "DAY",

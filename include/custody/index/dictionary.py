@@ -334,6 +334,10 @@ class Dictionary:
         """Return the documents of the term with this number."""
         return self._list_of(self._records.place(number))
 
+    def frequencies(self, first: int, end: int) -> Ints:
+        """Return how many documents each of the terms with these numbers has."""
+        return np.array([self.list_of(number).frequency for number in range(first, end)], np.int64)
+
     def union(self, terms: Sequence[int] | Ints) -> Ints:
         """Return the documents that have any of the terms with these numbers, going up."""
         return self._union(*self._records.keys(self._records.places(np.asarray(terms, np.int64))))

@@ -3,35 +3,40 @@
 A shard's own filter says in some microseconds that the shard lacks a term, but each of hundreds of shards has to be
 open for that, and be asked by itself. Here one look at all filters leaves the few shards that are worth opening.
 
-A process that asks once would copy filters for nothing: a shard's filter is taken when it is asked a second time.
+A process that asks once would copy filters for nothing: a shard's filter is taken when it is asked a second time. Those
+that lie in files of filters (`custody.index.filter_file`) are asked there, from the first question on.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from whoosh import query
 
+from custody.errors import CorruptionError
 from custody.format.number_sets import distinct, is_among
 from custody.format.split_block import BLOCK_BYTES, WORDS, Probes, Words
 from custody.index.dictionary import FIELD_BYTES
-from custody.index.manifest import Description
+from custody.index.manifest import TermFacts
 from custody.index.query_evaluator import QueryEvaluator, leaves
 from custody.index.term_filter import probes_of, probes_of_key
 from custody.index.terms import TermSet, encoded
 
 if TYPE_CHECKING:
+    from custody.index.filter_file import FilterFile
     from custody.index.shard import OpenShard
 
 BYTES_MAX = 256 << 20
 """Of a writer; 0.9 bytes an event of the sample, so those of three hundred million events."""
 # Of the filters of several writers that are copied into one array; more of them are asked writer by writer.
 _JOINED_BYTES_MAX = 64 << 20
+# So many arrays are asked one by one, some 30 µs each; more of them are joined.
+_PARTS_MAX = 8
 # Of more terms a shard has some as a rule, or one that its filter does not deny by mistake.
 _TERMS_MAX = 512
 # A query with more conditions takes longer to compare than to count.
@@ -58,11 +63,13 @@ class _Filters:
     blocks: Words
     first: Numbers
     blocks_of: npt.NDArray[np.uint64]
-    descriptions: tuple[Description, ...]
-    marks: tuple[object, ...]
+    descriptions: tuple[TermFacts, ...]
+    marks: tuple[bytes, ...]
     """Of each filter, by which a shard that is open knows what was asked of it here."""
+    file: FilterFile | None = None
+    """Where the blocks lie, if not in memory."""
     _numbers: dict[str, _FieldNumbers] = field(default_factory=dict)
-    _cut: list[tuple[Numbers, list[Description]]] = field(default_factory=list)
+    _cut: list[tuple[Numbers, list[TermFacts]]] = field(default_factory=list)
 
     def field_numbers(self, name: str) -> _FieldNumbers:
         """Return the number that each shard has for a field."""
@@ -74,12 +81,12 @@ class _Filters:
             known = self._numbers[name] = _FieldNumbers(np.array(numbers, np.int64), only)
         return known
 
-    def _kinds_of_cuts(self) -> tuple[Numbers, list[Description]]:
+    def _kinds_of_cuts(self) -> tuple[Numbers, list[TermFacts]]:
         """Return a number for each shard, shape (shards,), equal where the same was cut; and a shard of each number."""
         # Without a lock: two threads compute the same.
         if not self._cut:
             kinds: dict[frozenset[tuple[str, int]] | None, int] = {}
-            examples: list[Description] = []
+            examples: list[TermFacts] = []
             numbers = np.empty(len(self.descriptions), np.int64)
             for row, about in enumerate(self.descriptions):
                 cut = None if about.cut is None else frozenset(about.cut.items())
@@ -90,21 +97,34 @@ class _Filters:
             self._cut.append((numbers, examples))
         return self._cut[0]
 
+    def without(self, name: str) -> _Filters:
+        """Return the same without one shard."""
+        return replace(self, names={other: row for other, row in self.names.items() if other != name})
+
     def rows(self, names: Sequence[str]) -> Numbers:
         """Return the places of some shards, shape (names,); -1 for one whose filter is not here."""
         return np.array([self.names.get(name, -1) for name in names], np.int64)
 
-    def may_match(self, rows: Numbers, question: query.Query, can_tell: Callable[[Description], bool]) -> Mask:
+    def may_match(self, rows: Numbers, question: query.Query, can_tell: Callable[[TermFacts], bool]) -> Mask:
         """Return which of the shards at some places may have an event that matches, shape (rows,)."""
+        may = np.ones(len(rows), np.bool_)
+        if self.file is not None and self.file.is_damaged:
+            return may
         known = np.flatnonzero(rows >= 0)
         chosen = rows[known]
-        answer = _MayHave(self, chosen).evaluate(question)
+        try:
+            answer = _MayHave(self, chosen).evaluate(question)
+        except CorruptionError:
+            if self.file is None:
+                raise
+            # A file of filters is never the truth: from now on its shards are asked. A check of all files names it.
+            self.file.is_damaged = True
+            return may
         kind_of, examples = self._kinds_of_cuts()
         # Whether a shard can tell follows from the values of it that were cut, which nearly all have alike: none.
         cannot_tell = [kind for kind, about in enumerate(examples) if not can_tell(about)]
         if cannot_tell:
             answer |= is_among(kind_of[chosen], np.array(cannot_tell))
-        may = np.ones(len(rows), np.bool_)
         may[known] = answer
         return may
 
@@ -125,10 +145,52 @@ class FilterBank:
         self._used = 0
         self._expected = 0
         self._filters: _Filters | None = None
+        self._files: tuple[_Filters, ...] = ()
+        self._in_files: frozenset[str] = frozenset()
+        self._forgotten: set[str] = set()
+        """Shards that were damaged or built anew in this process: what files say of them is not asked any more."""
+        self._parts: tuple[_Filters, ...] | None = None
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def use_files(self, files: Iterable[FilterFile], names: Sequence[str], bounds: Numbers) -> None:
+        """Ask files of filters from now on, instead of those that were asked before.
+
+        `names` and `bounds`, shape (shards, 4), are those of the live shards: what a file says of another shard that
+        had the same name is not asked.
+        """
+        found: list[_Filters] = []
+        live = {name: number for number, name in enumerate(names)}
+        taken: set[str] = set()
+        for file in files:
+            numbers = np.array([live.get(name, -1) for name in file.names], np.int64)
+            is_same = numbers >= 0
+            if len(bounds):
+                is_same &= (file.bounds == bounds[numbers]).all(axis=1)
+            is_same &= file.blocks_of > 0
+            rows = {
+                file.names[row]: row
+                for row in np.flatnonzero(is_same).tolist()
+                if file.names[row] not in taken and file.names[row] not in self._forgotten
+            }
+            taken.update(rows)
+            if rows:
+                found.append(_Filters(rows, file.blocks, file.first, file.blocks_of, file.kinds, file.digests, file))
+        with self._lock:
+            self._files, self._in_files, self._parts = tuple(found), frozenset(taken), None
+            for name in self._kept.keys() & self._in_files:
+                self._drop(name)
+
+    def counts_of_term(self, field_name: str, text: str) -> dict[str, int]:
+        """Return how many events of shards have a term, by their names, as far as files of filters tell."""
+        return {
+            name: count
+            for filters in self._files
+            if filters.file is not None
+            for name, count in filters.file.counts(field_name, text, filters.names.values())
+        }
 
     def offer(self, name: str, shard: OpenShard) -> None:
         """Keep the filter of a shard that is asked for terms not for the first time, if there is room for it.
@@ -136,7 +198,7 @@ class FilterBank:
         Raises:
             CorruptionError: the filter is damaged.
         """
-        if name in self._kept or shard.term_filter is None:
+        if name in self._kept or name in self._in_files or shard.term_filter is None:
             return
         if name not in self._asked:
             self._asked.add(name)
@@ -153,12 +215,17 @@ class FilterBank:
                 self._kept[name] = _Place(self._used, len(blocks), shard.description, shard.term_filter.mark)
                 self._used += len(blocks)
                 self._bytes += blocks.nbytes
-                self._filters = None
+                self._filters = self._parts = None
 
     def forget(self, name: str) -> None:
         """Drop the filter of a shard that is damaged or was built anew."""
         with self._lock:
             self._asked.discard(name)
+            self._forgotten.add(name)
+            if name in self._in_files:
+                self._in_files -= {name}
+                self._files = tuple(filters.without(name) for filters in self._files)
+                self._parts = None
             if name in self._kept:
                 self._drop(name)
 
@@ -167,13 +234,14 @@ class FilterBank:
         live = set(names)
         with self._lock:
             self._asked &= live
+            self._forgotten &= live
             self._expected = len(live)
             for name in self._kept.keys() - live:
                 self._drop(name)
 
     def _drop(self, name: str) -> None:
         self._bytes -= self._kept.pop(name).size * BLOCK_BYTES
-        self._filters = None
+        self._filters = self._parts = None
         # What is dropped leaves a gap; when most are gaps, what is left moves together.
         if self._used * BLOCK_BYTES > 2 * self._bytes:
             self._move(self._bytes // BLOCK_BYTES)
@@ -188,11 +256,11 @@ class FilterBank:
         # Readers go on with the array that they have.
         self._blocks, self._used = blocks, used
 
-    def current(self) -> _Filters:
+    def current(self) -> tuple[_Filters, ...]:
         """Return the filters as they are asked; the same object as long as none comes or goes."""
-        filters = self._filters
-        if filters is not None:
-            return filters
+        parts = self._parts
+        if parts is not None:
+            return parts
         with self._lock:
             if self._filters is None:
                 places = list(self._kept.values())
@@ -204,7 +272,9 @@ class FilterBank:
                     tuple(place.description for place in places),
                     tuple(place.mark for place in places),
                 )
-            return self._filters
+            if self._parts is None:
+                self._parts = (self._filters, *self._files)
+            return self._parts
 
 
 class _Place(NamedTuple):
@@ -212,8 +282,8 @@ class _Place(NamedTuple):
 
     first: int
     size: int
-    description: Description
-    mark: object
+    description: TermFacts
+    mark: bytes
 
 
 class JoinedFilters:
@@ -229,11 +299,9 @@ class JoinedFilters:
         self._names = names
         self._shards = sum(map(len, names))
         # One attribute, so that a thread never sees the filters of one moment under the places of another.
-        self._joined: tuple[list[_Filters], list[tuple[slice, _Filters, Numbers]]] = [], []
+        self._joined = _Joined([], [], are_asked_again=False)
 
-    def may_match(
-        self, numbers: Numbers, question: query.Query, can_tell: Callable[[Description], bool]
-    ) -> Mask | None:
+    def may_match(self, numbers: Numbers, question: query.Query, can_tell: Callable[[TermFacts], bool]) -> Mask | None:
         """Return which of some shards, by numbers that go up, may have an event that matches; None for all of them.
 
         A shard whose filter is not kept may, and so may one of which `can_tell` says, by its description, that its
@@ -251,31 +319,54 @@ class JoinedFilters:
         for span, filters, rows in parts:
             begin, end = np.searchsorted(numbers, (span.start, span.stop)).tolist()
             if end > begin:
-                may[begin:end] = filters.may_match(rows[numbers[begin:end] - span.start], question, can_tell)
+                may[begin:end] &= filters.may_match(rows[numbers[begin:end] - span.start], question, can_tell)
         return may
 
-    def _current(self) -> list[tuple[slice, _Filters, Numbers]]:
+    def _current(self) -> list[_Part]:
         """Return filters by the numbers of their shards, with the place that each of these has there."""
         now = [bank.current() for bank in self._banks]
-        former, parts = self._joined
-        if len(former) == len(now) and all(one is other for one, other in zip(former, now, strict=True)):
-            return parts
-        parts = []
+        joined = self._joined
+        if len(joined.banks) == len(now) and all(one is other for one, other in zip(joined.banks, now, strict=True)):
+            if not joined.are_asked_again:
+                # Copied when they are asked a second time: a process that asks once would copy for nothing.
+                joined = self._joined = _Joined(now, _as_one(joined.parts), are_asked_again=True)
+            return joined.parts
+        parts: list[_Part] = []
         start = 0
-        for filters, names in zip(now, self._names, strict=True):
-            parts.append((slice(start, start + len(names)), filters, filters.rows(names)))
+        for of_bank, names in zip(now, self._names, strict=True):
+            span = slice(start, start + len(names))
+            parts += [_Part(span, filters, filters.rows(names)) for filters in of_bank if filters.names]
             start += len(names)
-        parts = _as_one(parts) if sum(filters.blocks.nbytes for filters in now) <= _JOINED_BYTES_MAX else parts
-        parts = [part for part in parts if (part[2] >= 0).any()]
-        self._joined = now, parts
+        parts = [part for part in parts if (part.rows >= 0).any()]
+        self._joined = _Joined(now, parts, are_asked_again=len(parts) < 2)
         return parts
 
 
-def _as_one(parts: list[tuple[slice, _Filters, Numbers]]) -> list[tuple[slice, _Filters, Numbers]]:
-    """Return the filters of several writers in one array."""
-    if len(parts) < 2:
+class _Part(NamedTuple):
+    """Filters of the shards with some numbers; `rows` are the places of these in them, -1 for one that is not there."""
+
+    span: slice
+    filters: _Filters
+    rows: Numbers
+
+
+class _Joined(NamedTuple):
+    """The parts that were made of what banks had."""
+
+    banks: list[tuple[_Filters, ...]]
+    parts: list[_Part]
+    are_asked_again: bool
+
+
+def _as_one(parts: list[_Part]) -> list[_Part]:
+    """Return filters in one array, where those of memory are few bytes, and those of files are many files."""
+    are_many = len(parts) > _PARTS_MAX
+    chosen = [part for part in parts if are_many or part.filters.file is None]
+    if len(chosen) < 2 or sum(part.filters.blocks.nbytes for part in chosen) > _JOINED_BYTES_MAX:
         return parts
-    every = [filters for _, filters, _ in parts]
+    chosen = [part for part in chosen if _is_whole(part.filters.file)]
+    others = [part for part in parts if part not in chosen]
+    every = [part.filters for part in chosen]
     blocks = np.cumsum([0, *(len(filters.blocks) for filters in every)])
     shards = np.cumsum([0, *(len(filters.descriptions) for filters in every)])
     joined = _Filters(
@@ -286,8 +377,21 @@ def _as_one(parts: list[tuple[slice, _Filters, Numbers]]) -> list[tuple[slice, _
         tuple(about for filters in every for about in filters.descriptions),
         tuple(mark for filters in every for mark in filters.marks),
     )
-    rows = [np.where(rows < 0, -1, rows + start) for (_, _, rows), start in zip(parts, shards, strict=False)]
-    return [(slice(0, parts[-1][0].stop), joined, np.concatenate(rows))]
+    rows = np.full(max(part.span.stop for part in chosen), -1, np.int64)
+    for part, start in zip(chosen, shards.tolist(), strict=False):
+        known = np.flatnonzero(part.rows >= 0)
+        rows[part.span.start + known] = part.rows[known] + start
+    return [_Part(slice(0, len(rows)), joined, rows), *others]
+
+
+def _is_whole(file: FilterFile | None) -> bool:
+    """Whether all pages of a file are what was written; of filters in memory they are."""
+    try:
+        if file is not None:
+            file.require_all()
+    except CorruptionError:
+        return False  # asked by itself it finds its damage
+    return True
 
 
 class _MayHave(QueryEvaluator[Mask]):
@@ -387,7 +491,10 @@ class _MayHave(QueryEvaluator[Mask]):
         """Return which values the filter of each shard does not deny, shape (rows, values)."""
         filters = self._filters
         numbers = (probes.upper * filters.blocks_of[rows, None]) >> np.uint64(32)
-        found = filters.blocks[numbers.astype(np.int64) + filters.first[rows, None]]
+        places = numbers.astype(np.int64) + filters.first[rows, None]
+        if filters.file is not None:
+            filters.file.require(places)
+        found = filters.blocks[places]
         has_all: Mask = np.logical_and.reduce((found & probes.bits) == probes.bits, axis=2)
         return has_all
 
@@ -444,11 +551,28 @@ class ShardFacts:
         self.filters.forget(name)
         self.counts.forget(name)
 
-    def follow(self, revision: int, names: Iterable[str]) -> None:
-        """Drop what is kept of shards that a newer revision of the catalog does not have."""
+    def follow(
+        self,
+        revision: int,
+        names: Sequence[str],
+        find_bounds: Callable[[], Numbers],
+        find_files: Callable[[], Iterable[FilterFile]],
+    ) -> None:
+        """Drop what is kept of shards that a newer revision of the catalog does not have; look for files of filters.
+
+        `find_bounds` returns the first and last event ids and times of the shards, shape (shards, 4).
+        """
         # Somebody who looks at the past does not make those go that are live today.
         if revision > self._revision:
             self._revision = revision
             live = set(names)
             self.filters.keep_only(live)
             self.counts.keep_only(live)
+            self.filters.use_files(find_files(), names, find_bounds())
+
+    def counts_of(self, question: query.Query) -> dict[str, int]:
+        """Return how many events match a query in shards, by their names, to be read and added to."""
+        counts = self.counts.of(question)
+        if not counts and type(question) is query.Term:
+            counts.update(self.filters.counts_of_term(question.fieldname, question.text))
+        return counts

@@ -7,8 +7,10 @@ each ZONE_DOCUMENTS documents. Docs: docs/formats/index-shard.md.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -60,6 +62,29 @@ class PackedFile(msgspec.Struct, frozen=True, kw_only=True):
     filter_bytes: Count
 
 
+class TermFacts(Protocol):
+    """What tells which terms a shard knows of."""
+
+    @property
+    def fields(self) -> Mapping[str, int]:
+        """The fields that have terms, by their numbers in the dictionary."""
+
+    @property
+    def cut(self) -> Mapping[str, int] | None:
+        """As `Description.cut`."""
+
+    def whole_below(self, name: str) -> int | None:
+        """As `Description.whole_below`."""
+
+
+def whole_below(cut: Mapping[str, int] | None, name: str) -> int | None:
+    """Return what `Description.whole_below` says of the values that were cut."""
+    if cut is None:
+        # Such a term has at least so many: a character takes up to 4 bytes, and none is kept in part.
+        return TERM_BYTES_MAX // 4 - 1
+    return cut.get(name)
+
+
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a shard and their layout. Names of fields are custody's."""
 
@@ -91,10 +116,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     def whole_below(self, name: str) -> int | None:
         """Return how long a term of a field must be, in characters, that it may be cut; None when none is."""
-        if self.cut is None:
-            # Such a term has at least so many: a character takes up to 4 bytes, and none is kept in part.
-            return TERM_BYTES_MAX // 4 - 1
-        return self.cut.get(name)
+        return whole_below(self.cut, name)
 
     @property
     def searched(self) -> frozenset[str]:
@@ -125,6 +147,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     description: Description
     checksums: Checksums
     zones: dict[str, Zones]
+    digest: bytes = b""
+    """Of the file that it was read from, 16 bytes: of two shards with the same one, all bytes are the same."""
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
@@ -168,6 +192,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             description=about,
             checksums=np.frombuffer(pages, "<u4"),
             zones=dict(zip(sorted(about.absent), bounds, strict=True)),
+            digest=hashlib.blake2b(data, digest_size=16).digest(),
         )
 
 

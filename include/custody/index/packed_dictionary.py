@@ -211,6 +211,13 @@ class PackedDictionary:
         own = self._field_of(number)
         return own.lists.list_of(number - own.first)
 
+    def frequencies(self, first: int, end: int) -> Ints:
+        """Return how many documents each of the terms with these numbers has, which are of one field."""
+        if first >= end:
+            return NONE
+        own = self._field_of(first)
+        return own.lists.counts(first - own.first, end - own.first)
+
     def union(self, terms: Ints) -> Ints:
         """Return the documents that have any of the terms with these numbers, which are of one field, going up."""
         if not len(terms):

@@ -82,6 +82,11 @@ class PagedFileWriter:
         self._sums += checksums_of(view[missing : missing + whole])
         self._open_page = bytes(view[missing + whole :])
 
+    def end_page(self) -> list[int]:
+        """Fill the last page with zeros; return the checksums of all pages so far."""
+        self.write(bytes(-self.size % PAGE_BYTES))
+        return [*self._sums]
+
     def finish(self) -> tuple[ShardFile, list[int]]:
         """Make the file durable; return what the manifest says of it."""
         sums = self._sums + ([zlib_ng.crc32(self._open_page)] if self._open_page else [])
@@ -113,14 +118,24 @@ class CheckedFile:
 
     The pages of one that is `ranged` are fetched when they are first looked at, those of one call together.
 
-    `data`, shape (size,), is the mapping itself: only bytes that were checked may be read from it.
+    `data`, shape (size,), is the mapping itself: only bytes that were checked may be read from it. With `is_begin`, the
+    file goes on behind them.
     """
 
     def __init__(
-        self, fs: FileSystem, path: Path, size: int, checksums: Checksums, ranged: RangedPart | None = None
+        self,
+        fs: FileSystem,
+        path: Path,
+        size: int,
+        checksums: Checksums,
+        ranged: RangedPart | None = None,
+        *,
+        is_begin: bool = False,
     ) -> None:
         # Mapped, not read: a search touches few pages, and the kernel may drop them again.
         view = fs.view(path) if ranged is None else ranged.file.view[ranged.start : ranged.start + size]
+        if is_begin:
+            view = view[:size]
         self._ranged = ranged
         if len(view) != size:
             raise CorruptionError(f"{path} @{min(len(view), size)}: expected {size} bytes, got {len(view)}.")

@@ -79,6 +79,10 @@ class TermIndex(Protocol):
         """Return the documents of the term with this number."""
         ...
 
+    def frequencies(self, first: int, end: int) -> Ints:
+        """Return how many documents each of the terms with these numbers has, which are of one field."""
+        ...
+
     def union(self, terms: Ints) -> Ints:
         """Return the documents that have any of the terms with these numbers, which are of one field, going up."""
         ...

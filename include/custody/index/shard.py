@@ -63,6 +63,7 @@ class OpenShard:
         decoded = self._manifest() if stored is None else stored.manifest
         self.description = decoded.description
         self.documents = self.description.documents
+        self.digest = decoded.digest
         self.fields = self.description.searched
         self._zones = decoded.zones
         self._checksums: dict[str, tuple[int, Checksums]] = {}
@@ -80,12 +81,12 @@ class OpenShard:
 
     def _filter(self) -> TermFilter | None:
         if packed := self.description.packed:
-            return TermFilter(self._packed, packed.filter_place, packed.filter_bytes)
+            return TermFilter(self._packed, packed.filter_place, packed.filter_bytes, self.digest)
         # Of Whoosh's layout, shards of earlier releases have none, nor have those that Whoosh wrote.
         if f"{self.description.segment}.{SUFFIX}" not in self._checksums:
             return None
         file = self._file(SUFFIX)
-        return TermFilter(file, 0, file.size)
+        return TermFilter(file, 0, file.size, self.digest)
 
     def _terms(self) -> TermIndex:
         if packed := self.description.packed:

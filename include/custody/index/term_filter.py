@@ -56,15 +56,15 @@ class TermFilter:
         CorruptionError: what lies there is none.
     """
 
-    def __init__(self, file: CheckedFile, place: int, size: int) -> None:
+    def __init__(self, file: CheckedFile, place: int, size: int, mark: bytes) -> None:
         if not size or size % BLOCK_BYTES or not 0 <= place <= file.size - size:
             raise file.error(place, f"blocks of {BLOCK_BYTES} bytes", f"{size} bytes")
         self._file = file
         self._bounds = place, place + size
         self._blocks = file.data[place : place + size].view("<u4").reshape(-1, WORDS)
         self._is_checked = False
-        self.mark = object()
-        """Of this filter alone, for who keeps what was asked of it; unlike the filter, it holds no file."""
+        self.mark = mark
+        """Of this filter and its copies alone, for who keeps what was asked of it."""
 
     @property
     def blocks(self) -> Words:

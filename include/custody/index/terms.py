@@ -310,7 +310,7 @@ class TermSet:
 
     def __init__(self, terms: Iterable[bytes]) -> None:
         self.terms = tuple(dict.fromkeys(terms))
-        self.candidates: dict[object, npt.NDArray[np.int64]] = {}
+        self.candidates: dict[bytes, npt.NDArray[np.int64]] = {}
         """By the mark of a shard's filter, the numbers of the terms that the shard may have, going up, where filters of
         many shards were asked at once."""
         self._hashed: dict[bytes, tuple[list[bytes], Hashes]] = {}

@@ -78,6 +78,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "shard-missing": FindingKind("damage", _REBUILD),
     "shard-damaged": FindingKind("damage", _REBUILD),
     "shard-different": FindingKind("damage", _REBUILD),
+    "filters-damaged": FindingKind("damage", "it goes, and the step checkpoint writes another: custody repair"),
     "catalog-damaged": FindingKind("damage", "what can be read is kept, the rest is moved aside: custody repair"),
     "catalog-object": FindingKind("damage", "it is moved aside: custody repair"),
     "catalog-history": FindingKind("damage", "the revision is noted as lost: custody repair"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from whoosh import query
 
-from custody.index import Description, leaves
+from custody.index import TermFacts, leaves
 
 
 class LongConditions:
@@ -32,7 +32,7 @@ class LongConditions:
             elif isinstance(leaf, (query.Term, query.Prefix)):
                 self._add(leaf.fieldname, leaf.text)
 
-    def unanswerable(self, shard: Description) -> set[str]:
+    def unanswerable(self, shard: TermFacts) -> set[str]:
         """Return the fields of which a shard cannot tell what matches, because values of them were cut."""
         fields = {name for name, longest in self._longest.items() if _may_be_cut(shard, name, longest)}
         # Of an old shard nobody knows; there a pattern is compared with the beginning of a value.
@@ -44,12 +44,12 @@ class LongConditions:
             self._longest[name] = characters
 
 
-def has_cut_names(shard: Description, name: str, names: Collection[str]) -> bool:
+def has_cut_names(shard: TermFacts, name: str, names: Collection[str]) -> bool:
     """Whether some of the terms of a field that a shard gave may be the beginnings of longer values."""
     return any(_may_be_cut(shard, name, len(text)) for text in names)
 
 
-def _may_be_cut(shard: Description, name: str, characters: int) -> bool:
+def _may_be_cut(shard: TermFacts, name: str, characters: int) -> bool:
     least = shard.whole_below(name)
     return least is not None and characters >= least
 

@@ -142,7 +142,7 @@ class _Search:
     def _rest(self, numbers: EventIds, shards: Sequence[AddShard], counted: Container[str]) -> int:
         """Return how many events match of the shards with some numbers that were not counted yet."""
         # Of a shard whose events are all given out the number stays the same, so it is counted once.
-        memo = self.live.facts.counts.of(self.question)
+        memo = self.live.facts.counts_of(self.question)
         gives_out_all = self.live.giving_out_all(numbers).tolist()
         total, remembered, unknown, settled = 0, 0, list[AddShard](), set[str]()
         # This loop is over all shards of each question, however few of them are asked: nothing more belongs into it.

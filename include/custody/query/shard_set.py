@@ -172,6 +172,10 @@ class LiveShards:
             np.array([_is_whole(state, shard) for shard in shards], np.bool_),
         )
 
+    def bounds(self) -> EventIds:
+        """Return the ids and times of the first and last events of each, shape (shards, 4)."""
+        return np.stack([self.first_ids, self.last_ids, self.first_times, self.last_times], axis=1)
+
     def within(self, times: TimeBounds) -> EventIds:
         """Return the numbers of the shards that have events between two times, both included."""
         return np.flatnonzero((self.first_times <= times[1]) & (self.last_times >= times[0]))

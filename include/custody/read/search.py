@@ -147,7 +147,7 @@ class SearchSource:
         workspace = self.workspace
         state, facts = self.view.state, opened.facts(workspace.writer)
         ordered = caches_of(workspace).shards(workspace, state)
-        facts.follow(state.revision, ordered.names)
+        facts.follow(state.revision, ordered.names, ordered.bounds, workspace.filter_files)
         return ShardSet(opened, state, workspace.shard_path, self.hidden, workspace.stored_shard, facts, ordered)
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:

@@ -16,13 +16,13 @@ from custody.catalog.garbage import OLDER_THAN_MS
 from custody.config import Settings
 from custody.errors import StorageError
 from custody.flow.content import ContentContainers
-from custody.format.names import CONTENT_HANDOFF, INDEX, RANGES, SOFTWARE, ContainerPaths, is_name
+from custody.format.names import CONTENT_HANDOFF, FILTERS, INDEX, RANGES, SOFTWARE, ContainerPaths, is_name
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
 BLOCK_BYTES = 4096
 """Disks allocate blocks: a file of one byte takes a block, and so does a folder."""
-_CONTAINER_KINDS = {"journals": "journals", "index": "index"}
+_CONTAINER_KINDS = {"journals": "journals", "index": "index", FILTERS: "index"}
 _DATABASE_KINDS = {
     "staging": "staging",
     "data": "logs",

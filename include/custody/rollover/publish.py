@@ -21,6 +21,7 @@ from custody.format.names import stored_shard, trash_path
 from custody.index import BuiltShard, Description, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
+from custody.rollover.keeping_filters import forget_filters
 from custody.workspace.removal import discard
 from custody.workspace.run_reports import UnitReport, file_uri
 from custody.workspace.stored_units import LOG_ENTRY, SHARD_ENTRY, StoredUnits
@@ -190,6 +191,8 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int, live: AddS
     sizes: list[int] = []
     index = workspace.settings.index
     replace = is_old(workspace, path)
+    if live is not None:
+        forget_filters(workspace, path)
     if not replace and workspace.fs.exists(path) and describe_shard(workspace.fs, path).documents != documents:
         discard(workspace, path)  # a shard with the same first event, of a log that was cut elsewhere
     shard = build_shard(
@@ -204,6 +207,7 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int, live: AddS
         replace=replace,
     )
     if path.name in workspace.catalog.load().shards:
+        forget_filters(workspace, path)
         # Of a staged log the commit does it.
         publish_shard(workspace, path)
         leave_to_the_store(workspace, path)
@@ -259,6 +263,7 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
     workspace.require_container(path)
     tables = _tables_of_logs(workspace, shard)
     index = workspace.settings.index
+    forget_filters(workspace, path)
     built = build_shard(
         workspace.fs,
         path,
@@ -270,6 +275,7 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
         attribute_characters=workspace.settings.query.attribute_characters_max,
         replace=True,
     )
+    forget_filters(workspace, path)
     publish_shard(workspace, path)
     leave_to_the_store(workspace, path)
     return built

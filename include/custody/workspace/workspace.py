@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -68,7 +68,7 @@ from custody.workspace.unit_manifest import UnitManifest, staged_path
 
 if TYPE_CHECKING:
     from custody.catalog.shard_objects import ShardObjects
-    from custody.index import StoredShard
+    from custody.index import FilterFile, StoredShard
     from custody.model.visibility import Visibility
     from custody.workspace.handoff import Handoff, HandoffFolder, HandoffManifest
     from custody.workspace.stored_units import StoredUnits
@@ -444,6 +444,16 @@ class Workspace:
     def shard_path(self, shard: AddShard) -> Path:
         """Return the folder of a live shard."""
         return _shard_path(self.settings.root, shard.container, self.writer, shard.name)
+
+    def filter_folders(self) -> list[Path]:
+        """Return the folders of filters of shards, on each container."""
+        return [container_paths(root, self.writer).filters for root in self.settings.containers]
+
+    def filter_files(self) -> Iterator[FilterFile]:
+        """Yield the files of filters that are there and can be read."""
+        from custody.index import filter_files
+
+        yield from filter_files(self.fs, self.filter_folders())
 
     def stored_shard(self, shard: AddShard) -> StoredShard | None:
         """Return a live shard of an object store, open; None where its folder is here, or the store is a folder.

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -14,6 +15,8 @@ from custody.lease import Attempt
 from custody.maintenance.findings import FINDING_KINDS, Level
 from custody.maintenance.repair import ACTION_ORDER
 from custody.repository import EventSelection
+from custody.rollover import keeping_filters
+from custody.rollover.keeping_filters import keep_filters
 from custody.workspace import rollover_lease
 from tests.docs.pages import read, table
 from tests.support import event
@@ -61,6 +64,20 @@ def _flip_every_block(sample: Sample) -> None:
 def _flip_all(sample: Sample) -> None:
     _flip_every_block(sample)
     sample.logs()[1].with_suffix(".toc").write_bytes(b"")
+
+
+def _filters(sample: Sample) -> Path:
+    with patch.object(keeping_filters, "SHARDS_MIN", 1):
+        assert keep_filters(sample.workspace())
+    return _first(sample, "disk*/main/filters/*")
+
+
+def _flip_filters(sample: Sample) -> None:
+    flip(_filters(sample), 5)
+
+
+def _cut_filters(sample: Sample) -> None:
+    cut(_filters(sample), 30)
 
 
 def _flip_footer(sample: Sample) -> None:
@@ -196,6 +213,8 @@ CASES: dict[str, Case] = {
     ),
     "a file of a shard is gone": Case(lambda s: _shard_file(".data")(s).unlink(), "shard-damaged", Level.QUICK),
     "a shard is gone": Case(lambda s: shutil.rmtree(_first(s, "disk*/main/index/*")), "shard-missing", Level.QUICK),
+    "a byte of the filters of many shards changed": Case(_flip_filters, "filters-damaged"),
+    "a file of the filters of many shards was cut short": Case(_cut_filters, "filters-damaged", Level.QUICK),
     "two shards changed places": Case(_swap_shards, "shard-damaged", Level.QUICK),
     "a byte of a sealed journal changed": Case(_flip_record, "journal-damaged", lost=5),
     "a sealed journal was cut short": Case(lambda s: cut(_journal(s), 1000), "journal-damaged", Level.QUICK, lost=5),

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from custody.query import search_state
 from custody.read.results import Notices
 from custody.read.search import SearchResult, open_sources
 from custody.repository import EventSelection, Repository
+from custody.rollover import keeping_filters
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, flipped, run_steps, sample
 from tests.unit.index.query_strategies import QUERIES
@@ -42,6 +44,8 @@ def root(tmp_path: Path) -> Path:
     (root / SETTINGS_FILE).write_text(TEXT)
     append(Repository.open(root), EVENTS)
     run_steps(Repository.open(root).settings)
+    # Here filters are those that a process keeps: of files that have them the tests are in `test_keeping_filters`.
+    shutil.rmtree(root / "containers/1/main/filters", ignore_errors=True)
     assert 6 < len(shards(root)) < 16
     return root
 
@@ -106,9 +110,9 @@ def test_filters_rule_out_no_more_than_a_query_allows(root: Path, text: str, is_
 def test_any_query_has_the_answer_of_a_process_that_asks_once(
     many: tuple[Repository, Path], question: query.Query, again: bool
 ) -> None:
-    repository, root = many
+    repository, plain = many
     for asking in (repository, repository) if again else (repository,):
-        assert found(asking, question) == found(Repository.open(root), question)
+        assert found(asking, question) == found(Repository.open(plain), question)
 
 
 def found(repository: Repository, question: query.Query) -> tuple[list[int], int | None, tuple[str, ...]]:
@@ -121,9 +125,9 @@ def _no_scan(*_: object) -> Any:
     raise AssertionError("all shards are whole and know all fields")
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, Path]:
-    """Small shards whose events share terms, all of whose filters are kept."""
+@pytest.fixture(scope="module", params=["kept", "in a file"])
+def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, Path]:
+    """Small shards whose events share terms, all of whose filters are kept or in a file; and where none are."""
     root = tmp_path_factory.mktemp("kept") / "repository"
     Repository.create(root)
     (root / SETTINGS_FILE).write_text("[index]\nattributes = ['tenant', 'x']\n[query]\nopen_shards_max = 2\n")
@@ -132,11 +136,19 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, Path]:
         repository = Repository.open(root)
         append(repository, [_mixed(texts, shard, number) for number in range(20)])
         run_steps(repository.settings)
+    plain = root
+    if request.param == "in a file":
+        plain = root.with_name("plain")
+        shutil.copytree(root, plain)
+        with patch.object(keeping_filters, "SHARDS_MIN", 1):
+            assert keeping_filters.keep_filters(Repository.open(root).workspace()) == 6
+        # From the first question on.
+        assert asked(Repository.open(root), "flowfile_uuid:none")[1] == 6
     repository = Repository.open(root)
     for _ in range(2):
         repository.search("flowfile_uuid:none")
     assert asked(repository, "flowfile_uuid:none")[1] == 6
-    return repository, root
+    return repository, plain
 
 
 def _mixed(texts: list[str], shard: int, number: int) -> Event:

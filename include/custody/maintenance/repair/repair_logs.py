@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from custody.catalog import Action as CatalogAction
 from custody.catalog import AddFile, CatalogState, FileRepair, RemoveFile, RemoveShard
@@ -22,7 +23,7 @@ from custody.maintenance.compaction import remove_shards, replace_logs, shards_c
 from custody.maintenance.repair.actions import loss_action, quarantine_bytes
 from custody.maintenance.rewriting import hold_conditions, open_event_log, survey_logs
 from custody.maintenance.verification.check_logs import sha256_of
-from custody.rollover import rebuild_shard
+from custody.rollover import rebuild_shard, remove_filter_files
 from custody.rollover.merge import merge_unit
 from custody.rollover.publish import compress_log, find_staged
 from custody.workspace import Workspace
@@ -145,6 +146,12 @@ def rebuild_index_shard(workspace: Workspace, name: str) -> str:
         raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
     built = rebuild_shard(workspace, state.shards[name])
     return f"{built.documents} events"
+
+
+def drop_filters(workspace: Workspace, path: Path) -> str:
+    """Remove a file of filters; the shards that it told of are asked until the next one is written."""
+    remove_filter_files(workspace, path.parent, [path.name])
+    return "removed"
 
 
 def _told(

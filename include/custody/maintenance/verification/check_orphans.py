@@ -24,6 +24,7 @@ from custody.format.names import (
     CONTENT_HANDOFF,
     CONTENT_MARKS,
     FETCHING_SUFFIX,
+    FILTERS,
     FORGOTTEN,
     ICEBERG,
     INCARNATIONS,
@@ -39,6 +40,7 @@ from custody.format.names import (
     is_claim,
     is_section,
     parse_event_log,
+    parse_filters,
     parse_revision,
     parse_shard,
     parse_staged_unit,
@@ -136,11 +138,12 @@ def _quarantine(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
 def _container(workspace: Workspace, paths: ContainerPaths, state: CatalogState | None) -> Iterator[Finding]:
     fs = workspace.fs
     for name in fs.list(paths.home):
-        if name not in ("LOCK", "STATE", "journals", "index"):
+        if name not in ("LOCK", "STATE", "journals", "index", FILTERS):
             yield _orphan(fs, paths.home / name, _kind_of(name), workspace.writer)
-    for name in fs.list(paths.journals):
-        if JournalName.parse(name) is None:
-            yield _orphan(fs, paths.journals / name, _kind_of(name), workspace.writer)
+    for folder, parse in ((paths.journals, JournalName.parse), (paths.filters, parse_filters)):
+        for name in fs.list(folder):
+            if parse(name) is None:
+                yield _orphan(fs, folder / name, _kind_of(name), workspace.writer)
     live = {workspace.shard_path(shard) for shard in state.shards.values()} if state is not None else set()
     staged = {files.shard for files in _staged_files(workspace)}
     for name in fs.list(paths.index):

@@ -24,7 +24,7 @@ from custody.workspace import Workspace
 QUARANTINE, RECORDS, SINK = "quarantine", "records", "sink"
 # The position of a kind is part of the keys that a scrub keeps on disk: add at the end, never change.
 _EVENTS = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARANTINE, "content", "claims")
-_ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software", "handoff", "handed-contents")
+_ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software", "handoff", "handed-contents", "filters")
 
 
 class CheckUnit(msgspec.Struct, frozen=True):
@@ -61,6 +61,7 @@ def writer_check_units(workspace: Workspace) -> list[CheckUnit]:
         CheckUnit("claims", workspace.writer),
         CheckUnit("leases", workspace.writer),
         CheckUnit("software", workspace.writer),
+        CheckUnit("filters", workspace.writer, bytes=_filter_bytes(workspace)),
         *([CheckUnit("handoff", workspace.writer)] if workspace.hands_over else []),
     ]
     try:
@@ -91,6 +92,11 @@ def size_of(fs: FileSystem, path: Path) -> int:
 def _catalog_bytes(workspace: Workspace) -> int:
     objects = workspace.catalog.objects
     return sum(info.size_bytes for info in objects.store.list(objects.prefix))
+
+
+def _filter_bytes(workspace: Workspace) -> int:
+    fs = workspace.fs
+    return sum(size_of(fs, folder / name) for folder in workspace.filter_folders() for name in fs.list(folder))
 
 
 def _journals(workspace: Workspace) -> Iterator[CheckUnit]:

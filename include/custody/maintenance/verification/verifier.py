@@ -29,7 +29,13 @@ from custody.maintenance.verification.check_journals import (
     check_staged_unit,
     check_states,
 )
-from custody.maintenance.verification.check_logs import check_log, check_shard, check_stripes, check_versions
+from custody.maintenance.verification.check_logs import (
+    check_filters,
+    check_log,
+    check_shard,
+    check_stripes,
+    check_versions,
+)
 from custody.maintenance.verification.check_orphans import orphans
 from custody.maintenance.verification.check_records import check_builds, check_leases, check_quarantine, check_records
 from custody.maintenance.verification.check_units import (
@@ -145,6 +151,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
     "unit": lambda at, name, level: check_staged_unit(at, int(name), level),
     "leases": lambda at, name, level: check_leases(at),
     "software": lambda at, name, level: _software(at, level),
+    "filters": lambda at, name, level: check_filters(at, level),
     "handoff": lambda at, name, level: check_handoff(at, _state(at), level),
 }
 """The units of a writer that need not be looked up in its catalog."""

@@ -1,0 +1,173 @@
+"""Keeping the filters of live shards together in few files, so that a search of a new process opens few shards.
+
+Each file is made of shards that no other one has. When there are several, a new one takes up those that are not much
+larger than itself, so that there are few, and a filter is written a few times in all. Files are never the truth: one
+that is damaged, or of shards that are not live any more, goes, and what is still live is written with the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from custody.catalog import AddShard
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.format.names import FILTERS, container_paths, filters_name, parse_filters
+from custody.index import FilterFile, OpenShard, ShardFilter, shard_filter, write_filter_file
+from custody.vfs.durable import TEMPORARY_SUFFIX
+from custody.workspace.workspace import Workspace
+
+SHARDS_MIN = 8
+"""So many shards without a filter in a file are worth a new one; fewer are opened, half a millisecond each."""
+# A new file takes up each that has at most so many times its shards.
+_TAKES_UP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A file of filters, and the shards in it that are live and in no newer one."""
+
+    file: FilterFile
+    live: tuple[str, ...]
+
+    @property
+    def is_mostly_gone(self) -> bool:
+        return 2 * len(self.live) < len(self.file.names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The files of filters on one container."""
+
+    path: Path
+    kept: tuple[_Kept, ...]
+    lacking: tuple[AddShard, ...]
+    """The live shards of the container that no file has."""
+    removable: tuple[str, ...]
+    """The names of files that are damaged, or of which no shard is live."""
+
+    @property
+    def is_due(self) -> bool:
+        return len(self.lacking) >= SHARDS_MIN or bool(self.removable) or any(each.is_mostly_gone for each in self.kept)
+
+
+def are_filters_due(workspace: Workspace) -> bool:
+    """Whether a file of filters is to be written or removed."""
+    return any(folder.is_due for folder in _folders(workspace))
+
+
+def keep_filters(workspace: Workspace) -> int:
+    """Write the filters of live shards that no file has, where they are enough; return of how many shards.
+
+    Durability: on return the files survive power loss; what they replace is gone, or found by the next pass.
+    """
+    done = 0
+    for folder in _folders(workspace):
+        if folder.is_due:
+            done += _write(workspace, folder)
+    return done
+
+
+def forget_filters(workspace: Workspace, shard: Path) -> None:
+    """Remove what files say of a shard that is built anew; to be called before it is there, and behind that.
+
+    Durability: on return the removal survives power loss.
+    """
+    # Behind that as well: meanwhile a pass may have read the shard that was there before.
+    folder = shard.parent.parent / FILTERS
+    names = [name for name in workspace.fs.list(folder) if parse_filters(name) is not None]
+    gone = [name for name in names if _may_have(workspace, folder / name, shard.name)]
+    remove_filter_files(workspace, folder, gone)
+
+
+def _folders(workspace: Workspace) -> list[_Folder]:
+    # Containers are few and shards many, so that no path is made for each shard.
+    shards: dict[str, dict[str, AddShard]] = {}
+    for shard in workspace.catalog.load().shards.values():
+        shards.setdefault(shard.container, {})[shard.name] = shard
+    by_root = {workspace.settings.root / container: own for container, own in shards.items()}
+    return [_folder(workspace, root, by_root.get(root, {})) for root in workspace.settings.containers]
+
+
+def _folder(workspace: Workspace, root: Path, live: dict[str, AddShard]) -> _Folder:
+    paths = container_paths(root, workspace.writer)
+    kept: list[_Kept] = []
+    removable: list[str] = []
+    for name in reversed(workspace.fs.list(paths.filters)):
+        if parse_filters(name) is None:
+            continue
+        try:
+            file = FilterFile(workspace.fs, paths.filters / name)
+        except (FormatVersionError, StorageError):
+            continue  # of a newer custody, which knows what to do with it; or the disk refuses
+        except CorruptionError:
+            removable.append(name)
+            continue
+        own = tuple(
+            shard
+            for shard, bounds in zip(file.names, file.bounds.tolist(), strict=True)
+            if shard in live and tuple(bounds) == _bounds(live[shard])
+        )
+        for shard in own:
+            del live[shard]
+        if own:
+            kept.append(_Kept(file, own))
+        else:
+            removable.append(name)
+    # What is not in a folder is in an object store, and read by ranges.
+    lacking = tuple(shard for shard in live.values() if workspace.fs.exists(paths.index / shard.name))
+    return _Folder(paths.filters, tuple(kept), lacking, tuple(removable))
+
+
+def _write(workspace: Workspace, folder: _Folder) -> int:
+    fs = workspace.fs
+    filters = [found for shard in folder.lacking if (found := _filter_of(workspace, shard)) is not None]
+    written = len(filters)
+    replaced: list[str] = []
+    for each in sorted(folder.kept, key=lambda kept: len(kept.live)):
+        if each.is_mostly_gone or (filters and len(each.live) <= _TAKES_UP * len(filters)):
+            with suppress(CorruptionError):  # its shards are read by the next pass
+                filters += each.file.filters(each.live)
+            replaced.append(each.file.path.name)
+    if filters:
+        fs.make_directory(folder.path)
+        names = fs.list(folder.path)
+        # What an attempt left that ended before it gave its file a name.
+        for name in names:
+            if name.endswith(TEMPORARY_SUFFIX):
+                fs.remove(folder.path / name)
+        numbers = [number for name in names if (number := parse_filters(name)) is not None]
+        workspace.check()
+        write_filter_file(fs, folder.path / filters_name(max(numbers, default=-1) + 1), filters)
+    remove_filter_files(workspace, folder.path, (*replaced, *folder.removable))
+    return written
+
+
+def _filter_of(workspace: Workspace, shard: AddShard) -> ShardFilter | None:
+    """Return the filter of a shard; None if it cannot be read, which others report."""
+    try:
+        return shard_filter(OpenShard(workspace.fs, workspace.shard_path(shard)), _bounds(shard))
+    except (NotFoundError, CorruptionError, FormatVersionError):
+        return None
+
+
+def _may_have(workspace: Workspace, path: Path, name: str) -> bool:
+    try:
+        return name in FilterFile(workspace.fs, path).names
+    except (CorruptionError, FormatVersionError, StorageError):
+        return True
+
+
+def remove_filter_files(workspace: Workspace, folder: Path, names: Iterable[str]) -> None:
+    """Remove files of filters; durability: on return the removal survives power loss."""
+    gone = [*names]
+    for name in gone:
+        workspace.fs.remove(folder / name)
+    if gone:
+        workspace.fs.sync_directory(folder)
+
+
+def _bounds(shard: AddShard) -> tuple[int, int, int, int]:
+    return shard.first_event_id, shard.last_event_id, shard.first_event_time_ms, shard.last_event_time_ms
