@@ -31,6 +31,7 @@ from custody.query.shard_set import (
     SearchHits,
     SearchStats,
     ShardSet,
+    beside_times,
     fields_of,
 )
 from custody.store import carried
@@ -142,11 +143,10 @@ class _Search:
     def _rest(self, numbers: EventIds, shards: Sequence[AddShard], counted: Container[str]) -> int:
         """Return how many events match of the shards with some numbers that were not counted yet."""
         # Of a shard whose events are all given out the number stays the same, so it is counted once.
-        memo = self.live.facts.counts_of(self.question)
         gives_out_all = self.live.giving_out_all(numbers).tolist()
-        total, remembered, unknown, settled = 0, 0, list[AddShard](), set[str]()
+        total, remembered, unknown, settled = 0, 0, list[AddShard](), dict[str, dict[str, int]]()
         # This loop is over all shards of each question, however few of them are asked: nothing more belongs into it.
-        for shard, is_settled in zip(shards, gives_out_all, strict=True):
+        for shard, is_settled, memo in zip(shards, gives_out_all, self._memos(numbers), strict=True):
             name = shard.name
             if name in counted:
                 continue
@@ -157,16 +157,28 @@ class _Search:
                 continue
             unknown.append(shard)
             if is_settled:
-                settled.add(name)
+                settled[name] = memo
         self.explained.counted += remembered
         notices = len(self.notices)
         for shard, number in self._each(unknown, _Search._count):
             total += number
             # Not of one that is damaged or old: its logs were counted, and it may be whole the next time.
             if len(self.notices) == notices and shard.name not in self._old.names and shard.name in settled:
-                memo[shard.name] = number
+                settled[shard.name][shard.name] = number
             notices = len(self.notices)
         return total
+
+    def _memos(self, numbers: EventIds) -> list[dict[str, int]]:
+        """Return what is known of the numbers of events that match in each of some shards, by the names of shards."""
+        facts = self.live.facts
+        memo = facts.counts_of(self.question)
+        apart = beside_times(self.question)
+        if apart is None:
+            return [memo] * len(numbers)
+        # Of a shard within the times the number is that of every other question whose times have it as a whole.
+        others, times = apart
+        of_others = facts.counts_of(others)
+        return [of_others if is_within else memo for is_within in self.live.live.are_within(numbers, times).tolist()]
 
     def _is_full(self) -> bool:
         return self._missing is not None and self._missing <= 0

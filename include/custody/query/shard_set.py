@@ -34,6 +34,23 @@ def time_bounds(question: query.Query) -> TimeBounds:
     return _TimeBoundsOf().evaluate(question)
 
 
+def beside_times(question: query.Query) -> tuple[query.Query, TimeBounds] | None:
+    """Return what a query asks beside ranges of event times, and their bounds; None if it asks for one of both alone.
+
+    Of a shard whose events are all within the bounds, the query asks for just that.
+    """
+    if type(question) is not query.And:
+        return None
+    parts = question.children()
+    times: list[query.Query] = []
+    others: list[query.Query] = []
+    for part in parts:
+        (times if type(part) is query.NumericRange and part.fieldname == TIME else others).append(part)
+    if not times or not others:
+        return None
+    return others[0] if len(others) == 1 else query.And(others), time_bounds(query.And(times))
+
+
 class _TimeBoundsOf(QueryEvaluator[TimeBounds]):
     """Answers with bounds of the event time; a condition on another field leaves them open."""
 
@@ -179,6 +196,12 @@ class LiveShards:
     def within(self, times: TimeBounds) -> EventIds:
         """Return the numbers of the shards that have events between two times, both included."""
         return np.flatnonzero((self.first_times <= times[1]) & (self.last_times >= times[0]))
+
+    def are_within(self, numbers: EventIds, times: TimeBounds) -> npt.NDArray[np.bool_]:
+        """Return of which of some shards all events are between two times, both included, shape (numbers,)."""
+        within: npt.NDArray[np.bool_] = self.first_times[numbers] >= times[0]
+        within &= self.last_times[numbers] <= times[1]
+        return within
 
     def overlap(self, numbers: EventIds) -> bool:
         """Whether the ranges of ids of some shards overlap; their numbers go up."""

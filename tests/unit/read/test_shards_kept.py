@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from whoosh import query
 
-from custody.catalog import Action, RemoveFile, RemoveShard
+from custody.catalog import Action, AddShard, RemoveFile, RemoveShard
 from custody.config import SETTINGS_FILE
 from custody.index import describe_shard
 from custody.index.filter_bank import CountMemo
@@ -375,3 +376,25 @@ def test_logs_that_go_are_told_also_of_a_folder_that_nobody_changed_for_a_while(
     assert not repository.search("event_type:SEND", limit=1).notices
     logs[0].unlink()
     assert any(str(logs[0].name) in notice for notice in repository.search("event_type:SEND", limit=1).notices)
+
+
+def test_totals_within_times_are_those_of_events_within_them(root: Path) -> None:
+    repository = Repository.open(root)
+    chance = random.Random(8)  # noqa: S311 - which times are asked for
+    stored = [found.event for found in repository.search("", limit=len(EVENTS)).events]
+    bounds = [(shard.first_event_time_ms, shard.last_event_time_ms) for shard in _live(repository)]
+    ends = sorted({end for pair in bounds for end in pair} | {end + 1 for pair in bounds for end in pair})
+    for kind in ("SEND", "DROP", "ROUTE") * 15:
+        first, last = sorted(chance.sample(ends, 2))
+        for beside, part in ((f"event_type:{kind}", ""), (f"event_type:{kind} AND component_type:*route*", "route")):
+            text = f"{beside} AND event_time:[{first} TO {last}]"
+            same_as_once(repository, root, text, limit=3)
+            expected = sum(
+                one.event_type == kind and first <= one.event_time <= last and part in one.component_type.lower()
+                for one in stored
+            )
+            assert repository.search(text, limit=1).total == expected, text
+
+
+def _live(repository: Repository) -> list[AddShard]:
+    return list(repository.workspace().state().shards.values())
