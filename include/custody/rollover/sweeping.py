@@ -34,6 +34,7 @@ from custody.errors import (
     StripeMissingError,
 )
 from custody.eventlog import EventLog
+from custody.eventlog.blocks import numbers, one_chunk
 from custody.format.names import parse_written_anew
 from custody.format.number_sets import is_among
 from custody.journal import Group, JournalFile
@@ -268,7 +269,7 @@ def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
 
 
 def _ids(workspace: Workspace, file: AddFile) -> _Ids:
-    return np.asarray(_log(workspace, file).read(["event_id"]).column("event_id").combine_chunks()).astype(np.int64)
+    return numbers(one_chunk(_log(workspace, file).read(["event_id"]).column("event_id")), np.int64)
 
 
 def _compare(workspace: Workspace, files: Sequence[AddFile], journal: JournalFile) -> tuple[int, bool]:
