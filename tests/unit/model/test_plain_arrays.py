@@ -85,3 +85,14 @@ def test_more_than_an_array_holds_is_refused() -> None:
     assert offsets_of(np.array([1, 2])).tolist() == [0, 1, 3]
     with pytest.raises(OverflowError, match="at most 2147483647"):
         offsets_of(np.array([1 << 31]))
+
+
+def test_a_program_that_makes_many_values_lets_arrow_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(plain_arrays, "_may_import_pandas", lambda: True)
+    monkeypatch.setattr(plain_arrays, "VALUES_MAX", 100)
+    monkeypatch.setattr(plain_arrays._Made, "values", 0)
+    monkeypatch.setattr(plain_arrays, "_of_texts", lambda values: made.append(values))
+    for _ in range(10):
+        plain_arrays.text_array(["a"] * 25)
+    assert len(made) == 4
