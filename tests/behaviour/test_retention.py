@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from click.testing import CliRunner
 
 from custody.catalog import Action, PrunedError, RemoveFile, RemoveShard
 from custody.cli.main import cli
+from custody.config import Settings
 from custody.errors import ConflictError, NotFoundError
 from custody.repository import EventSelection, Hold, Repository
-from custody.retention import RETENTION_STEPS, choose_expired, mark_expired, measure_disk
+from custody.retention import RETENTION_STEPS, choose_expired, mark_expired, measure_disk, planning, retention_steps
+from custody.retention.disk_usage import DiskUse
 from custody.rollover import STEPS
-from custody.vfs import PosixFileSystem
+from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace
 from tests.behaviour.retained import DAY_MS, START_MS, ids, logs_on_disk, on_day, pass_of, repository_at, store
 from tests.support import event
@@ -74,6 +77,37 @@ def test_the_plan_says_what_the_disk_will_hold(root: Path) -> None:
     assert after.kinds["logs"] + after.kinds["index"] <= use.kinds["logs"] + use.kinds["index"] - gone
     # Checkpoints and transactions come and go besides.
     assert abs(after.total_bytes - plan.after_bytes) < 100_000
+
+
+def test_a_pass_looks_at_every_file_once_unless_what_waits_needs_the_room(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = repository_at(root, 51).settings
+    (settings.store / "padding").write_bytes(bytes(1 << 20))  # no limit is smaller
+    used = measure_disk(settings, PosixFileSystem()).total_bytes
+    opened = repository_at(root, 51, bytes_max=used - 1, purge_percent=100)
+    looks: list[Settings] = []
+
+    def counted(settings: Settings, fs: FileSystem) -> DiskUse:
+        looks.append(settings)
+        return measure_disk(settings, fs)
+
+    for module in (planning, retention_steps):
+        monkeypatch.setattr(module, "measure_disk", counted)
+    opened.apply_retention()
+    assert ids(opened) == list(range(3, 15)), "the oldest log went"
+    assert len(looks) == 1
+    # There is room now, but for a log that nobody lists: that it has to go at once is what more looks are for.
+    (settings.store / "padding").write_bytes(bytes(1 << 19))
+    stray = opened.workspace().paths.home / "data" / "2026-03-02" / "events" / "00000000000000000700.parquet"
+    stray.parent.mkdir(parents=True, exist_ok=True)
+    stray.write_bytes(bytes(1 << 20))
+    os.utime(stray, (1_772_409_600, 1_772_409_600))
+    looks.clear()
+    opened.apply_retention()
+    assert len(looks) > 1
+    assert not stray.exists()
+    assert ids(opened) == list(range(3, 15)), "no event went in its place"
 
 
 def test_files_stay_for_the_grace_and_an_earlier_revision_is_told_from_a_hole(root: Path) -> None:

@@ -6,9 +6,11 @@ when it carries the digest of its predecessor.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from uuid import UUID
 
 from custody.catalog.codec import decode, digest
@@ -25,6 +27,10 @@ _WIDTH_MAX = 64
 _OPEN_ATTEMPTS = 5
 # Of each catalog that a process looks at; a transaction with more bytes is rare, and is digested each time.
 _IN_PLACE_BYTES_MAX = 1 << 18
+# One writer's newest and those around it. Where many writers are looked at, their catalogs keep their own states.
+_CHECKPOINTS_KEPT = 4
+# As encoded; decoded a state takes a few times as much.
+_KEPT_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +110,10 @@ class Chain:
         where = self._store.locate(item.key)
         try:
             data = fetched[0] if fetched else self._store.get(item.key)
-            message = decode(data, where)
-            check_full(message, where)
+            state = _CHECKPOINTS.state(data, where)
             # A whole checkpoint under another's name, such as a file copied by hand, is as useless as a damaged one.
-            if message.revision != item.revision or message.uuid != item.uuid.bytes:
-                raise CorruptionError(f"{where}: expected the checkpoint of its name, got revision {message.revision}.")
-            # A checkpoint's previous_digest is the digest of the transaction that it stands beside.
-            state = EMPTY.advanced(message, message.previous_digest, where)
+            if state.revision != item.revision or state.uuid != item.uuid:
+                raise CorruptionError(f"{where}: expected the checkpoint of its name, got revision {state.revision}.")
         except NotFoundError:
             return None
         except (CorruptionError, FormatVersionError) as error:
@@ -439,6 +442,45 @@ class Chain:
                 f"{transaction.previous_digest.hex()[:16]}."
             )
         return transaction
+
+
+class _Checkpoints:
+    """The states of the checkpoints that this process decoded last, by their bytes.
+
+    A step opens a catalog several times, each unit anew, and a pass has many steps. To decode and check a checkpoint
+    takes the more the more logs are live. Its bytes are read and digested each time, so damage is found as before; what
+    the same bytes mean cannot change. States are values, which threads and catalogs share.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._states: OrderedDict[tuple[str, bytes], tuple[CatalogState, int]] = OrderedDict()
+
+    def state(self, data: bytes, where: str) -> CatalogState:
+        """Return what the checkpoint at a place says.
+
+        Raises:
+            CorruptionError, FormatVersionError, NotApplicableError: it is damaged, or makes no sense.
+        """
+        key = where, digest(data)
+        with self._lock:
+            if key in self._states:
+                self._states.move_to_end(key)
+                return self._states[key][0]
+        message = check_full(decode(data, where), where)
+        # A checkpoint's previous_digest is the digest of the transaction that it stands beside.
+        state = EMPTY.advanced(message, message.previous_digest, where)
+        with self._lock:
+            self._states[key] = state, len(data)
+            while self._states and (
+                len(self._states) > _CHECKPOINTS_KEPT
+                or sum(size for _, size in self._states.values()) > _KEPT_BYTES_MAX
+            ):
+                self._states.popitem(last=False)
+        return state
+
+
+_CHECKPOINTS = _Checkpoints()
 
 
 def last_commit_ms(objects: CatalogObjects) -> int | None:

@@ -65,7 +65,7 @@ def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[i
 
 def live_groups(state: CatalogState) -> frozenset[int]:
     """Return the journal groups that count as live: those whose events live files hold, were erased, or expired."""
-    held = {group for file in state.files.values() for group in file.groups}
+    held = state.files.groups()
     # A group without live events still counts, or its journals would be rolled over again and the events come back.
     held.update(*(mark.groups for mark in state.marks.values()))
     return frozenset(held.union(*(stone.erased_groups for stone in state.tombstones.values() if is_remnant(stone))))

@@ -174,10 +174,16 @@ def _bounds(statistics: list[pq.Statistics]) -> tuple[Any, Any] | None:
     kind = statistics[0].logical_type.type
     if kind in _UNORDERED:
         return None
-    # The raw value of an unsigned number is that of the signed one with the same bits.
-    is_read = isinstance(statistics[0].min, str) or (kind == "INT" and isinstance(statistics[0].min, int))
-    low = min((each.min if is_read else each.min_raw) for each in statistics)
-    high = max((each.max if is_read else each.max_raw) for each in statistics)
+    low: Any
+    high: Any
+    # The raw value of an unsigned number is that of the signed one with the same bits. Of others it is as good, and
+    # the value that Arrow makes of it costs the import of pandas (`custody.model.plain_arrays`).
+    if kind == "INT":
+        low, high = min(each.min for each in statistics), max(each.max for each in statistics)
+    else:
+        low, high = min(each.min_raw for each in statistics), max(each.max_raw for each in statistics)
+    if kind == "STRING":
+        low, high = low.decode(), high.decode()
     return None if isinstance(high, int) and high > _INTEGER_MAX else (low, high)
 
 

@@ -98,13 +98,14 @@ class PersistentMap(Mapping[str, V], Generic[V]):
 class _Base(dict[str, AddFile | bytes]):
     """Files by path, each decoded when it is first looked at, and where to find an event id among them."""
 
-    __slots__ = ("by_id", "where")
+    __slots__ = ("by_group", "by_id", "where")
 
     def __init__(self, *items: object) -> None:
         super().__init__(*items)
         self.where = ""
         """Of the checkpoint that the messages are from, for errors."""
         self.by_id: tuple[list[str], npt.NDArray[np.uint64], npt.NDArray[np.uint64]] | None = None
+        self.by_group: dict[int, list[str]] | None = None
 
 
 class FileMap(PersistentMap[AddFile]):
@@ -184,6 +185,33 @@ class FileMap(PersistentMap[AddFile]):
             if path not in self._layer and self[path].last_event_id >= first:
                 yield self[path]
             position -= 1
+
+    def of_group(self, group: int) -> list[AddFile]:
+        """Return the files that hold events of a journal group."""
+        layer = self._layer
+        held = [self[path] for path in self._by_group().get(group, ()) if path not in layer]
+        return held + [file for file in layer.values() if isinstance(file, AddFile) and group in file.groups]
+
+    def groups(self) -> set[int]:
+        """Return the journal groups of which the files hold events."""
+        held = set(self._by_group())
+        for path in self._layer:
+            if path in self._base:  # hidden: another file may hold the rest of its groups
+                held.difference_update([group for group in self._decoded(path).groups if not self.of_group(group)])
+        return held.union(*(file.groups for file in self._layer.values() if isinstance(file, AddFile)))
+
+    def _by_group(self) -> dict[int, list[str]]:
+        """Return the base's paths by journal group."""
+        base = self._base
+        assert isinstance(base, _Base)  # noqa: S101 - made so by every constructor
+        # Once for each base, as with ids: every step asks for the groups that are live, and a sweep for each journal.
+        if base.by_group is None:
+            by_group: dict[int, list[str]] = {}
+            for path in list(base):
+                for group in self._decoded(path).groups:
+                    by_group.setdefault(group, []).append(path)
+            base.by_group = by_group
+        return base.by_group
 
     def _by_id(self) -> tuple[list[str], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Return the base's paths by first id, their first ids, and how far any file up to each one reaches."""

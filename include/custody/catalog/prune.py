@@ -7,6 +7,7 @@ and what a crash leaves is deleted by the next run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from custody.catalog.catalog import Catalog
@@ -41,16 +42,20 @@ def plan_prune(catalog: Catalog, before: int, checkpoints_kept: int = CHECKPOINT
     """
     state = catalog.load()
     catalog.at(before)
-    readable = readable_checkpoints(catalog)
-    # Newer checkpoints stay as well, so that damage to one of them does not cost the history that is kept.
-    candidates = [revision for revision in readable[checkpoints_kept:] if revision <= before]
-    # The floor never goes down: what lies below may be deleted already.
-    floor = max([state.floor, *candidates])
+    # Newer checkpoints stay as well, so that damage to one of them does not cost the history that is kept. The first
+    # that is early enough decides, and no more are read: each is the whole state.
+    floor, count, is_found = state.floor, 0, False
+    for count, revision in enumerate(readable_checkpoints(catalog), 1):
+        is_found = count > checkpoints_kept and revision <= before
+        if is_found:
+            # The floor never goes down: what lies below may be deleted already.
+            floor = max(floor, revision)
+            break
     reason = ""
     if floor < before:
         reason = (
             f"the earliest revision stays {floor}: one readable checkpoint at it and {checkpoints_kept} later ones are "
-            f"kept, there are {len(readable)}"
+            f"kept{'' if is_found else f', there are {count}'}"
         )
     return PrunePlan(floor, _keys_below(catalog, floor), reason)
 
@@ -110,10 +115,14 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
             store.drop_folder(f"{catalog.objects.prefix}{name}/")
 
 
-def readable_checkpoints(catalog: Catalog) -> list[int]:
-    """Return the revisions of the checkpoints that can be read, the newest first."""
-    readable = (item for item in catalog.objects.checkpoints() if _is_readable(catalog, item))
-    return list(dict.fromkeys(item.revision for item in readable))
+def readable_checkpoints(catalog: Catalog) -> Iterator[int]:
+    """Yield the revisions of the checkpoints that can be read, the newest first; each is read when it is asked for."""
+    last = None
+    for item in catalog.objects.checkpoints():
+        # Those of one revision follow each other.
+        if item.revision != last and _is_readable(catalog, item):
+            last = item.revision
+            yield last
 
 
 def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from custody.catalog.state import CatalogState
 from custody.catalog.transaction_pb2 import AddFile, FileStatistics, Transaction
 from custody.errors import CorruptionError, CustodyError
 from custody.format.names import statistics_file
+from custody.model.plain_arrays import array_of
 
 _FIXED = pa.schema(
     [
@@ -86,13 +87,13 @@ def statistics_table(objects: CatalogObjects, state: CatalogState) -> pa.Table:
     last = _last_table(objects, state)
     if last is None:
         return rows_of(state.files.values())
-    live = pa.array(list(state.files), pa.string())
+    live = array_of(list(state.files), pa.string())
     # Files do not change, so a row holds for as long as its file is live; only new files are decoded.
     reused = last.filter(pc.is_in(last.column("path"), live))
     paths, digests = reused.column("path").to_pylist(), reused.column("sha256").to_pylist()
     changed = state.files.changed_since(dict(zip(paths, digests, strict=True)))
     if changed:  # a log that was mended is listed again under its name
-        reused = reused.filter(pc.invert(pc.is_in(reused.column("path"), pa.array(changed, pa.string()))))
+        reused = reused.filter(pc.invert(pc.is_in(reused.column("path"), array_of(changed, pa.string()))))
     reused_paths = set(reused.column("path").to_pylist())
     fresh = rows_of(state.files[path] for path in state.files if path not in reused_paths)
     return pa.concat_tables([reused, fresh], promote_options="permissive") if fresh.num_rows else reused
@@ -145,10 +146,10 @@ def rows_of(files: Iterable[AddFile]) -> pa.Table:
         CorruptionError: what the catalog says of a file is no statistics.
     """
     listed = list(files)
-    fixed = [pa.array([_fixed(file, field) for file in listed], field.type) for field in _FIXED]
+    fixed = [array_of([_fixed(file, field) for file in listed], field.type) for field in _FIXED]
     table = pa.Table.from_arrays(fixed, schema=_FIXED)
     for name, values, kind in _typed([_statistics(file) for file in listed]):
-        table = table.append_column(name, pa.array(values, kind))
+        table = table.append_column(name, array_of(values, kind))
     return table
 
 

@@ -48,10 +48,11 @@ def check_action(action: Action) -> None:
 
 def check_file(file: AddFile) -> AddFile:
     """Return an entry of a file whose path, bounds and digests make sense; raises InvalidInputError."""
-    where = f"file {file.path[:200]!r}"
     check_key(file.path)
-    if file.toc_path:
-        check_key(file.toc_path)
+    toc_path = file.toc_path
+    if toc_path:
+        check_key(toc_path)
+    where = f"file {file.path[:200]!r}"
     # All at once; one by one only to say which it is. A catalog without a checkpoint checks each file that it ever had.
     if not _is_file_bounded(file):
         for name in _FILE_NUMBERS:
@@ -74,13 +75,13 @@ def check_file(file: AddFile) -> AddFile:
 
 
 def _is_file_bounded(file: AddFile) -> bool:
+    last = file.last_event_id
     return (
-        max(file.size_bytes, file.rows, file.schema_version, file.first_event_id, file.last_event_id, file.footer_bytes)
-        <= _NUMBER_MAX
+        max(file.size_bytes, file.rows, file.schema_version, last, file.footer_bytes) <= _NUMBER_MAX
         and len(file.sha256) in _DIGEST_SIZES
         and len(file.toc_sha256) in _DIGEST_SIZES
         and len(file.schema_fingerprint) in _DIGEST_SIZES
-        and file.first_event_id <= file.last_event_id
+        and file.first_event_id <= last
         and file.first_event_time_ms <= file.last_event_time_ms
     )
 
@@ -184,11 +185,20 @@ def _check_actions(actions: Iterable[Action], where: object) -> None:
 
 
 def _check_shard(shard: AddShard) -> None:
-    where = f"shard {shard.name[:200]!r}"
-    _check_folder(where, shard.name)
-    for name in ("documents", "size_bytes", "first_event_id", "last_event_id"):
-        _need(getattr(shard, name) <= _NUMBER_MAX, where, name, f"at most {_NUMBER_MAX}", getattr(shard, name))
-    _check_ranges(where, shard)
+    name, first, last = shard.name, shard.first_event_id, shard.last_event_id
+    # All at once, as with files: a checkpoint has each live shard.
+    if not (
+        "/" not in name
+        and max(shard.documents, shard.size_bytes, last) <= _NUMBER_MAX
+        and first <= last
+        and shard.first_event_time_ms <= shard.last_event_time_ms
+    ):
+        where = f"shard {name[:200]!r}"
+        _check_folder(where, name)
+        for field in ("documents", "size_bytes", "first_event_id", "last_event_id"):
+            _need(getattr(shard, field) <= _NUMBER_MAX, where, field, f"at most {_NUMBER_MAX}", getattr(shard, field))
+        _check_ranges(where, shard)
+    check_key(name)
     for path in shard.log_paths:
         check_key(path)
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
 from custody.model.event import ContentClaim, Event
+from custody.model.plain_arrays import array_of, offsets_of, text_array
 
 SCHEMA_VERSION = 1
 READER_VERSION = 1
@@ -99,7 +100,7 @@ _MAPS = {"previous_attributes", "updated_attributes"}
 def int64_column(numbers: npt.NDArray[np.int64]) -> pa.Array:
     """Return numbers, such as ids of events, as a column that shares their memory.
 
-    Not `pa.array`: that imports pandas where it is installed.
+    Not `pa.array`: see `custody.model.plain_arrays`.
     """
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
@@ -111,7 +112,7 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
         OverflowError, pa.ArrowInvalid: a number does not fit its column (validation rejects such events before).
     """
     # Events carry no ids before they are appended.
-    ids = pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())
+    ids = int64_column(np.arange(first_event_id, first_event_id + len(events), dtype=np.int64))
     columns = [column_of(field, values) for field, values in _values_of_columns(events)[1:]]
     return pa.RecordBatch.from_arrays([ids, *columns], schema=EVENT_SCHEMA)
 
@@ -150,18 +151,18 @@ def _exact_column(field: pa.Field, values: Sequence[Any]) -> pa.Array | None:
     if field.nullable and _are_none(values):
         return pa.nulls(len(values), field.type)
     if field.type == _TEXT:
-        return _texts(values)
+        return text_array(values)
     kinds = _kinds(values)
     # A subclass may be as good, and is left to the slower check.
     if not kinds <= _EXACT_KINDS[field.name]:
         return None
     if field.name in _MAPS:
-        names = _texts(list(chain.from_iterable(values)))
-        items = _texts(list(chain.from_iterable(map(dict.values, values))))
+        names = text_array(list(chain.from_iterable(values)))
+        items = text_array(list(chain.from_iterable(map(dict.values, values))))
         is_exact = names is not None and items is not None and not names.null_count
         return pa.MapArray.from_arrays(_offsets(values), names, items) if is_exact else None
     if field.type == _UUIDS:
-        elements = _texts(list(chain.from_iterable(values)))
+        elements = text_array(list(chain.from_iterable(values)))
         is_exact = elements is not None and not elements.null_count
         return pa.ListArray.from_arrays(_offsets(values), elements, type=field.type) if is_exact else None
     if field.type == _CLAIM:
@@ -170,15 +171,6 @@ def _exact_column(field: pa.Field, values: Sequence[Any]) -> pa.Array | None:
         is_exact = all(_kinds(part) <= {_python_type(one.type), NoneType} for one, part in parts)
         return column_of(field, values) if is_exact else None
     return column_of(field, values)
-
-
-def _texts(values: Sequence[Any]) -> pa.Array | None:
-    """Return a column of texts and nulls; None where one of the values is something else."""
-    # Arrow finds out what the values are. Asked for texts it would take bytes, too.
-    column = pa.array(values)
-    if column.type == _TEXT:
-        return column
-    return column.cast(_TEXT) if pa.types.is_null(column.type) else None
 
 
 def _are_none(values: Sequence[Any]) -> bool:
@@ -208,11 +200,11 @@ _EXACT_KINDS = {field.name: _exact_kinds(field) for field in EVENT_SCHEMA}
 def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     """Return one column; what is nested is built from flat arrays, which is twice as fast as value by value."""
     if pa.types.is_map(field.type):
-        names = pa.array(list(chain.from_iterable(values)), pa.string())
-        items = pa.array(list(chain.from_iterable(attributes.values() for attributes in values)), pa.string())
+        names = array_of(list(chain.from_iterable(values)), pa.string())
+        items = array_of(list(chain.from_iterable(attributes.values() for attributes in values)), pa.string())
         return pa.MapArray.from_arrays(_offsets(values), names, items)
     if pa.types.is_list(field.type):
-        elements = pa.array(list(chain.from_iterable(values)), pa.string())
+        elements = array_of(list(chain.from_iterable(values)), pa.string())
         return pa.ListArray.from_arrays(_offsets(values), elements, type=field.type)
     # Most columns of most producers say nothing.
     if field.nullable and _are_none(values):
@@ -220,20 +212,17 @@ def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     if pa.types.is_struct(field.type):
         absent = [None] * len(field.type)
         rows = zip(*(absent if claim is None else msgspec.structs.astuple(claim) for claim in values), strict=True)
-        parts = [pa.array(part, one.type) for one, part in zip(field.type, rows, strict=True)]
-        is_absent = pa.array([claim is None for claim in values])
+        parts = [array_of(part, one.type) for one, part in zip(field.type, rows, strict=True)]
+        is_absent = array_of([claim is None for claim in values], pa.bool_())
         return pa.StructArray.from_arrays(parts, fields=list(field.type), mask=is_absent)
     if pa.types.is_timestamp(field.type):
-        return pa.array(values, pa.int64()).view(field.type)  # of the same bits, and quicker by far
-    return pa.array(values, field.type)
+        return array_of(values, pa.int64()).view(field.type)  # of the same bits, and quicker by far
+    return array_of(values, field.type)
 
 
 def _offsets(values: Sequence[Sized]) -> pa.Array:
-    offsets = np.zeros(len(values) + 1, np.int64)
-    if not any(values):
-        return pa.array(offsets.astype(np.int32))
-    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
-    return pa.array(offsets).cast(pa.int32())  # refuses what no column of texts holds
+    offsets = offsets_of(np.fromiter(map(len, values), np.int64, len(values)))
+    return pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
 
 
 _ALIGNED = 8

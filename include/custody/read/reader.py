@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
 from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
+from custody.eventlog.blocks import numbers, one_chunk
 from custody.format.number_sets import distinct
 from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event
@@ -347,7 +348,7 @@ def _walk_logs(
 
 def _from(table: pa.Table, first_event_id: int) -> pa.Table:
     # Ids go up within a table, so a slice is enough, which copies nothing.
-    return table.slice(int(np.searchsorted(table.column("event_id").to_numpy(), first_event_id)))
+    return table.slice(int(np.searchsorted(numbers(one_chunk(table.column("event_id")), np.int64), first_event_id)))
 
 
 def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from custody.errors import StorageError
 from custody.eventlog import OnDamage
+from custody.eventlog.blocks import numbers, one_chunk
 from custody.journal import Group
 from custody.read.cache import read_tail
 from custody.workspace import Workspace, attempts
@@ -54,7 +55,7 @@ def settled_bound(workspace: Workspace, on_damage: OnDamage, known: int = 0) -> 
 
 def _settled_end(workspace: Workspace, group: Group, on_damage: OnDamage, known: int) -> int:
     """Return one more than the last settled id of a group that waits."""
-    ids = read_tail(workspace, [group], on_damage).column("event_id").to_numpy()
+    ids = numbers(one_chunk(read_tail(workspace, [group], on_damage).column("event_id")), np.int64)
     if group.is_sealed:
         return int(ids[-1]) + 1 if len(ids) else group.first_event_id
     end = group.first_event_id + _run_length(ids, group.first_event_id)

@@ -8,6 +8,7 @@ are there before the floor moves.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 
 from custody import iceberg
@@ -121,7 +122,8 @@ def keep_from(catalog: Catalog, revision: int) -> None:
     """
     if catalog.load().floor >= revision:
         return
-    at = [checkpoint for checkpoint in readable_checkpoints(catalog) if checkpoint >= revision]
+    # The newest first: those behind one that is too early are too early as well, and are not read.
+    at = list(takewhile(lambda checkpoint: checkpoint >= revision, readable_checkpoints(catalog)))
     if not at:
         catalog.write_checkpoint()
         at = [catalog.load().revision]

@@ -6,7 +6,7 @@ Of an object store its objects count, and not the local copies of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -148,20 +148,28 @@ def _missing_containers(settings: Settings, fs: FileSystem) -> Iterator[Path]:
         yield from (containers.get(name).folder for name, _ in containers.missing())
 
 
-def _walk(fs: FileSystem, root: Path, passed_over: Container[Path] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield a folder and all that is below it, each by the parts of its name below the folder, with its room."""
-    waiting: list[tuple[Path, tuple[str, ...]]] = [(root, ())]
+def _walk(fs: FileSystem, root: Path, passed_over: Collection[Path] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield a folder and all that is below it, each by the parts of its name below the folder, with its room.
+
+    A folder that lies deep enough is told with the files in it.
+    """
+    # By texts, and all that a folder says read at once: with a path for each name this takes four times as long.
+    below = fs.below(root)
+    waiting: list[tuple[str, ...]] = [()]
     while waiting:
-        folder, parts = waiting.pop()
-        yield parts, BLOCK_BYTES
-        # Said by the folder itself: to look at each name takes as long as all else.
-        folders = fs.folders(folder)
-        for name in fs.list(folder):
-            path = folder / name
-            if name not in folders:
-                yield (*parts, name), allocated_file_bytes(fs, path)
-            elif path not in passed_over:
-                waiting.append((path, (*parts, name)))
+        parts = waiting.pop()
+        size = BLOCK_BYTES
+        for entry in below.entries("/".join(parts)):
+            if not entry.is_folder:
+                room = -(-entry.size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+                # What tells the purpose of a file lies above it: then its folder counts it.
+                if len(parts) >= _DATABASE_DEPTH:
+                    size += room
+                else:
+                    yield (*parts, entry.name), room
+            elif not (passed_over and root.joinpath(*parts, entry.name) in passed_over):
+                waiting.append((*parts, entry.name))
+        yield parts, size
 
 
 def _kind(parts: tuple[str, ...], *, is_store: bool) -> str:

@@ -36,6 +36,7 @@ from custody.catalog import (
 from custody.catalog.attest import Attestation, read_attestation
 from custody.catalog.prune import PrunePlan
 from custody.errors import NotFoundError, StripeMissingError
+from custody.eventlog.blocks import numbers, one_chunk
 from custody.format.names import parse_revision
 from custody.format.number_sets import is_among
 from custody.maintenance import hold_conditions, open_event_log
@@ -246,5 +247,5 @@ def _held_ids(workspace: Workspace, condition: Condition, file: AddFile) -> npt.
     parts = [np.empty(0, np.int64)]
     for table in log.tables(range(len(log.toc.blocks)), columns):
         rows = table.filter(matching_rows([condition], table))
-        parts.append(np.asarray(rows.column("event_id").combine_chunks(), np.int64))
+        parts.append(numbers(one_chunk(rows.column("event_id")), np.int64))
     return np.concatenate(parts)

@@ -175,9 +175,11 @@ class PruneRevisions(RetentionStep):
 
     def _keeps_too_much(self, workspace: Workspace) -> bool:
         state = workspace.catalog.load()
-        # Marks first: while one is due, its own deletion raises the floor and frees room.
-        is_behind = state.floor < state.revision and waiting_bytes(workspace, workspace.clock.now_ms()) > 0
-        return is_behind and not due_marks(workspace) and _is_over(workspace)
+        # Marks first: while one is due, its own deletion raises the floor and frees room. What looks at files comes
+        # last, and the look at every file behind the one at the logs.
+        if workspace.settings.retention.bytes_max is None or state.floor >= state.revision or due_marks(workspace):
+            return False
+        return waiting_bytes(workspace, workspace.clock.now_ms()) > 0 and _is_over(workspace)
 
 
 class CollectGarbage(RetentionStep):
@@ -222,10 +224,15 @@ class CollectGarbage(RetentionStep):
         settings, fs = workspace.settings, workspace.fs
         if workspace.writer != settings.repository.writer:
             return False
-        return bool(former_builds(settings, fs, workspace.clock, needs_room=_is_over(workspace)))
+        # Whether room is needed decides only where there is a build: to know it takes a look at every file.
+        if not former_builds(settings, fs, workspace.clock, needs_room=True):
+            return False
+        return bool(former_builds(settings, fs, workspace.clock, needs_room=False)) or _is_over(workspace)
 
     def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
-        kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS
+        # As with builds: an empty trash is emptied without a look at every file.
+        is_filled = any(True for _ in workspace.catalog.objects.files.list("trash/", present_only=True))
+        kept_ms = 0 if is_filled and _is_over(workspace) else TRASH_KEPT_MS
         if not dry_run and iceberg.republish(workspace) is not None:
             iceberg.collect_former(workspace)
         garbage = collect_garbage(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)

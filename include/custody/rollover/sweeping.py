@@ -34,6 +34,7 @@ from custody.errors import (
     StripeMissingError,
 )
 from custody.eventlog import EventLog
+from custody.eventlog.blocks import numbers, one_chunk
 from custody.format.names import parse_written_anew
 from custody.format.number_sets import is_among
 from custody.journal import Group, JournalFile
@@ -201,15 +202,14 @@ def refuse_overlap(workspace: Workspace, manifest: UnitManifest, state: CatalogS
     """Raise ConflictError when a live log has ids between those of a unit: two writers gave out the same ids."""
     # The last safety net, for stores without put-if-absent and for older versions beside this one: claims keep writers
     # apart before.
-    for file in state.files.values():
-        for log in manifest.logs:
-            if file.first_event_id <= log.last_event_id and log.first_event_id <= file.last_event_id:
-                raise ConflictError(
-                    f"{workspace.where_staged(manifest.first_group)}: expected ids that no live log has, got "
-                    f"{log.first_event_id} to {log.last_event_id}, and {file.path} has {file.first_event_id} to "
-                    f"{file.last_event_id}. The journals stay. Bring them in under another writer name: "
-                    "custody recover --adopt"
-                )
+    for log in manifest.logs:
+        for file in state.files.overlapping(log.first_event_id, log.last_event_id):
+            raise ConflictError(
+                f"{workspace.where_staged(manifest.first_group)}: expected ids that no live log has, got "
+                f"{log.first_event_id} to {log.last_event_id}, and {file.path} has {file.first_event_id} to "
+                f"{file.last_event_id}. The journals stay. Bring them in under another writer name: "
+                "custody recover --adopt"
+            )
 
 
 def proof_of(workspace: Workspace, state: CatalogState, group: int, path: Path) -> Proof:
@@ -233,7 +233,7 @@ def _remembered_proof(workspace: Workspace, state: CatalogState, group: int, pat
 
 
 def _logs_of(state: CatalogState, group: int) -> list[AddFile]:
-    return [file for file in state.files.values() if group in file.groups]
+    return state.files.of_group(group)
 
 
 def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
@@ -269,7 +269,7 @@ def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
 
 
 def _ids(workspace: Workspace, file: AddFile) -> _Ids:
-    return np.asarray(_log(workspace, file).read(["event_id"]).column("event_id").combine_chunks()).astype(np.int64)
+    return numbers(one_chunk(_log(workspace, file).read(["event_id"]).column("event_id")), np.int64)
 
 
 def _compare(workspace: Workspace, files: Sequence[AddFile], journal: JournalFile) -> tuple[int, bool]:

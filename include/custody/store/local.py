@@ -6,6 +6,7 @@ import errno
 from builtins import list as list_of
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 
 from custody.errors import NotFoundError, StorageError
@@ -91,10 +92,7 @@ class LocalStore:
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield the files below a folder; of folders that lie wholly before `after` nothing is read."""
-        for key in self.keys(prefix, after=after):
-            info = self.head(key)
-            if info is not None:  # else it was removed since the folder was read
-                yield info
+        return self._infos_below(check_prefix(prefix), after)
 
     def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
         """Yield the paths of the files below a folder; a name with a dot in it is taken for a file's."""
@@ -233,6 +231,30 @@ class LocalStore:
                 yield from self._below(entry, after)
             elif entry > after:
                 yield entry
+
+    def _infos_below(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        """Yield what `_below` and a look at each file say; each folder is read once, and says most of it."""
+        try:
+            entries = self._files.entries(prefix)
+        except StorageError as error:
+            if error.errno in _ABSENT:
+                return
+            raise
+        named = [
+            (f"{prefix}{entry.name}/" if entry.is_folder else f"{prefix}{entry.name}", entry)
+            for entry in entries
+            if not entry.name.endswith(TEMPORARY_SUFFIX) and is_segment(entry.name)
+        ]
+        # A folder sorts by its name and the `/` behind it, as its keys do.
+        for key, entry in sorted(named, key=itemgetter(0)):
+            if entry.is_folder:
+                # A folder with a dot in its name is taken for a file, which is none.
+                if "." not in entry.name and (key >= after or after.startswith(key)):
+                    yield from self._infos_below(key, after)
+            elif key > after:
+                info = ObjectInfo(key, entry.size_bytes, entry.modified_ms) if entry.is_readable else self.head(key)
+                if info is not None:
+                    yield info
 
 
 def _absent(error: StorageError, path: Path) -> Exception:

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from custody.errors import StorageError
 from custody.vfs.file_marks import Marks
@@ -32,6 +32,18 @@ class Space:
     total_bytes: int
     free_bytes: int
     is_read_only: bool
+
+
+class Entry(NamedTuple):
+    """A name in a folder and what it names. Sizes in bytes, times in ms since the epoch, of files only."""
+
+    name: str
+    is_folder: bool
+    """Whether it is a folder itself, not a link to one."""
+    size_bytes: int = 0
+    modified_ms: int = 0
+    is_readable: bool = True
+    """Whether the file, or what a link leads to, could be looked at."""
 
 
 class WritableFile(Protocol):
@@ -229,6 +241,13 @@ class FilesBelow(Protocol):
 
     def folders(self, name: str) -> set[str]:
         """Return those names in a folder that are folders themselves, not links to one; an absent folder is empty."""
+        ...
+
+    def entries(self, name: str) -> list_of[Entry]:
+        """Return what is in a folder, sorted by name, each looked at once; an absent folder is empty.
+
+        What goes away meanwhile is left out.
+        """
         ...
 
     def is_absent(self, name: str) -> bool:

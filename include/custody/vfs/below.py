@@ -6,12 +6,13 @@ what opening and reading a small file takes.
 
 from __future__ import annotations
 
+import errno
 from builtins import list as list_of
 from pathlib import Path
 from typing import Protocol
 
 from custody.errors import StorageError
-from custody.vfs.base import FilesBelow, WritableFile
+from custody.vfs.base import Entry, FilesBelow, WritableFile
 
 
 class _WholeFileSystem(Protocol):
@@ -22,6 +23,10 @@ class _WholeFileSystem(Protocol):
     def folders(self, folder: Path) -> set[str]: ...
 
     def is_file(self, path: Path) -> bool | None: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def modified_ms(self, path: Path) -> int: ...
 
     def add_directory(self, folder: Path) -> None: ...
 
@@ -46,6 +51,23 @@ class BelowByPaths(FilesBelow):
     def folders(self, name: str) -> set[str]:
         """Return those names in a folder that are folders themselves; an absent folder is empty."""
         return self._fs.folders(self._path(name))
+
+    def entries(self, name: str) -> list_of[Entry]:
+        """Return what is in a folder, sorted by name; an absent folder is empty."""
+        folder = self._path(name)
+        folders = self._fs.folders(folder)
+        found = (
+            Entry(each, is_folder=True) if each in folders else self._file(folder, each)
+            for each in self._fs.list(folder)
+        )
+        return [entry for entry in found if entry is not None]
+
+    def _file(self, folder: Path, name: str) -> Entry | None:
+        path = folder / name
+        try:
+            return Entry(name, False, self._fs.size(path), self._fs.modified_ms(path))
+        except StorageError as error:
+            return None if error.errno == errno.ENOENT else Entry(name, False, is_readable=False)
 
     def is_absent(self, name: str) -> bool:
         """Whether nothing has this name; False also where nobody can tell."""

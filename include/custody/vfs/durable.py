@@ -44,6 +44,14 @@ class DurableOperations(ABC):
         """Whether what has a name is a regular file."""
 
     @abstractmethod
+    def size(self, path: Path) -> int:
+        """Return the length of a file in bytes."""
+
+    @abstractmethod
+    def modified_ms(self, path: Path) -> int:
+        """Return when a file was last written, in ms since the epoch."""
+
+    @abstractmethod
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
 

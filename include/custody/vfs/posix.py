@@ -12,12 +12,13 @@ import weakref
 from builtins import list as list_of
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from custody.errors import LockedError
-from custody.vfs.base import FilesBelow, Space, WritableFile, reported, storage_error
+from custody.vfs.base import Entry, FilesBelow, Space, WritableFile, reported, storage_error
 from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
 from custody.vfs.file_marks import Marks, marks_of
 from custody.vfs.mapped import map_file
@@ -231,6 +232,29 @@ def _folders_in(folder: str | Path) -> set[str]:
         return set()
 
 
+def _entries_in(folder: str) -> list[Entry]:
+    """Return what is in a folder, sorted by name; an absent folder is empty. Raises OSError."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(Entry(entry.name, True))
+                    continue
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue  # it has just gone, or is a link that leads nowhere
+                except OSError:
+                    found.append(Entry(entry.name, False, 0, 0, False))
+                    continue
+                found.append(Entry(entry.name, False, status.st_size, status.st_mtime_ns // 1_000_000))
+    except FileNotFoundError:
+        return []
+    found.sort(key=attrgetter("name"))
+    return found
+
+
 def _add_directory(folder: str | Path) -> None:
     """Make one folder; one that is there already is fine. Raises OSError."""
     try:
@@ -268,6 +292,14 @@ class _BelowOnDisk(FilesBelow):
         path = f"{self._folder}/{name}"
         try:
             return _folders_in(path)
+        except OSError as error:
+            raise storage_error("list", Path(path), error) from error
+
+    def entries(self, name: str) -> list_of[Entry]:
+        """Return what is in a folder, sorted by name; an absent folder is empty."""
+        path = f"{self._folder}/{name}"
+        try:
+            return _entries_in(path)
         except OSError as error:
             raise storage_error("list", Path(path), error) from error
 

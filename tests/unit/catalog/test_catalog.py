@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from custody.catalog import Action, AddShard, Catalog, CatalogState, PrunedError, RemoveFile, RemoveShard, prune, verify
+from custody.catalog import (
+    Action,
+    AddShard,
+    Catalog,
+    CatalogState,
+    PrunedError,
+    RemoveFile,
+    RemoveShard,
+    Transaction,
+    chain,
+    plan_prune,
+    prune,
+    readable_checkpoints,
+    verify,
+)
 from custody.catalog.codec import decode
+from custody.catalog.keys import CatalogObject
+from custody.catalog.wellformed import check_full
 from custody.clock import ManualClock
 from custody.errors import ConflictError, NotFoundError, StorageError
 from custody.store import LocalStore
@@ -247,6 +264,65 @@ class _CommitBetween(PosixFileSystem):
                 root, self._root = self._root, None
                 open_catalog(root).commit([add("meanwhile")])
             raise
+
+
+def test_a_checkpoint_is_decoded_once_a_process_and_a_damaged_one_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = build(tmp_path)
+    written = catalog.checkpoint()
+    catalog.commit([add("later", 40)])
+    expected = value(catalog.load())
+    checked: list[object] = []
+
+    def counted(message: Transaction, where: object) -> Transaction:
+        checked.append(where)
+        return check_full(message, where)
+
+    monkeypatch.setattr(chain, "check_full", counted)
+    assert value(open_catalog(tmp_path).load()) == value(open_catalog(tmp_path).load()) == expected
+    assert checked == [str(written)]
+    whole = written.read_bytes()
+    written.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    reader = open_catalog(tmp_path)
+    assert value(reader.load()) == expected
+    assert any("expected a catalog object with its checksum" in notice for notice in reader.notices)
+
+
+def test_the_states_of_checkpoints_are_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = open_catalog(tmp_path)
+    for number in range(8):
+        catalog.commit([add(f"file-{number}", number)])
+        catalog.checkpoint()
+        assert len(open_catalog(tmp_path).load().files) == number + 1
+    assert len(chain._CHECKPOINTS._states) == chain._CHECKPOINTS_KEPT
+    monkeypatch.setattr(chain, "_KEPT_BYTES_MAX", 1)
+    for _ in range(2):
+        catalog.commit([add(f"file-{catalog.load().revision + 1}", 10 + catalog.load().revision)])
+        catalog.checkpoint()
+        assert value(open_catalog(tmp_path).load()) == value(catalog.load())
+        assert not chain._CHECKPOINTS._states
+
+
+def test_a_pruning_reads_no_more_checkpoints_than_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = open_catalog(tmp_path)
+    for number in range(12):
+        catalog.commit([add(f"file-{number}", number)])
+        catalog.checkpoint()
+    read: list[int] = []
+    right = chain.Chain.checkpoint
+
+    def counted(self: chain.Chain, item: CatalogObject, *rest: Any) -> Any:
+        read.append(item.revision)
+        return right(self, item, *rest)
+
+    monkeypatch.setattr(chain.Chain, "checkpoint", counted)
+    assert plan_prune(catalog, 11, 1).floor == 10
+    assert plan_prune(catalog, 9).floor == 9
+    assert set(read) == {11, 10, 9}
+    read.clear()
+    assert list(readable_checkpoints(catalog)) == [*range(11, -1, -1)]
+    assert next(readable_checkpoints(catalog)) == 11
 
 
 def test_a_commit_while_a_reader_looks_is_not_taken_for_a_hole(tmp_path: Path) -> None:

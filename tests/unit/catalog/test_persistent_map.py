@@ -56,6 +56,31 @@ def test_a_file_is_found_by_each_id_in_its_range_and_by_no_other(ranges: set[tup
     assert all(gone.file_of(event_id) is None for event_id in range(75))
 
 
+GROUPS = st.frozensets(st.integers(0, 5), max_size=3)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), GROUPS), st.dictionaries(st.sampled_from("abcdefgh"), GROUPS | st.none())
+)
+def test_the_files_of_a_group_are_those_that_say_so(
+    first: dict[str, frozenset[int]], later: dict[str, frozenset[int] | None]
+) -> None:
+    base = FileMap({path: AddFile(path=path, groups=sorted(groups)) for path, groups in first.items()})
+    base.groups()  # before the change as well as behind it
+    changed = base.changed(
+        {
+            path: REMOVED if groups is None else AddFile(path=path, groups=sorted(groups))
+            for path, groups in later.items()
+        }
+    )
+    for files in (base, changed):
+        assert files.groups() == {group for file in files.values() for group in file.groups}
+        for group in range(7):
+            expected = {path for path, file in files.items() if group in file.groups}
+            assert {file.path for file in files.of_group(group)} == expected
+            assert len(files.of_group(group)) == len(expected)
+
+
 def test_a_commit_copies_the_change_and_not_the_catalog() -> None:
     files = FileMap.undecoded([str(n) for n in range(10_000)], [b""] * 10_000)
     later = files.changed({"new": AddFile(path="new")})

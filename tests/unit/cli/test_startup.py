@@ -124,6 +124,49 @@ def test_questions_of_a_program_import_no_pandas(kind: str, request: pytest.Fixt
     subprocess.run([sys.executable, "-c", _QUESTIONS, str(root)], check=True, env=ENVIRONMENT)
 
 
+_PROGRAM = """
+import sys
+from pathlib import Path
+from custody.lineage import Bounds
+from custody.recovery import STEPS
+from custody.repository import Repository
+from custody.retention import measure_disk
+from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
+from tests.support import sample
+
+repository = Repository.create(Path(sys.argv[1]))
+events = sample(400)
+for part in (events[:200], events[200:]):
+    with repository.writer() as writer:
+        writer.append(part)
+    for step in STEPS.values():
+        for unit in step.units(repository.settings):
+            step.run(Workspace(repository.settings, unit.writer), unit)
+assert repository.search("event_type:DROP", limit=5).total
+repository.lineage([events[0].flowfile_uuid], Bounds(1000))
+assert len(list(repository.events())) == 400
+repository.plan_retention()
+repository.workspace().catalog.checkpoint()
+settings = repository.settings
+(settings.store / "padding").write_bytes(bytes(1 << 20))  # no limit is smaller
+used = measure_disk(settings, PosixFileSystem()).total_bytes
+limits = {"bytes_max": used - 1, "purge_percent": 100, "grace": "0 seconds"}
+section = settings.retention.model_copy(update=limits)
+limited = Repository(settings.model_copy(update={"retention": section}))
+for _ in range(2):
+    limited.apply_retention()
+assert 0 < len(list(limited.events())) < 400
+limited.workspace().catalog.checkpoint()
+assert "pandas" not in sys.modules
+"""
+
+
+def test_the_work_of_a_program_imports_no_pandas(tmp_path: Path) -> None:
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{INCLUDE}:{INCLUDE.parent}"}
+    subprocess.run([sys.executable, "-c", _PROGRAM, str(tmp_path / "repository")], check=True, env=environment)
+
+
 def test_names_that_are_imported_when_they_are_used_are_those_that_checkers_see() -> None:
     lazy = [path for path in (INCLUDE / "custody").rglob("__init__.py") if "lazy_exports" in path.read_text()]
     assert {path.parent.name for path in lazy} >= {"repository", "swh"}

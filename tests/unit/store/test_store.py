@@ -98,6 +98,7 @@ def test_a_disk_lists_as_an_object_store_does(names: set[str], after: str) -> No
     start = f"p/{after}" if after else ""
     expected = sorted(key for key in keys if key > start)
     assert list(disk.keys("p/", after=start)) == expected
+    assert [info.key for info in disk.list("p/", after=start)] == expected
     assert list(memory.keys("p/", after=start)) == expected
 
 
@@ -118,6 +119,20 @@ def test_temporary_files_and_hidden_ones_are_no_objects(tmp_path: Path) -> None:
     for name in ("x.txn", "x.txn.0123.partial", ".x", "my notes (1).txt", "ä.txn"):
         (tmp_path / "a" / name).write_bytes(b"")
     assert [info.key for info in LocalStore(PosixFileSystem(), tmp_path).list("a/")] == ["a/x.txn"]
+
+
+def test_a_listing_says_of_each_file_what_a_look_at_it_says(tmp_path: Path) -> None:
+    store = LocalStore(PosixFileSystem(), tmp_path)
+    for key in ("p/a", "p/a-b/x.f", "p/b/x.f", "p/b.f", "p/b0/y/z.f"):
+        store.put(key, key.encode())
+    (tmp_path / "p" / "c.d").mkdir()
+    (tmp_path / "p" / "c.d" / "inner").write_bytes(b"a folder with a dot in its name holds no objects")
+    (tmp_path / "p" / "link.f").symlink_to(tmp_path / "p" / "b.f")
+    (tmp_path / "p" / "nowhere.f").symlink_to(tmp_path / "none")
+    looked = [info for info in map(store.head, store.keys("p/")) if info is not None]
+    assert list(store.list("p/")) == looked
+    assert [info.key for info in looked] == ["p/a", "p/a-b/x.f", "p/b.f", "p/b/x.f", "p/b0/y/z.f", "p/link.f"]
+    assert list(store.list("p/a/")) == []  # a file
 
 
 def test_an_empty_folder_goes_and_another_stays(tmp_path: Path) -> None:

@@ -222,6 +222,47 @@ def test_what_lies_below_a_folder_is_what_its_paths_give(disk: FileSystem, tmp_p
     assert (below.list("none"), below.folders("none/")) == ([], set())
 
 
+def test_the_entries_of_a_folder_say_what_each_name_says(disk: FileSystem, tmp_path: Path) -> None:
+    disk.make_directory(tmp_path / "a" / "inner.d")
+    write(disk, tmp_path / "a" / "small", b"one")
+    write(disk, tmp_path / "a" / "large", b"x" * 5000)
+    below = disk.below(tmp_path)
+    assert below.entries("a") == below.entries("a/")
+    assert [(entry.name, entry.is_folder) for entry in below.entries("a")] == [
+        ("inner.d", True),
+        ("large", False),
+        ("small", False),
+    ]
+    for entry in below.entries("a")[1:]:
+        path = tmp_path / "a" / entry.name
+        assert (entry.size_bytes, entry.modified_ms) == (disk.size(path), disk.modified_ms(path))
+        assert entry.is_readable
+    assert [entry.name for entry in below.entries("")] == ["a"]
+    assert below.entries("none") == []
+    with pytest.raises(StorageError) as listed:
+        disk.list(tmp_path / "a" / "small")
+    with pytest.raises(StorageError) as entered:
+        below.entries("a/small")
+    assert entered.value.errno == listed.value.errno
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_link_is_the_entry_of_what_it_leads_to_and_no_folder(wrapped: bool, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "file").write_bytes(b"12345")
+    (tmp_path / "a" / "to-file").symlink_to(tmp_path / "b" / "file")
+    (tmp_path / "a" / "to-folder").symlink_to(tmp_path / "b")
+    (tmp_path / "a" / "to-nothing").symlink_to(tmp_path / "none")
+    (tmp_path / "a" / "to-itself").symlink_to(tmp_path / "a" / "to-itself")
+    fs: FileSystem = FaultyFileSystem(PosixFileSystem()) if wrapped else PosixFileSystem()
+    found = {entry.name: entry for entry in fs.below(tmp_path).entries("a")}
+    assert found.keys() == {"to-file", "to-folder", "to-itself"}
+    assert (found["to-file"].size_bytes, found["to-file"].is_readable) == (5, True)
+    assert not found["to-folder"].is_folder
+    assert (found["to-itself"].size_bytes, found["to-itself"].is_readable) == (0, False)
+
+
 def test_new_files_below_a_folder_are_those_of_their_paths(disk: FileSystem, tmp_path: Path) -> None:
     disk.make_directory(tmp_path / "a")
     below = disk.below(tmp_path)
