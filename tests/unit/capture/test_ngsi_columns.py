@@ -105,6 +105,7 @@ ODD: dict[str, object] = {
 ALL = {**USUAL, **ODD}
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("node", [None, "a-node"])
 def test_an_odd_notification_between_usual_ones_has_its_place(name: str, node: str | None) -> None:

@@ -214,6 +214,7 @@ def test_the_texts_of_many_times_are_those_of_each(times: list[int]) -> None:
 AVRO_ODD = [name for name in ODD if not name.startswith(("half a character", "a number of 65", "an unknown", "a list"))]
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("name", AVRO_ODD)
 @pytest.mark.parametrize("node", [None, "a-node"])
 def test_an_odd_record_of_avro_between_usual_ones_has_its_place(name: str, node: str | None) -> None:

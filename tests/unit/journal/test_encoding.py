@@ -240,6 +240,7 @@ def test_a_journal_may_mix_rows_and_batches(tmp_path: Path) -> None:
     assert to_events(JournalFile.read(PosixFileSystem(), path).table()) == numbered(events)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("count", [1, ROWS_MAX + 1], ids=["rows", "batch"])
 @pytest.mark.parametrize("values", REFUSED.values(), ids=REFUSED)
 def test_what_no_column_holds_is_refused_before_an_id_is_used(

@@ -170,6 +170,7 @@ def changed(before: bytes, after: bytes) -> bytes:
     return before[first:last]
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("kind", "damage"),
     [

@@ -199,6 +199,7 @@ def test_leftovers_are_never_seen(waiting: Repository, expected: list[list[int]]
     assert answers(waiting) == expected
 
 
+@pytest.mark.in_parts(3)
 def test_a_lost_shard_is_made_again_from_its_log(waiting: Repository, expected: list[list[int]]) -> None:
     run_steps(waiting.settings)
     shards = sorted((waiting.settings.containers[0] / "main/index").iterdir())
