@@ -79,7 +79,11 @@ class _Popen(subprocess.Popen[Any]):
             "descriptors": [0, 1, 2, *given.pass_fds],
             "new_session": bool(given.start_new_session),
         }
-        self.pid = nursery.start(program, [*ends, *given.pass_fds])
+        number = nursery.start(program, [*ends, *given.pass_fds])
+        if number == 0:
+            super()._execute_child(*arguments)  # type: ignore[misc]
+            return
+        self.pid = number
         self._child_created = True
         self._close_ends_of_the_child(given)
 
@@ -170,7 +174,7 @@ class _Nursery:
         return _loaded_with(environment) == _loaded_with(self.environment)
 
     def start(self, program: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-        """Return the number of a new process."""
+        """Return the number of a new process; 0 if the nursery can begin none."""
         with self._lock:
             socket.send_fds(self._socket, [json.dumps(program).encode()], descriptors)
             answer = self._socket.recv(64)
@@ -283,7 +287,7 @@ def _import_tests() -> None:
 
 def _clone() -> int:
     """Fork, and let the new process be a child of this one's parent; return its number, 0 in itself."""
-    if len(os.listdir("/proc/self/task")) > 1:
+    if _has_threads():
         raise RuntimeError("a library has started a thread while it was imported: a fork would not have it")
     # The GIL is held throughout: there is no other thread.
     calls = ctypes.PyDLL(None, use_errno=True)
@@ -299,19 +303,24 @@ def _clone() -> int:
     return number
 
 
-def _wait_for_a_program(requests: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+def _has_threads() -> bool:
+    return len(os.listdir("/proc/self/task")) > 1
+
+
+def _wait_for_a_program(requests: socket.socket, kind: str) -> tuple[dict[str, Any], list[int]] | None:
     """Clone this process for each request; return it in the clone, None at the end in the nursery."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, _MESSAGE_BYTES, 64)
         if not message:
             return None
-        number = _clone()
+        # Among all that the tests import something may start a thread, on another system or in another version.
+        number = -1 if kind == "tests" and _has_threads() else _clone()
         if number == 0:
             requests.close()
             return json.loads(message), descriptors
         for each in descriptors:
             os.close(each)
-        requests.send(str(number).encode())
+        requests.send(str(max(number, 0)).encode())
 
 
 def _become(program: dict[str, Any], descriptors: list[int], set_by_imports: Mapping[str, str]) -> None:
@@ -367,7 +376,7 @@ if __name__ == "__main__":
     # Tests import Airflow, which sets variables that the processes of a test count on.
     _set = {name: value for name, value in os.environ.items() if _environment.get(name) != value}
     sys.path[:] = _own
-    _begun = _wait_for_a_program(socket.socket(fileno=int(_number)))
+    _begun = _wait_for_a_program(socket.socket(fileno=int(_number)), _kind)
     if _begun is None:
         os._exit(0)  # DuckDB would complain of all that was imported and is still there
     _become(*_begun, _set)
