@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from execnet.gateway_base import MainThreadOnlyExecModel
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -101,6 +102,13 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where all tests run in one process
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Let workers begin as forks of one process that has imported all tests, if all are to run."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        MainThreadOnlyExecModel.subprocess = forks  # type: ignore[method-assign,assignment]
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile:
     return _ByFile(config, log)
 

@@ -8,6 +8,9 @@ limited.
 
 What is tried as users start it stays with `subprocess`: imports, the first moments, installed programs. And whatever a
 nursery does not offer (other flags, a terminal, variables that count when a library is loaded) is started as ever.
+
+The workers of the tests themselves begin so too, where all tests run: one process compiles and imports all test
+modules, in place of each worker.
 """
 
 from __future__ import annotations
@@ -45,6 +48,10 @@ _LOADED_WITH = re.compile(r"(?:PYTHON(?!PATH$)|LD_|LC_|LANG|TZ$|ARROW_|OMP_|MALL
 _WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 _HIGH = 500
 
+_FLAGS = {"engine": ("-I", "-S"), "library": (), "tests": ("-u",)}
+_OF_A_WORKER = "import sys;exec(eval(sys.stdin.readline()))"
+"""What a worker of pytest-xdist begins with: it is told the rest."""
+
 
 _GIVEN = (
     *("args", "executable", "preexec_fn", "close_fds", "pass_fds", "cwd", "env", "startupinfo"),
@@ -61,7 +68,7 @@ class _Popen(subprocess.Popen[Any]):
         given: Any = types.SimpleNamespace(**dict(zip(_GIVEN, arguments, strict=True)))
         ends = [given.p2cread, given.c2pwrite, given.errwrite]
         ends = [place if end == -1 else end for place, end in enumerate(ends)]
-        nursery = None if _is_special(given) or any(map(os.isatty, ends)) else _nursery_of(given.args, given.env)
+        nursery = None if _is_special(given) else _nursery_of(given.args, given.env, ends)
         if nursery is None:
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
@@ -72,7 +79,11 @@ class _Popen(subprocess.Popen[Any]):
             "descriptors": [0, 1, 2, *given.pass_fds],
             "new_session": bool(given.start_new_session),
         }
-        self.pid = nursery.start(program, [*ends, *given.pass_fds])
+        number = nursery.start(program, [*ends, *given.pass_fds])
+        if number == 0:
+            super()._execute_child(*arguments)  # type: ignore[misc]
+            return
+        self.pid = number
         self._child_created = True
         self._close_ends_of_the_child(given)
 
@@ -142,7 +153,7 @@ class _Nursery:
     """A process that clones itself on demand. What it clones is a child of who asks, which started the nursery."""
 
     def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
-        flags = ("-I", "-S") if kind == "engine" else ()
+        flags = _FLAGS[kind]
         self.flags = len(flags)
         self.environment = dict(environment)
         self._lock = threading.Lock()
@@ -163,7 +174,7 @@ class _Nursery:
         return _loaded_with(environment) == _loaded_with(self.environment)
 
     def start(self, program: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-        """Return the number of a new process."""
+        """Return the number of a new process; 0 if the nursery can begin none."""
         with self._lock:
             socket.send_fds(self._socket, [json.dumps(program).encode()], descriptors)
             answer = self._socket.recv(64)
@@ -187,15 +198,21 @@ _nurseries: dict[tuple[int, str], _Nursery] = {}
 _starting = threading.Lock()
 
 
-def _nursery_of(command: Sequence[object], env: Mapping[str, str] | None) -> _Nursery | None:
+def _nursery_of(command: Sequence[object], env: Mapping[str, str] | None, ends: Sequence[int]) -> _Nursery | None:
     """Return the nursery that can begin a command; None if it has to be started as ever."""
     texts = [os.fsdecode(each) for each in command]  # type: ignore[arg-type]
     if _CLONE is None or texts[0] != sys.executable or len(texts) < 2:
+        return None
+    is_worker = texts[1:] == [*_FLAGS["tests"], "-c", _OF_A_WORKER]
+    # A worker tells by pipes, and its standard error may be a terminal.
+    if any(map(os.isatty, ends[: 2 if is_worker else 3])):
         return None
     environment = dict(os.environ if env is None else env)
     begun_with = environment
     if texts[1:3] == ["-I", "-S"] and texts[3].endswith("watchdog.py"):
         kind = "engine"
+    elif is_worker:
+        kind = "tests"
     elif texts[1] == "-c" and environment.get("PYTHONPATH") == str(_INCLUDE):
         kind, begun_with = "library", {**os.environ, "PYTHONPATH": str(_INCLUDE)}
     else:
@@ -230,6 +247,10 @@ _MODULES = {
 
 
 def _prepare(kind: str) -> None:
+    if kind == "tests":
+        _import_tests()
+        gc.freeze()
+        return
     from custody.sql.watchdog import _NoPandas
 
     # As for the engine, and for the installed command: Arrow imports pandas where it is, which takes longer than all
@@ -241,9 +262,32 @@ def _prepare(kind: str) -> None:
     gc.freeze()
 
 
+def _import_tests() -> None:
+    """Import all test modules as pytest does it, with rewritten assertions and warnings that are errors."""
+    import pytest
+
+    class ImportOnly:
+        """What pytest collects of a module: nothing, for each worker does that by itself."""
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
+            return []
+
+        def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+            if not report.passed:
+                # Workers import it themselves, and then say why it fails or is skipped.
+                file = str(Path(report.nodeid).absolute())
+                for name in [name for name, each in sys.modules.items() if getattr(each, "__file__", None) == file]:
+                    del sys.modules[name]
+
+    gc.disable()  # half a million objects, and hardly one that is freed
+    pytest.main(["--collect-only", "--capture=no", "-qq", "-p", "no:cacheprovider"], plugins=[ImportOnly()])
+    gc.enable()
+
+
 def _clone() -> int:
     """Fork, and let the new process be a child of this one's parent; return its number, 0 in itself."""
-    if len(os.listdir("/proc/self/task")) > 1:
+    if _has_threads():
         raise RuntimeError("a library has started a thread while it was imported: a fork would not have it")
     # The GIL is held throughout: there is no other thread.
     calls = ctypes.PyDLL(None, use_errno=True)
@@ -259,22 +303,27 @@ def _clone() -> int:
     return number
 
 
-def _wait_for_a_program(requests: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+def _has_threads() -> bool:
+    return len(os.listdir("/proc/self/task")) > 1
+
+
+def _wait_for_a_program(requests: socket.socket, kind: str) -> tuple[dict[str, Any], list[int]] | None:
     """Clone this process for each request; return it in the clone, None at the end in the nursery."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, _MESSAGE_BYTES, 64)
         if not message:
             return None
-        number = _clone()
+        # Among all that the tests import something may start a thread, on another system or in another version.
+        number = -1 if kind == "tests" and _has_threads() else _clone()
         if number == 0:
             requests.close()
             return json.loads(message), descriptors
         for each in descriptors:
             os.close(each)
-        requests.send(str(number).encode())
+        requests.send(str(max(number, 0)).encode())
 
 
-def _become(program: dict[str, Any], descriptors: list[int]) -> None:
+def _become(program: dict[str, Any], descriptors: list[int], set_by_imports: Mapping[str, str]) -> None:
     """Take over what the process is to have, and run its program to its end."""
     if program["new_session"]:
         os.setsid()
@@ -286,7 +335,7 @@ def _become(program: dict[str, Any], descriptors: list[int]) -> None:
         os.dup2(each, number)
         os.close(each)
     os.environ.clear()
-    os.environ.update(program["environment"])
+    os.environ.update({**program["environment"], **set_by_imports})
     os.chdir(program["folder"])
     first, *rest = program["arguments"]
     is_text = first == "-c"
@@ -322,9 +371,12 @@ if __name__ == "__main__":
     # The engine's Python is isolated and has no packages yet: each of its processes is told anew where they are.
     _own = list(sys.path)
     sys.path[:] = json.loads(_path)
+    _environment = dict(os.environ)
     _prepare(_kind)
+    # Tests import Airflow, which sets variables that the processes of a test count on.
+    _set = {name: value for name, value in os.environ.items() if _environment.get(name) != value}
     sys.path[:] = _own
-    _begun = _wait_for_a_program(socket.socket(fileno=int(_number)))
+    _begun = _wait_for_a_program(socket.socket(fileno=int(_number)), _kind)
     if _begun is None:
         os._exit(0)  # DuckDB would complain of all that was imported and is still there
-    _become(*_begun)
+    _become(*_begun, _set)

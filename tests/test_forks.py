@@ -113,3 +113,41 @@ def test_a_fork_is_killed_and_waited_for_also_by_several_threads() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(life, range(24))) == [-9] * 24
+
+
+def told_by_a_worker(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> set[str]:
+    """What workers print of the modules and variables of a project's tests, where all of them begin."""
+    (folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--import-mode=importlib'\n")
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(folder)
+    nurseries: dict[tuple[int, str], forks._Nursery] = {}
+    monkeypatch.setattr(forks, "_nurseries", nurseries)
+    printed = "print([name for name in sys.modules if name.startswith('test_')], __import__('os').environ.get('SET'))"
+    worker = [sys.executable, "-u", "-c", forks._OF_A_WORKER]
+    # The second one begins in the same nursery.
+    done = [forks.run(worker, input=f"{printed!r}\n", capture_output=True, text=True, check=True) for _ in range(2)]
+    [nursery] = nurseries.values()
+    nursery.close()
+    return {each.stdout for each in done}
+
+
+def test_a_worker_of_the_tests_has_imported_what_can_be_imported_and_has_the_variables_that_imports_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = told_by_a_worker(
+        tmp_path,
+        monkeypatch,
+        test_good="import os\n\nos.environ['SET'] = 'by an import'\n\ndef test():\n    assert 0\n",
+        # A worker imports these itself, and then says why they are skipped, or fail.
+        test_skipped="import pytest\n\npytest.importorskip('no_such_module')\n",
+        test_broken="raise ValueError\n",
+    )
+    assert said == {"['test_good'] by an import\n"}
+
+
+def test_where_an_import_starts_a_thread_workers_are_started_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = "import threading\n\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    assert told_by_a_worker(tmp_path, monkeypatch, test_thread=thread) == {"[] None\n"}

@@ -17,8 +17,11 @@ _TAIL_LINES = 30
 _WIDTH = 300
 
 
-_ON_ONE_AIRFLOW = ("test_provenance_rollover.py", "test_provenance_ingest.py")
-"""Files that share an Airflow, whose start takes 40 s of CPU. The first one counts the events; the second adds some."""
+_ON_ONE_AIRFLOW = ("test_provenance_rollover.py", "test_provenance_ingest.py", "test_local_airflow.py")
+"""Files that share an Airflow, whose start takes 40 s of CPU.
+
+The first one counts the events, the second adds some, the last one stops it.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,10 +42,8 @@ def pipeline_repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 @pytest.fixture(scope="session")
-def pipeline_airflow(
-    request: pytest.FixtureRequest, pipeline_repository: Repository, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalAirflow]:
-    with airflow_on(pipeline_repository, tmp_path_factory.mktemp("airflow")) as running:
+def pipeline_airflow(request: pytest.FixtureRequest, pipeline_repository: Repository) -> Iterator[LocalAirflow]:
+    with airflow_on(pipeline_repository) as running:
         request.session.stash[_PIPELINE] = running
         yield running
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sqlite3
 import stat
 import threading
@@ -31,119 +29,6 @@ from custody_local.processes import ProcessId, session_members
 
 pytestmark = pytest.mark.airflow
 
-PROJECT = Path(__file__).resolve().parents[2]
-
-DAG = """\
-from airflow.sdk import dag, task
-
-
-@dag(schedule=None, catchup=False)
-def greet():
-    @task(pool="spark")
-    def say(params=None, run_id=None):
-        import os
-
-        print("a line in the log")
-        return {"name": params["name"], "repository": os.environ["CUSTODY_REPOSITORY"]}
-
-    @task.bash
-    def wait():
-        return "sleep {{ params.seconds }}"
-
-    say() >> wait()
-
-
-greet_dag = greet()
-greet_dag.params = {"name": "nobody", "seconds": 0}
-"""
-DAILY = """\
-from datetime import datetime
-
-from airflow.sdk import dag, task
-
-
-@dag(schedule="@daily", start_date=datetime(2026, 1, 1), catchup=False)
-def daily():
-    @task
-    def nothing():
-        pass
-
-    nothing()
-
-
-daily()
-"""
-BROKEN = """\
-from airflow.sdk import dag
-
-raise RuntimeError("this file is broken")
-"""
-FAILING = """\
-from airflow.sdk import dag, task
-
-
-@dag(schedule=None, catchup=False)
-def fail():
-    @task
-    def refuse():
-        raise ValueError("expected a name, got none")
-
-    refuse()
-
-
-fail()
-"""
-REPORTING = """\
-import os
-import signal
-from datetime import timedelta
-
-from airflow.sdk import Asset, AssetAlias, dag, task
-from airflow.sdk.exceptions import AirflowSkipException
-
-
-@dag(schedule=None, catchup=False)
-def reporting():
-    @task(
-        inlets=[Asset(name="orders", uri="file:///data/orders.csv")],
-        outlets=[Asset(name="report", uri="file:///data/report.parquet")],
-    )
-    def write(run_id=None):
-        from custody_airflow.written import wrote
-
-        wrote(f"/data/{run_id}/it's a ${{file}}.csv")
-
-    @task(outlets=[AssetAlias(name="copies")])
-    def copy(*, outlet_events):
-        outlet_events[AssetAlias(name="copies")].add(Asset(name="copy", uri="s3://lake/copy"))
-
-    @task(retries=1, retry_delay=timedelta(seconds=0))
-    def again(ti=None):
-        if ti.try_number == 1:
-            raise ValueError("once more")
-
-    @task
-    def skip():
-        raise AirflowSkipException("not today")
-
-    @task
-    def die():
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    @task
-    def part(number):
-        return number
-
-    write()
-    copy()
-    again()
-    skip()
-    die()
-    part.expand(number=[1, 2])
-
-
-reporting()
-"""
 # Task, map index, try and state of each event; the listener hears nothing of a process that was killed.
 TOLD: set[tuple[str | None, ...]] = {
     *((task, "-1", "1", state) for task in ("write", "copy") for state in ("running", "success")),
@@ -157,41 +42,16 @@ TOLD: set[tuple[str | None, ...]] = {
 }
 DIED = ("die", "-1", "1", "failed")
 HELD_SECONDS = 8
-POOLS = """\
-airflow:
-  pools:
-    - pool_name: spark
-      pool_slot: 1
-      pool_description: one at a time
-"""
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "dags").mkdir()
-    (folder / "dags" / "greet.py").write_text(DAG)
-    (folder / "dags" / "daily.py").write_text(DAILY)
-    (folder / "dags" / "fail.py").write_text(FAILING)
-    (folder / "dags" / "broken.py").write_text(BROKEN)
-    (folder / "dags" / "reporting.py").write_text(REPORTING)
-    shutil.copy(PROJECT / "dags" / "provenance_runs.py", folder / "dags")
-    Repository.create(folder / "repository")
-    (folder / "airflow_settings.yaml").write_text(POOLS)
-    return folder
+def project(pipeline_repository: Repository) -> Path:
+    return pipeline_repository.settings.root.parent
 
 
 @pytest.fixture(scope="module")
-def airflow(project: Path) -> Iterator[LocalAirflow]:
-    own = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////no/such/folder/airflow.db"}
-    environ = {**os.environ, **own}
-    settings = {
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
-        "CUSTODY_RUN_SPOOL": str(project / "runs"),
-        "CUSTODY_RUNS_SCHEDULE": "",
-    }
-    with LocalAirflow(project, repository=project / "repository", settings=settings, environ=environ) as running:
-        yield running
+def airflow(pipeline_airflow: LocalAirflow) -> LocalAirflow:
+    return pipeline_airflow
 
 
 @pytest.fixture
@@ -241,6 +101,7 @@ def test_the_log_of_a_failed_task_says_why_it_failed(client: AirflowClient) -> N
 def test_a_run_is_told_of_once_also_where_it_was_lost_and_a_file_names_the_run_that_wrote_it(
     airflow: LocalAirflow, client: AirflowClient, project: Path
 ) -> None:
+    quarantined = list(Repository.open(project / "repository").quarantine.entries())
     client.wait_for_dag("reporting")
     client.unpause("reporting")
     run_id = client.trigger("reporting")
@@ -274,8 +135,7 @@ def test_a_run_is_told_of_once_also_where_it_was_lost_and_a_file_names_the_run_t
         [wrote] = custody(project, "airflow-runs", "wrote", named)["tries"]
         assert (wrote["dag_id"], wrote["run_id"], wrote["task_id"]) == ("reporting", run_id, task)
         assert wrote["log_url"].startswith(f"{airflow.url}/dags/reporting/runs/")
-    repository = Repository.open(project / "repository")
-    assert list(repository.quarantine.entries()) == []
+    assert list(Repository.open(project / "repository").quarantine.entries()) == quarantined
     [end] = [event for event in _events(project, run_id) if event.event_type == "FORK" and "write" in str(event)]
     assert end.parent_uuids == (asset_uuid("file:///data/orders.csv"),)
     assert end.updated_attributes["airflow.run_type"] == "manual"
@@ -365,6 +225,7 @@ def test_a_backfill_is_made_whole_while_others_commit_all_the_time(
     airflow: LocalAirflow, client: AirflowClient
 ) -> None:
     client.wait_for_dag("daily")
+    before = len(_asked_backfills(airflow))
     ended = threading.Event()
     commits = 0
 
@@ -387,10 +248,14 @@ def test_a_backfill_is_made_whole_while_others_commit_all_the_time(
         committer.join()
     assert commits > 0
     assert client.count_runs("daily", kind="backfill") == 70
+    [asked] = _asked_backfills(airflow)[before:]
+    assert "status_code=200" in asked
+
+
+def _asked_backfills(airflow: LocalAirflow) -> list[str]:
+    """The lines of the server about requests for a backfill."""
     lines = (airflow.home / "logs" / "components" / "api-server.log").read_text().splitlines()
-    asked = [line for line in lines if "method=POST" in line and "path=/api/v2/backfills" in line]
-    assert len(asked) == 1
-    assert "status_code=200" in asked[0]
+    return [line for line in lines if "method=POST" in line and "path=/api/v2/backfills" in line]
 
 
 def test_refused_request_is_shown_with_airflows_answer(client: AirflowClient) -> None:
@@ -425,7 +290,7 @@ def test_second_start_on_the_same_folder_finds_the_first(airflow: LocalAirflow, 
 
 
 def test_settings_of_the_users_own_airflow_do_not_shine_through(airflow: LocalAirflow) -> None:
-    # The fixture's environment names a database that cannot be made.
+    # The environment that it was started from names a database that cannot be made.
     assert (airflow.home / "airflow.db").is_file()
 
 

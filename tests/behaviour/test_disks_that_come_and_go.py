@@ -114,6 +114,7 @@ def check_nothing_hidden(fs: Unmounting) -> None:
     assert not [path for path in fs.made_behind() if path.name == "STATE" or path.parent.name == "journals"]
 
 
+@pytest.mark.in_parts(2)
 @all_or_some
 @for_how_long
 def test_every_step_of_a_pass_survives_a_disk_that_goes(length: int, every: bool) -> None:

@@ -28,6 +28,7 @@ MEMORY_BYTES_MAX = 192 << 20
 RESTART_SECONDS_MAX = 20.0
 
 
+@pytest.mark.in_parts(3)
 def test_a_few_come_in_the_order_of_priorities(tmp_path: Path) -> None:
     _phases(tmp_path, 35_000)
 

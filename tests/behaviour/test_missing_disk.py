@@ -54,6 +54,7 @@ def put_back(settings: Settings) -> None:
     shutil.move(settings.root / "away", settings.containers[1])
 
 
+@pytest.mark.in_parts(2)
 def test_a_group_on_two_disks_waits_for_both(settings: Settings) -> None:
     write_journals(PosixFileSystem(), settings, tables(EVENTS), group_events=EVENTS, batch_events=50)
     assert all(list(disk.glob("main/journals/*.sealed")) for disk in settings.containers)

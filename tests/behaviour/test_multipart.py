@@ -103,6 +103,7 @@ def failing_at(wanted: int, kind: Fault) -> Callable[[int, str], Fault | None]:
     return lambda number, method: kind if number == wanted else None
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("kind", ["lost", "expired"])
 def test_whatever_fails_the_object_is_whole_or_absent_and_no_upload_stays_open(proxy: StoreProxy, kind: Fault) -> None:
     count = number = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,18 @@ from tests.behaviour.retained import DAY_MS, START_MS, ids, logs_on_disk, on_day
 from tests.support import event
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five logs of three events, of the days 0, 10, 20, 30 and 40; every log has a DROP, and one of a customer."""
-    created = repository_at(tmp_path / "repository", 41)
+    created = repository_at(tmp_path_factory.mktemp("stored") / "repository", 41)
     store(created, *([_made(log * 3 + number, log * 10) for number in range(3)] for log in range(5)))
     return created.settings.root
+
+
+@pytest.fixture
+def root(stored: Path, tmp_path: Path) -> Path:
+    """A copy of them for one test."""
+    return shutil.copytree(stored, tmp_path / "repository")
 
 
 def _made(number: int, day: int) -> Any:

@@ -38,6 +38,7 @@ def check(repository: Repository) -> None:
         assert result.notices == ()
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     "toml",
     [

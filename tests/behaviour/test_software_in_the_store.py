@@ -113,6 +113,7 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("below", ["builds", "ranges"])
 @pytest.mark.parametrize("damage", [_zeros, _cut, Path.unlink])
 def test_what_is_damaged_on_this_disk_is_fetched_again(
@@ -199,6 +200,7 @@ def test_a_replaced_build_leaves_the_bucket_after_the_grace(settings: Settings, 
     assert remove_former(settings, fs, ManualClock(last + 9 * DAY_MS), needs_room=False) == (0, 0)
 
 
+@pytest.mark.in_parts(4)
 @pytest.mark.parametrize("behind", [False, True])
 def test_publishing_may_be_cut_at_each_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool) -> None:
     monkeypatch.setattr("custody.store.local_copies._PAUSE_SECONDS", 0)
@@ -267,6 +269,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["--repository", str(root), "--graph", str(graph), "--build", "b", "--node-filter", "all"]
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("driver_bytes", ["0", "4000000"])
 def test_without_a_shared_work_folder_the_driver_builds(
     alone: list[str], driver_bytes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

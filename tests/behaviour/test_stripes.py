@@ -282,6 +282,7 @@ def test_expired_logs_are_deleted_once_their_disk_is_back(settings: Settings) ->
     assert ids(settings) == [LOGS * EVENTS]
 
 
+@pytest.mark.in_parts(2)
 def test_the_budget_counts_all_stripes(tmp_path: Path) -> None:
     settings = settings_of(tmp_path / "repository", "a", "b")
     write_journals(FS, settings, tables(3000), group_events=1000, batch_events=500)

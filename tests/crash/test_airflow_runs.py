@@ -55,6 +55,7 @@ def _cursor_is_not_replaced_as_a_whole() -> Iterator[None]:
         yield
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("bug", [_cursor_before_the_events, _cursor_is_not_replaced_as_a_whole])
 def test_a_bug_is_seen(bug: Callable[[], Any]) -> None:
     with bug():

@@ -65,6 +65,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_in_following_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = Following("never" if bug == "no sync of what was read" else "always")

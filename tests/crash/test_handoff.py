@@ -74,6 +74,7 @@ def not_synced() -> AbstractContextManager[object]:
     return puts_never_synced("/handoff/")
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("bug", [pytest.param(manifest_first, marks=pytest.mark.slow), removed_when_merged, not_synced])
 def test_a_seeded_bug_is_found(bug: Callable[[], AbstractContextManager[object]]) -> None:
     with bug():

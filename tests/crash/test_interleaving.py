@@ -75,6 +75,7 @@ def test_a_repair_that_is_stopped_and_others_that_repair_meanwhile_do_no_harm(pa
     assert _stop_everywhere("repair", "repair", part, 6, damaged=True) > 20
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     "runs", [DEEP_RUNS, pytest.param(DEEP_RUNS_SLOW, marks=pytest.mark.slow)], ids=["some", "many"]
 )

@@ -113,6 +113,7 @@ def test_a_lookup_by_the_index_needs_no_footer(tmp_path: Path) -> None:
         table.scanner(columns=["type"]).to_table()
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("text", ["select * from software_origins", "select url from software_origins where id = {}"])
 @pytest.mark.parametrize("suffix", ["*.parquet", "*.ef"])
 def test_damage_is_an_error_that_names_the_file(tmp_path: Path, text: str, suffix: str) -> None:

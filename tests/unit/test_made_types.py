@@ -226,6 +226,7 @@ asked = lambda: decode_manifest(data, "there")
 }
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("first", _FIRST)
 def test_threads_that_first_ask_for_a_class_do_not_end_their_process(first: str) -> None:
     with python(_TRIES, 60, _FIRST[first]) as process:

@@ -68,6 +68,7 @@ def files(tmp_path: Path) -> list[Path]:
     return [first, second, partly, again, html, damaged]
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("options", [(), ("--json",)], ids=" ".join)
 @pytest.mark.parametrize("step", ["all", *STEPS, "compact", "rebuild", "scrub", "ngsi_to_hdfs"])
 def test_run_shows_what_waits_and_changes_nothing(root: Path, step: str, options: tuple[str, ...]) -> None:

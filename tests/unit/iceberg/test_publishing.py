@@ -35,13 +35,19 @@ from tests.support import append, run_steps, sample
 EVENTS = sample(600)
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    """Three commits, in a folder with a name that is hard on paths."""
-    found = Repository.create(tmp_path / "it's ${a} #table%20" / "repository")
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of three commits."""
+    found = Repository.create(tmp_path_factory.mktemp("committed") / "repository")
     for number in range(3):
         commit(found, number)
-    return found
+    return found.settings.root
+
+
+@pytest.fixture
+def repository(committed: Path, tmp_path: Path) -> Repository:
+    """A copy of it for one test, in a folder with a name that is hard on paths."""
+    return Repository.open(shutil.copytree(committed, tmp_path / "it's ${a} #table%20" / "repository"))
 
 
 def commit(repository: Repository, number: int, count: int = 40) -> None:

@@ -58,6 +58,7 @@ def test_threads_use_all_containers_at_once(containers: list[Path]) -> None:
     assert [item.event_id for item in stored(containers)] == list(range(60))
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("operations", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("failing", [0, 1, 2], ids=["first", "second", "third"])
 def test_a_container_that_fails_is_taken_out_and_the_others_carry_on(

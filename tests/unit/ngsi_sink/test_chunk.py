@@ -144,6 +144,7 @@ def run(repository: Repository, planner: Elsewhere | None, refused: Mapping[str,
     return outcome(repository, report), report, target.attempts
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("mode", FORMATS)
 def test_what_is_written_by_plans_from_elsewhere_equals_a_run_by_itself(
     origin: Path, tmp_path: Path, mode: str
@@ -180,6 +181,7 @@ def test_a_chunk_that_nobody_can_read_elsewhere_is_read_by_the_run(
     assert report.planned_elsewhere == report.chunks - len([number for number in lost if number < report.chunks])
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("refused", [{"lengths": {"Tree"}}, {"writes": {"Tree"}}, {"lengths": {"/user"}}])
 def test_files_that_refuse_are_tried_as_often_and_leave_the_same_quarantine(
     origin: Path, tmp_path: Path, refused: dict[str, set[str]]

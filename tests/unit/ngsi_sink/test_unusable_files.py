@@ -61,6 +61,7 @@ def resubmit_all(repository: Repository) -> None:
     again(repository)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("what", THINGS)
 def test_what_is_no_file_costs_its_destination_only(tmp_path: Path, what: str) -> None:
     make, remove = THINGS[what]

@@ -161,6 +161,7 @@ def merged(queues: dict[str, list[Event]], *, oldest_first: bool) -> list[tuple[
     return taken
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("oldest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 2, 7, 150, 1000])
 def test_writers_are_merged_by_time_each_in_the_order_of_its_ids(mixed: Path, limit: int, oldest_first: bool) -> None:

@@ -118,6 +118,7 @@ def test_shards_are_asked_at_once_and_by_one_thread_where_the_setting_says_so(
     assert threading.current_thread().name not in names
 
 
+@pytest.mark.in_parts(2)
 def test_many_searches_at_once_share_their_shards(shards: Path) -> None:
     (shards / SETTINGS_FILE).write_text(settings(3))
     opened = Repository.open(shards)

@@ -81,6 +81,7 @@ def test_shards_whose_filter_denies_a_term_are_not_opened_the_third_time(root: P
     assert others - 2 <= pruned[2] <= others
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("text", "is_pruned"),
     [
@@ -223,6 +224,7 @@ def test_a_damaged_filter_is_told_and_its_logs_are_searched(root: Path) -> None:
     assert any(str(damaged) in notice for notice in result.notices)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("layout", ["packed", "whoosh"])
 def test_many_terms_are_asked_of_the_kept_filters_alone(
     root: Path, layout: str, monkeypatch: pytest.MonkeyPatch

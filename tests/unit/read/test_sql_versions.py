@@ -44,6 +44,7 @@ def test_all_columns_agree_with_reading(mixed: Repository) -> None:
     assert to_events(table.cast(EVENT_SCHEMA)) == expected() == list(mixed.events())
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("where", "test"),
     [

@@ -81,6 +81,7 @@ def test_the_tail_lies_in_several_parts(in_parts: Repository) -> None:
     assert view.tail.table().sort_by("event_id").equals(whole.tail.table().sort_by("event_id"))
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_each_answer_is_that_of_the_whole(in_parts: Repository, name: str) -> None:
     assert ANSWERS[name](in_parts) == ANSWERS[name](_whole(in_parts))
@@ -160,6 +161,7 @@ SELECTS = [
 ]
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("text", SELECTS)
 def test_the_engine_gets_the_columns_that_a_query_reads(in_parts: Repository, text: str) -> None:
     def answered(found: Repository) -> list[object]:

@@ -109,6 +109,7 @@ def measured(repository: Repository, data: list[Event]) -> EventBytes:
     return replace(SAMPLE, journal=journal / len(data), plain=plain / len(data), encoded=encoded / len(data))
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(("layout", "factor"), [("packed", 1.0), ("whoosh", 5.4)])
 def test_the_sizes_of_an_event_are_those_of_a_real_log(tmp_path: Path, layout: str, factor: float) -> None:
     root = tmp_path / "r"

@@ -50,6 +50,7 @@ def of_size(root: Path, log_bytes: int) -> Repository:
     return Repository.open(root)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("call", ["api", "command"])
 def test_a_pass_needs_neither_java_nor_pyspark(repository: Repository, call: str) -> None:
     append(repository, sample(300))
@@ -94,6 +95,7 @@ def test_the_reports_are_those_of_the_steps_and_are_kept_under_the_run(repositor
     assert list(leases.glob("*.released"))
 
 
+@pytest.mark.in_parts(2)
 def test_any_number_of_threads_writes_the_same_files(tmp_path: Path) -> None:
     def rolled_over(name: str, workers: int) -> dict[str, bytes]:
         repository = of_size(tmp_path / name, 12_000)

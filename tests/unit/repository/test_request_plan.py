@@ -97,6 +97,7 @@ def asked(built: Built, question: Callable[[Repository], object]) -> list[Reques
     return answers
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(("writers", "passes", "events"), [(1, 6, 60), (3, 4, 40)])
 def test_questions_ask_what_the_model_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writers: int, passes: int, events: int

@@ -42,6 +42,7 @@ class Counting(WrappingFileSystem):
         return self.inner.view(path)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("units", [3, 8])
 def test_each_step_reads_a_manifest_twice_however_many_units_there_are(units: int) -> None:
     """Once to list what waits, once to do it: also of a sweep, which looked at all units for each."""

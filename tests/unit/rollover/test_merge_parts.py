@@ -188,6 +188,7 @@ def together(fs: MemoryFileSystem, size: int, per_record: int) -> None:
     fs.sync_directory(folder)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(("size", "per_record"), [(1, 50), (3, 40), (10, 2), (7, 1)])
 def test_records_that_were_written_together_are_cut_apart(size: int, per_record: int) -> None:
     fs = MemoryFileSystem()

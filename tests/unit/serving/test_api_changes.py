@@ -233,6 +233,7 @@ def quarantined(repository: Repository, piece: bytes) -> str:
     ).key
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("path", "body", "status", "kind"),
     [

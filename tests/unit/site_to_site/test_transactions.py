@@ -193,6 +193,7 @@ def work(fs: FileSystem, promised: dict[str, EndedTransaction], stored: list[byt
             promised[transaction] = transactions.commit(transaction, take)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("mode", CrashMode)
 def test_after_a_crash_at_any_operation_the_same_confirmation_has_the_same_answer(mode: CrashMode) -> None:
     whole = MemoryFileSystem()

@@ -75,6 +75,7 @@ def wait_for(true: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     ("text", "setting"),
     [
@@ -92,6 +93,7 @@ def test_a_query_that_needs_too_much_memory_is_refused(text: str, setting: str, 
     assert not list(aside.iterdir())
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize(
     "text",
     [

@@ -22,6 +22,7 @@ from tests.swh.on_spark import begin, build_all, compare, tables
 from tests.swh.reference import SmallGraph
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("node_filter", ["heads", "all"])
 def test_a_hundred_small_random_graphs(tmp_path: Path, node_filter: str) -> None:
     build = compare(None, tmp_path, drawn(100, 120, 11), node_filter)

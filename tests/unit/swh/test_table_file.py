@@ -267,6 +267,7 @@ def test_a_file_of_another_index_or_no_parquet_at_all_is_refused(tmp_path: Path,
             IndexedTable(fs, SPEC, {path: None}).rows(np.array(CONTENTS, np.uint64))
 
 
+@pytest.mark.in_parts(2)
 def test_a_flipped_bit_anywhere_in_a_page_is_an_error_and_elsewhere_in_a_file_changes_nothing(
     tmp_path: Path, fs: PosixFileSystem
 ) -> None:

@@ -147,6 +147,7 @@ def table(made: Folders, name: str, *columns: str) -> set[Row]:
     return rows(target, *columns)
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("node_filter", ["heads", "all"])
 def test_what_is_walked_in_arrays_is_what_the_definitions_say(tmp_path: Path, node_filter: str) -> None:
     rng = random.Random(13)  # noqa: S311 - a test's graphs
@@ -213,6 +214,7 @@ def test_arrays_made_by_ranges_are_those_made_at_once_to_the_last_byte(
     assert not (folder / "scratch").exists()
 
 
+@pytest.mark.in_parts(2)
 @pytest.mark.parametrize("taken", [0, 3])
 def test_a_task_that_died_at_any_write_is_done_again_with_the_same_arrays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
