@@ -20,8 +20,6 @@ from tests.crash.rollover_scenarios import Prepared
 class KeepingFilters(Prepared):
     """Two logs have files of filters; a third one's file takes them up, and a shard is built anew."""
 
-    always_at = frozenset({"rename", "remove"})
-
     def __init__(self) -> None:
         disk = new_disk()
         self._promises = Promises()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
-from custody.format.names import FILTERS, container_paths, filters_name, parse_filters
+from custody.format.names import FILTERS, container_paths, filters_name, parse_filters, parse_shard
 from custody.index import FilterFile, OpenShard, ShardFilter, shard_filter, write_filter_file
 from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.workspace.workspace import Workspace
@@ -53,18 +53,13 @@ class _Folder:
         return len(self.lacking) >= SHARDS_MIN or bool(self.removable) or any(each.is_mostly_gone for each in self.kept)
 
 
-def are_filters_due(workspace: Workspace) -> bool:
-    """Whether a file of filters is to be written or removed."""
-    return any(folder.is_due for folder in _folders(workspace))
-
-
 def keep_filters(workspace: Workspace) -> int:
     """Write the filters of live shards that no file has, where they are enough; return of how many shards.
 
     Durability: on return the files survive power loss; what they replace is gone, or found by the next pass.
     """
     done = 0
-    for folder in _folders(workspace):
+    for folder in _due_folders(workspace):
         if folder.is_due:
             done += _write(workspace, folder)
     return done
@@ -82,13 +77,39 @@ def forget_filters(workspace: Workspace, shard: Path) -> None:
     remove_filter_files(workspace, folder, gone)
 
 
-def _folders(workspace: Workspace) -> list[_Folder]:
+def _due_folders(workspace: Workspace) -> list[_Folder]:
+    """Return the folders that may be due, with what the catalog says of them."""
+    # The catalog may lie in a bucket, and is asked where it decides something.
+    roots = [root for root in workspace.settings.containers if _may_be_due(workspace, root)]
+    return _folders(workspace, roots) if roots else []
+
+
+def _may_be_due(workspace: Workspace, root: Path) -> bool:
+    """Whether a folder is due by the shards that lie beside it, whether they are live or not."""
+    fs, paths = workspace.fs, container_paths(root, workspace.writer)
+    lacking = {name for name in fs.list(paths.index) if parse_shard(name) is not None}
+    for name in fs.list(paths.filters):
+        if parse_filters(name) is None:
+            continue
+        try:
+            told = FilterFile(fs, paths.filters / name).names
+        except (FormatVersionError, StorageError):
+            continue
+        except CorruptionError:
+            return True
+        if 2 * len(lacking.intersection(told)) < len(told):
+            return True
+        lacking.difference_update(told)
+    return len(lacking) >= SHARDS_MIN
+
+
+def _folders(workspace: Workspace, roots: Iterable[Path]) -> list[_Folder]:
     # Containers are few and shards many, so that no path is made for each shard.
     shards: dict[str, dict[str, AddShard]] = {}
     for shard in workspace.catalog.load().shards.values():
         shards.setdefault(shard.container, {})[shard.name] = shard
     by_root = {workspace.settings.root / container: own for container, own in shards.items()}
-    return [_folder(workspace, root, by_root.get(root, {})) for root in workspace.settings.containers]
+    return [_folder(workspace, root, by_root.get(root, {})) for root in roots]
 
 
 def _folder(workspace: Workspace, root: Path, live: dict[str, AddShard]) -> _Folder:

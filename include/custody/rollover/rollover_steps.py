@@ -24,7 +24,7 @@ from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoun
 from custody.journal import Group, begun_ms
 from custody.rollover.handing_over import hand_over
 from custody.rollover.handing_over_contents import hand_over_contents
-from custody.rollover.keeping_filters import are_filters_due, keep_filters
+from custody.rollover.keeping_filters import keep_filters
 from custody.rollover.mending_shards import told_if_damaged
 from custody.rollover.merge import merge_unit, plan_units
 from custody.rollover.merge_parts import MergePart, discard_parts, divide_unit, join_parts, merge_part
@@ -283,8 +283,8 @@ class Checkpoint(Step):
     name = "checkpoint"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Writers whose newest checkpoint is too far behind, or with enough shards whose filters are in no file."""
-        if self._is_due(workspace) or are_filters_due(workspace):
+        """Writers whose newest checkpoint is too far behind."""
+        if workspace.catalog.checkpoint_due(workspace.settings.catalog.checkpoint_every):
             yield Unit(workspace.writer)
 
     def work_bytes(self, workspace: Workspace, unit: Unit) -> int | None:
@@ -292,19 +292,12 @@ class Checkpoint(Step):
         return 0
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Write and verify a checkpoint, and write a file of filters, each if it is due."""
-        notes, size = [], 0
-        if self._is_due(workspace):
-            written = workspace.catalog.write_checkpoint()
-            notes.append(written.key.rpartition("/")[2])
-            size = written.size_bytes
+        """Write and verify a checkpoint, and write a file of filters if there are enough."""
+        written = workspace.catalog.write_checkpoint()
+        note = written.key.rpartition("/")[2]
         if shards := keep_filters(workspace):
-            notes.append(f"filters of {shards} shards")
-        return UnitReport(unit=str(unit), bytes=size, note=", ".join(notes))
-
-    @staticmethod
-    def _is_due(workspace: Workspace) -> bool:
-        return workspace.catalog.checkpoint_due(workspace.settings.catalog.checkpoint_every)
+            note += f", filters of {shards} shards"
+        return UnitReport(unit=str(unit), bytes=written.size_bytes, note=note)
 
 
 class Sweep(Step):
