@@ -7,7 +7,7 @@ that is damaged, or of shards that are not live any more, goes, and what is stil
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.format.names import FILTERS, container_paths, filters_name, parse_filters, parse_shard
 from custody.index import FilterFile, OpenShard, ShardFilter, shard_filter, write_filter_file
-from custody.vfs.durable import TEMPORARY_SUFFIX
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.workspace.workspace import Workspace
 
 SHARDS_MIN = 8
@@ -72,9 +72,8 @@ def forget_filters(workspace: Workspace, shard: Path) -> None:
     """
     # Behind that as well: meanwhile a pass may have read the shard that was there before.
     folder = shard.parent.parent / FILTERS
-    names = [name for name in workspace.fs.list(folder) if parse_filters(name) is not None]
-    gone = [name for name in names if _may_have(workspace, folder / name, shard.name)]
-    remove_filter_files(workspace, folder, gone)
+    files = _files_in(workspace.fs, folder)
+    remove_filter_files(workspace, folder, [name for name, file in files if file is None or shard.name in file.names])
 
 
 def _due_folders(workspace: Workspace) -> list[_Folder]:
@@ -88,19 +87,23 @@ def _may_be_due(workspace: Workspace, root: Path) -> bool:
     """Whether a folder is due by the shards that lie beside it, whether they are live or not."""
     fs, paths = workspace.fs, container_paths(root, workspace.writer)
     lacking = {name for name in fs.list(paths.index) if parse_shard(name) is not None}
-    for name in fs.list(paths.filters):
-        if parse_filters(name) is None:
-            continue
-        try:
-            told = FilterFile(fs, paths.filters / name).names
-        except (FormatVersionError, StorageError):
-            continue
-        except CorruptionError:
+    for _, file in _files_in(fs, paths.filters):
+        if file is None or 2 * len(lacking.intersection(file.names)) < len(file.names):
             return True
-        if 2 * len(lacking.intersection(told)) < len(told):
-            return True
-        lacking.difference_update(told)
+        lacking.difference_update(file.names)
     return len(lacking) >= SHARDS_MIN
+
+
+def _files_in(fs: FileSystem, folder: Path) -> Iterator[tuple[str, FilterFile | None]]:
+    """Yield the names of files of filters, the newest first, with the file; None for one that is damaged."""
+    for name in reversed(fs.list(folder)):
+        if parse_filters(name) is not None:
+            try:
+                yield name, FilterFile(fs, folder / name)
+            except CorruptionError:
+                yield name, None
+            except (FormatVersionError, StorageError):
+                continue  # of a newer custody, which knows what to do with it; or the disk refuses
 
 
 def _folders(workspace: Workspace, roots: Iterable[Path]) -> list[_Folder]:
@@ -116,14 +119,8 @@ def _folder(workspace: Workspace, root: Path, live: dict[str, AddShard]) -> _Fol
     paths = container_paths(root, workspace.writer)
     kept: list[_Kept] = []
     removable: list[str] = []
-    for name in reversed(workspace.fs.list(paths.filters)):
-        if parse_filters(name) is None:
-            continue
-        try:
-            file = FilterFile(workspace.fs, paths.filters / name)
-        except (FormatVersionError, StorageError):
-            continue  # of a newer custody, which knows what to do with it; or the disk refuses
-        except CorruptionError:
+    for name, file in _files_in(workspace.fs, paths.filters):
+        if file is None:
             removable.append(name)
             continue
         own = tuple(
@@ -172,13 +169,6 @@ def _filter_of(workspace: Workspace, shard: AddShard) -> ShardFilter | None:
         return shard_filter(OpenShard(workspace.fs, workspace.shard_path(shard)), _bounds(shard))
     except (NotFoundError, CorruptionError, FormatVersionError):
         return None
-
-
-def _may_have(workspace: Workspace, path: Path, name: str) -> bool:
-    try:
-        return name in FilterFile(workspace.fs, path).names
-    except (CorruptionError, FormatVersionError, StorageError):
-        return True
 
 
 def remove_filter_files(workspace: Workspace, folder: Path, names: Iterable[str]) -> None:
