@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from whoosh import query
 
 from benchmarks.index.peers.base import Answer, InProcess
 from benchmarks.index.peers.whoosh_peer import as_whoosh
 from benchmarks.index.workload import ATTRIBUTES, LIMIT, Question, Rows
-from custody.index import JoinedFilters, ShardCache, ShardFacts, build_shard
+from custody.catalog import AddShard
+from custody.catalog.persistent_map import PersistentMap
+from custody.catalog.state import EMPTY
+from custody.format.names import FILTERS, filters_name
+from custody.index import (
+    OpenShard,
+    ShardCache,
+    ShardFacts,
+    build_shard,
+    filter_files,
+    shard_filter,
+    write_filter_file,
+)
 from custody.index.fields import Layout
-from custody.query.joined_shards import FEW_SHARDS, has_terms
-from custody.query.shard_set import time_bounds
+from custody.query.joined_shards import JoinedShards, has_terms
+from custody.query.shard_set import LiveShards, ShardSet
+from custody.rollover.keeping_filters import SHARDS_MIN
 from custody.vfs import PosixFileSystem
 
 
@@ -29,8 +43,7 @@ class Custody(InProcess):
         self._folder = folder
         self._layout = layout
         self._fs = PosixFileSystem()
-        self._shards = ShardCache(self._fs)
-        self._built: list[tuple[Path, int, int]] = []
+        self._built: list[Path] = []
 
     def prepare(self, rows: Rows) -> Any:
         return rows.table
@@ -38,27 +51,39 @@ class Custody(InProcess):
     def add(self, prepared: Any) -> None:
         path = self._folder / f"{len(self._built):04d}"
         build_shard(self._fs, path, prepared, ATTRIBUTES, layout=self._layout)
-        self._built.append((path, 0, 0))
+        self._built.append(path)
 
     def finish(self) -> None:
-        self._built.reverse()
-        for number, (path, _, _) in enumerate(self._built):
-            zones = self._shards.open(path).numbers("event_time").zones
-            self._built[number] = path, int(zones[0].min()), int(zones[1].max())
+        opened = {path.name: OpenShard(self._fs, path) for path in self._built}
+        shards = {name: _listed(name, shard) for name, shard in opened.items()}
+        self._state = replace(EMPTY, revision=0, shards=PersistentMap(shards))
+        self._live = LiveShards.of(self._state)
+        self._files = self._folder / FILTERS
+        if len(shards) >= SHARDS_MIN:
+            # As the pass does it that writes a checkpoint.
+            self._fs.make_directory(self._files)
+            bounds = dict(zip(self._live.names, map(tuple, self._live.bounds().tolist()), strict=True))
+            filters = [shard_filter(shard, bounds[name]) for name, shard in opened.items()]
+            write_filter_file(self._fs, self._files / filters_name(0), filters)
         self.forget()
 
     def forget(self) -> None:
         """Close all shards, so that the next question opens its own."""
         self._shards = ShardCache(self._fs)
-        self._bank = ShardFacts().filters
-        self._filters = JoinedFilters([self._bank], [tuple(path.name for path, _, _ in self._built)])
+        self._facts = ShardFacts()
+        find_files = partial(filter_files, self._fs, [self._files])
+        self._facts.follow(0, self._live.names, self._live.bounds, find_files)
+        live = ShardSet(self._shards, self._state, self._path, facts=self._facts, ordered=self._live)
+        self._joined = JoinedShards([live])
+
+    def _path(self, shard: AddShard) -> Path:
+        return self._folder / shard.name
 
     def visits(self, counts: Sequence[int], repeats: int) -> dict[int, dict[str, list[float]]]:
         """Return how long questions take that have to visit so many shards, in ms; their times prune the others."""
         times_by_size: dict[int, dict[str, list[float]]] = {}
         for count in counts:
-            newest = self._built[:count]
-            times = min(first for _, first, _ in newest), max(last for _, _, last in newest)
+            times = int(self._live.first_times[:count].min()), int(self._live.last_times[:count].max())
             asked = {
                 "a uuid that no shard has": Question(terms=(("flowfile_uuid", "none"),), times=times),
                 "exact total of a type": Question(terms=(("event_type", "route"),), times=times, wanted="total"),
@@ -88,13 +113,23 @@ class Custody(InProcess):
         return ids
 
     def _that_may_match(self, asked: query.Query) -> list[Path]:
-        """Return the shards that neither their times nor their filters rule out."""
-        low, high = time_bounds(asked)
-        numbers = [number for number, (_, first, last) in enumerate(self._built) if first <= high and last >= low]
-        if len(numbers) > FEW_SHARDS and has_terms(asked):
-            may = self._filters.may_match(np.array(numbers, np.int64), asked, lambda _: True)
-            numbers = numbers if may is None else [numbers[place] for place in np.flatnonzero(may).tolist()]
-            for number in numbers:
-                path = self._built[number][0]
-                self._bank.offer(path.name, self._shards.open(path))
-        return [self._built[number][0] for number in numbers]
+        """Return the shards that neither their times nor their filters rule out, the newest first."""
+        numbers = self._joined.choose(asked).of(0).numbers.tolist()
+        paths = [self._folder / self._live.names[number] for number in numbers]
+        if has_terms(asked):
+            for path in paths:
+                self._facts.filters.offer(path.name, self._shards.open(path))
+        return paths
+
+
+def _listed(name: str, shard: OpenShard) -> AddShard:
+    """Return what a catalog says of a shard."""
+    about, zones = shard.description, shard.numbers("event_time").zones
+    return AddShard(
+        name=name,
+        documents=about.documents,
+        first_event_id=about.first_event_id,
+        last_event_id=about.last_event_id,
+        first_event_time_ms=int(zones[0].min()),
+        last_event_time_ms=int(zones[1].max()),
+    )
