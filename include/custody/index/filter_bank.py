@@ -37,6 +37,9 @@ BYTES_MAX = 256 << 20
 _JOINED_BYTES_MAX = 64 << 20
 # So many arrays are asked one by one, some 30 µs each; more of them are joined.
 _PARTS_MAX = 8
+# So much of files is checked as a whole, 66 MB in 20 ms; of more, each question checks the pages that it needs, which
+# takes 4 ms of 500 shards.
+_CHECKED_BYTES_MAX = 128 << 20
 # Of more terms a shard has some as a rule, or one that its filter does not deny by mistake.
 _TERMS_MAX = 512
 # A query with more conditions takes longer to compare than to count.
@@ -328,8 +331,8 @@ class JoinedFilters:
         joined = self._joined
         if len(joined.banks) == len(now) and all(one is other for one, other in zip(joined.banks, now, strict=True)):
             if not joined.are_asked_again:
-                # Copied when they are asked a second time: a process that asks once would copy for nothing.
-                joined = self._joined = _Joined(now, _as_one(joined.parts), are_asked_again=True)
+                # Copied, or checked as a whole, when they are asked a second time: who asks once does it in vain.
+                joined = self._joined = _Joined(now, _prepared(joined.parts), are_asked_again=True)
             return joined.parts
         parts: list[_Part] = []
         start = 0
@@ -338,7 +341,7 @@ class JoinedFilters:
             parts += [_Part(span, filters, filters.rows(names)) for filters in of_bank if filters.names]
             start += len(names)
         parts = [part for part in parts if (part.rows >= 0).any()]
-        self._joined = _Joined(now, parts, are_asked_again=len(parts) < 2)
+        self._joined = _Joined(now, parts, are_asked_again=False)
         return parts
 
 
@@ -356,6 +359,16 @@ class _Joined(NamedTuple):
     banks: list[tuple[_Filters, ...]]
     parts: list[_Part]
     are_asked_again: bool
+
+
+def _prepared(parts: list[_Part]) -> list[_Part]:
+    """Return filters as a process asks them that asks again and again."""
+    joined = _as_one(parts)
+    files = [part.filters.file for part in joined if part.filters.file is not None]
+    if sum(file.bytes for file in files) <= _CHECKED_BYTES_MAX:
+        for file in files:
+            _is_whole(file)
+    return joined
 
 
 def _as_one(parts: list[_Part]) -> list[_Part]:

@@ -241,6 +241,20 @@ def test_a_page_that_is_damaged_lets_all_shards_of_the_file_be_asked(path: Path)
     assert all(told(bank, query.Term("flowfile_uuid", uuid_of(1, 1))))
 
 
+def test_damage_is_met_by_who_asks_on_as_well(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.write_bytes(data)
+    joined = JoinedFilters([bank_of(FilterFile(FS, path))], [NAMES])
+    for number in range(SHARDS):
+        for _ in range(3):
+            term = query.Term("flowfile_uuid", uuid_of(number, 5))
+            may = joined.may_match(np.arange(SHARDS), term, lambda _: True)
+            assert may is None or may[number]
+    assert may is not None
+    assert may.all()
+
+
 @pytest.mark.parametrize("length", [0, 5, 16, 40, PAGE_BYTES, -1, -16])
 def test_a_file_that_was_cut_is_refused(path: Path, length: int) -> None:
     path.write_bytes(path.read_bytes()[:length])
