@@ -24,7 +24,14 @@ if TYPE_CHECKING:
         whoosh_schema,
     )
     from custody.index.filter_bank import JoinedFilters, ShardFacts
-    from custody.index.filter_file import FilterFile, ShardFilter, filter_files, shard_filter, write_filter_file
+    from custody.index.filter_file import (
+        FilterFile,
+        ShardFilter,
+        filter_files,
+        list_filter_files,
+        shard_filter,
+        write_filter_file,
+    )
     from custody.index.manifest import Description, TermFacts
     from custody.index.query_evaluator import QueryEvaluator, leaves
     from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
@@ -67,6 +74,7 @@ __all__ = [
     "integers",
     "is_numeric",
     "leaves",
+    "list_filter_files",
     "match_wildcard",
     "number_scalar",
     "open_stored",
@@ -114,7 +122,14 @@ _MODULES = {
     ),
     "custody.index.days": ("UTC_DAYS", "Days", "day_name"),
     "custody.index.filter_bank": ("JoinedFilters", "ShardFacts"),
-    "custody.index.filter_file": ("FilterFile", "ShardFilter", "filter_files", "shard_filter", "write_filter_file"),
+    "custody.index.filter_file": (
+        "FilterFile",
+        "ShardFilter",
+        "filter_files",
+        "list_filter_files",
+        "shard_filter",
+        "write_filter_file",
+    ),
     "custody.index.manifest": ("Description", "TermFacts"),
     "custody.index.query_evaluator": ("QueryEvaluator", "leaves"),
     "custody.index.shard": (

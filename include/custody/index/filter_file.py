@@ -191,7 +191,8 @@ class FilterFile:
         try:
             contents = _DECODER.decode(encoded)
             digests = [bytes.fromhex(shard.digest) for shard in contents.shards]
-        except (msgspec.DecodeError, ValueError) as error:
+            bounds = np.array([shard.bounds for shard in contents.shards], np.int64).reshape(-1, 4)
+        except (msgspec.DecodeError, ValueError, OverflowError) as error:
             raise CorruptionError(f"{path} @{length}: expected the contents of filters, got {error}.") from error
         shards = contents.shards
         blocks = sum(shard.blocks for shard in shards)
@@ -201,6 +202,7 @@ class FilterFile:
             or len(checksums) != 4 * pages_of(length)
             or any(shard.kind >= len(contents.kinds) for shard in shards)
             or len(counts) != 4 * len(shards) * len(contents.terms)
+            or len({*contents.terms}) != len(contents.terms)
         ):
             raise self._other("as many filters as its contents tell")
         self._file = CheckedFile(fs, path, length, np.frombuffer(checksums, "<u4"), is_begin=True)
@@ -209,7 +211,7 @@ class FilterFile:
         self.names = tuple(shard.name for shard in shards)
         self.digests = tuple(digests)
         self.kinds = tuple(contents.kinds[shard.kind] for shard in shards)
-        self.bounds: Numbers = np.array([shard.bounds for shard in shards], np.int64).reshape(-1, 4)
+        self.bounds: Numbers = bounds
         """Of each shard, shape (shards, 4), in the order of `Bounds`."""
         self.blocks_of = np.array([shard.blocks for shard in shards], np.uint64)
         """How many blocks each shard's filter has; 0 for a shard without one."""
@@ -267,15 +269,27 @@ class FilterFile:
         return CorruptionError(f"{self.path}: expected {expected}, got other bytes.")
 
 
-def filter_files(fs: FileSystem, folders: Iterable[Path]) -> Iterator[FilterFile]:
-    """Yield the files of filters in some folders, the newest of a folder first.
+def list_filter_files(
+    fs: FileSystem, folder: Path
+) -> Iterator[tuple[Path, FilterFile | CorruptionError | StorageError]]:
+    """Yield the paths of the files of filters in a folder, the newest first, with each file, or why it is none.
 
-    One that is damaged, of a newer custody, or removed meanwhile, is passed over: its shards are asked.
+    One of a newer custody, which knows what to do with it, is passed over.
+    """
+    for name in reversed(fs.list(folder)):
+        if parse_filters(name) is not None:
+            try:
+                yield folder / name, FilterFile(fs, folder / name)
+            except FormatVersionError:
+                continue
+            except (CorruptionError, StorageError) as error:
+                yield folder / name, error
+
+
+def filter_files(fs: FileSystem, folders: Iterable[Path]) -> Iterator[FilterFile]:
+    """Yield the files of filters in some folders that can be read, the newest of a folder first.
+
+    Of one that is damaged, or removed meanwhile, the shards are asked.
     """
     for folder in folders:
-        for name in reversed(fs.list(folder)):
-            if parse_filters(name) is not None:
-                try:
-                    yield FilterFile(fs, folder / name)
-                except (CorruptionError, FormatVersionError, StorageError):
-                    continue
+        yield from (file for _, file in list_filter_files(fs, folder) if isinstance(file, FilterFile))

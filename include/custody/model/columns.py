@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
 from custody.model.event import ContentClaim, Event
-from custody.model.plain_arrays import array_of, offsets_of, text_array
+from custody.model.plain_arrays import array_of, exact_texts, offsets_of
 
 SCHEMA_VERSION = 1
 READER_VERSION = 1
@@ -151,18 +151,18 @@ def _exact_column(field: pa.Field, values: Sequence[Any]) -> pa.Array | None:
     if field.nullable and _are_none(values):
         return pa.nulls(len(values), field.type)
     if field.type == _TEXT:
-        return text_array(values)
+        return exact_texts(values)
     kinds = _kinds(values)
     # A subclass may be as good, and is left to the slower check.
     if not kinds <= _EXACT_KINDS[field.name]:
         return None
     if field.name in _MAPS:
-        names = text_array(list(chain.from_iterable(values)))
-        items = text_array(list(chain.from_iterable(map(dict.values, values))))
+        names = exact_texts(list(chain.from_iterable(values)))
+        items = exact_texts(list(chain.from_iterable(map(dict.values, values))))
         is_exact = names is not None and items is not None and not names.null_count
         return pa.MapArray.from_arrays(_offsets(values), names, items) if is_exact else None
     if field.type == _UUIDS:
-        elements = text_array(list(chain.from_iterable(values)))
+        elements = exact_texts(list(chain.from_iterable(values)))
         is_exact = elements is not None and not elements.null_count
         return pa.ListArray.from_arrays(_offsets(values), elements, type=field.type) if is_exact else None
     if field.type == _CLAIM:

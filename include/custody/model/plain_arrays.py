@@ -48,7 +48,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)  # Arrow may know what it is, or says what is wrong with it
 
 
-def text_array(values: Sequence[Any]) -> pa.Array | None:
+def exact_texts(values: Sequence[Any]) -> pa.Array | None:
     """Return texts and None as an array of texts; None where one of the values is something else.
 
     Raises:

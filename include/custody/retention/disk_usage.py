@@ -161,7 +161,7 @@ def _walk(fs: FileSystem, root: Path, passed_over: Collection[Path] = ()) -> Ite
         size = BLOCK_BYTES
         for entry in below.entries("/".join(parts)):
             if not entry.is_folder:
-                room = -(-entry.size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+                room = allocated_bytes(entry.size_bytes)
                 # What tells the purpose of a file lies above it: then its folder counts it.
                 if len(parts) >= _DATABASE_DEPTH:
                     size += room

@@ -15,7 +15,7 @@ from pathlib import Path
 from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.format.names import FILTERS, container_paths, filters_name, parse_filters, parse_shard
-from custody.index import FilterFile, OpenShard, ShardFilter, shard_filter, write_filter_file
+from custody.index import FilterFile, OpenShard, ShardFilter, list_filter_files, shard_filter, write_filter_file
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.workspace.workspace import Workspace
 
@@ -96,14 +96,9 @@ def _may_be_due(workspace: Workspace, root: Path) -> bool:
 
 def _files_in(fs: FileSystem, folder: Path) -> Iterator[tuple[str, FilterFile | None]]:
     """Yield the names of files of filters, the newest first, with the file; None for one that is damaged."""
-    for name in reversed(fs.list(folder)):
-        if parse_filters(name) is not None:
-            try:
-                yield name, FilterFile(fs, folder / name)
-            except CorruptionError:
-                yield name, None
-            except (FormatVersionError, StorageError):
-                continue  # of a newer custody, which knows what to do with it; or the disk refuses
+    for path, file in list_filter_files(fs, folder):
+        if not isinstance(file, StorageError):  # what the disk refuses stays as it is
+            yield path.name, None if isinstance(file, CorruptionError) else file
 
 
 def _folders(workspace: Workspace, roots: Iterable[Path]) -> list[_Folder]:

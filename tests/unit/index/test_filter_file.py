@@ -11,6 +11,7 @@ import pytest
 from whoosh import query
 
 from custody.errors import CorruptionError, FormatVersionError
+from custody.format.framing import Frame, frame, frames
 from custody.format.names import filters_name
 from custody.index import FilterFile, OpenShard, build_shard, filter_files, shard_filter, write_filter_file
 from custody.index.dictionary import FIELD_BYTES
@@ -258,6 +259,34 @@ def test_damage_is_met_by_who_asks_on_as_well(path: Path) -> None:
 @pytest.mark.parametrize("length", [0, 5, 16, 40, PAGE_BYTES, -1, -16])
 def test_a_file_that_was_cut_is_refused(path: Path, length: int) -> None:
     path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(CorruptionError, match=path.name):
+        FilterFile(FS, path)
+
+
+@pytest.mark.parametrize(
+    ("genuine", "forged"),
+    [
+        (b'"bounds":[0,999,', b'"bounds":[0,999999999999999999999,'),
+        (b'"kind":0', b'"kind":9'),
+        (b'"blocks":', b'"blocks":1'),
+        (b'["event_type","drop"]', b'["event_type","send"]'),
+        (b'"digest":"', b'"digest":"x'),
+    ],
+    ids=["bounds", "kind", "blocks", "terms", "digest"],
+)
+def test_contents_that_make_no_sense_are_refused_though_their_checksum_is_right(
+    path: Path, genuine: bytes, forged: bytes
+) -> None:
+    data = path.read_bytes()
+    length = int.from_bytes(data[-16:-8], "little")
+    contents, *others = [record for record in frames(data[length:-16]) if isinstance(record, Frame)]
+    text = bytes(contents.payload)
+    assert genuine in text
+    records = (
+        frame(contents.kind, text.replace(genuine, forged, 1)),
+        *(frame(each.kind, each.payload) for each in others),
+    )
+    path.write_bytes(data[:length] + b"".join(records) + data[-16:])
     with pytest.raises(CorruptionError, match=path.name):
         FilterFile(FS, path)
 

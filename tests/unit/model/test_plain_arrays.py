@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from custody.model import plain_arrays
-from custody.model.plain_arrays import array_of, offsets_of, text_array
+from custody.model.plain_arrays import array_of, exact_texts, offsets_of
 
 
 @pytest.fixture(params=["buffers", "arrow"], autouse=True)
@@ -74,11 +74,11 @@ def test_values_of_other_types_that_arrow_knows_are_left_to_it() -> None:
 
 def test_a_column_of_texts_is_none_where_a_value_is_something_else() -> None:
     for values in (["a", b"b"], [b"b"], [None, 2]):
-        assert text_array(values) is None
+        assert exact_texts(values) is None
     for texts in (["a", None], [None], []):
-        assert pa.array(texts, pa.string()).equals(text_array(texts))
+        assert pa.array(texts, pa.string()).equals(exact_texts(texts))
     with pytest.raises(UnicodeEncodeError):
-        text_array(["a", "\ud800"])
+        exact_texts(["a", "\ud800"])
 
 
 def test_more_than_an_array_holds_is_refused() -> None:
@@ -94,5 +94,5 @@ def test_a_program_that_makes_many_values_lets_arrow_do_it(monkeypatch: pytest.M
     monkeypatch.setattr(plain_arrays._Made, "values", 0)
     monkeypatch.setattr(plain_arrays, "_of_texts", lambda values: made.append(values))
     for _ in range(10):
-        plain_arrays.text_array(["a"] * 25)
+        plain_arrays.exact_texts(["a"] * 25)
     assert len(made) == 4

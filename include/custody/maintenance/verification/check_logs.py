@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from whoosh.query import Every
 
 from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
-from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StripeMissingError
+from custody.errors import CorruptionError, CustodyError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, EventLog
-from custody.format.names import parse_filters, split_stripe
-from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, FilterFile, OpenShard
+from custody.format.names import split_stripe
+from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard, list_filter_files
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.rewriting import open_event_log
 from custody.model import is_newer
@@ -256,19 +256,15 @@ def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened
 
 def check_filters(workspace: Workspace, level: Level) -> Iterator[Finding]:
     """Yield the damaged files of filters; while there are any, searches ask more shards."""
-    fs = workspace.fs
     for folder in workspace.filter_folders():
-        for name in fs.list(folder):
-            if parse_filters(name) is None:
-                continue
+        for path, file in list_filter_files(workspace.fs, folder):
             try:
-                file = FilterFile(fs, folder / name)
+                if isinstance(file, CustodyError):
+                    raise file
                 if level is not Level.QUICK:
                     file.require_all()
-            except FormatVersionError:
-                continue  # of a newer custody, which reads it
             except CorruptionError as error:
-                yield Finding.of("filters-damaged", folder / name, error, writer=workspace.writer)
+                yield Finding.of("filters-damaged", path, error, writer=workspace.writer)
 
 
 def _shard_finding(workspace: Workspace, shard: AddShard, kind: str, text: object) -> Finding:
