@@ -75,6 +75,7 @@ class Buggy(WrappingFileSystem):
         no_directory_sync: PathTest = _never,
         late_sync: PathTest = _never,
         late_write: PathTest = _never,
+        no_disk_sync: bool = False,
         no_cut: bool = False,
         no_recovery_sync: bool = False,
         final_name_at_once: PathTest = _never,
@@ -86,6 +87,7 @@ class Buggy(WrappingFileSystem):
         self.late_sync = late_sync
         self.late_write = late_write
         self._no_directory_sync = no_directory_sync
+        self._no_disk_sync = no_disk_sync
         self._no_cut = no_cut
         self._no_recovery_sync = no_recovery_sync
         self._final_name_at_once = final_name_at_once
@@ -117,6 +119,9 @@ class Buggy(WrappingFileSystem):
         trusted = self._trusts_found_shards and folder.name == "index" and folder not in self._renamed_into
         if not self._no_directory_sync(folder) and not trusted:
             self.inner.sync_directory(folder)
+
+    def sync_disk(self, folder: Path) -> bool:
+        return self._no_disk_sync or self.inner.sync_disk(folder)
 
     def cut(self, path: Path, length: int) -> None:
         if not self._no_cut:

@@ -1,15 +1,19 @@
-"""Scenario of an ingest: two slots read files that share events; an event that a report counted is stored once."""
+"""Scenarios of an ingest: of events that two slots read, and of what goes to the quarantine beside events."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
+from custody.capture import Format
+from custody.capture.event_reader import read_file
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.repository import Ingest, Repository
-from custody.vfs import FileSystem
+from custody.repository import FileReport, Ingest, Repository
+from custody.vfs import FileSystem, durable
 from tests.crash.enumeration import Scenario
 from tests.crash.memory_repository import EVERYTHING
 from tests.unit.capture.json_documents import document
@@ -22,6 +26,7 @@ SETTINGS = Settings.model_validate(
         "capture": {"batch_events": 2},
     }
 )
+AT_ONCE = SETTINGS.model_copy(update={"capture": SETTINGS.capture.model_copy(update={"batch_events": 10})})
 
 
 @dataclass
@@ -37,7 +42,15 @@ class Reports:
         self.counted |= set(ordinals)
 
 
-class Ingesting(Scenario[Reports]):
+class _Reporting(Scenario[Reports]):
+    def new_record(self) -> Reports:
+        return Reports()
+
+    def copy(self, record: Reports) -> Reports:
+        return Reports(set(record.counted))
+
+
+class Ingesting(_Reporting):
     """One process ingests a file, another one that was there before a file with some of its events.
 
     Args:
@@ -50,12 +63,6 @@ class Ingesting(Scenario[Reports]):
         self._paths = [folder / f"{number}.json" for number in range(len(self.FILES))]
         for path, ordinals in zip(self._paths, self.FILES, strict=True):
             write(path, *(document("SEND", eventOrdinal=number) for number in ordinals))
-
-    def new_record(self) -> Reports:
-        return Reports()
-
-    def copy(self, record: Reports) -> Reports:
-        return Reports(set(record.counted))
 
     def run(self, fs: FileSystem, record: Reports) -> None:
         with _repository(fs).ingest() as first, _repository(fs).ingest() as second:
@@ -77,5 +84,41 @@ class Ingesting(Scenario[Reports]):
                 record.ingest(work, path, ordinals)
 
 
-def _repository(fs: FileSystem) -> Repository:
-    return Repository(SETTINGS, fs, ManualClock(1_772_409_600_000))
+class PuttingAside(_Reporting):
+    """Of what comes some events are stored with a warning and some elements are refused, several at a time."""
+
+    WARNED, REFUSED = range(3), range(3, 6)
+
+    def run(self, fs: FileSystem, record: Reports) -> None:
+        report = self._ingest(fs)
+        assert report.stored == report.warned == len(self.WARNED), report
+        record.counted = {*self.WARNED, *self.REFUSED}
+
+    def check(self, fs: FileSystem, record: Reports) -> None:
+        opened = _repository(fs)
+        entries = list(opened.quarantine.entries())
+        assert all(opened.quarantine.raw(entry.key) for entry in entries)
+        stored = {
+            item.source_ordinal for name in SETTINGS.repository.slots for item in opened.events(0, EVERYTHING, name)
+        }
+        assert {entry.index for entry in entries if entry.is_stored} <= stored, "a warning of an event that is lost"
+        assert record.counted <= {entry.index for entry in entries}, "what was put aside is lost"
+
+    def use(self, fs: FileSystem, record: Reports) -> None:
+        report = self._ingest(fs)
+        assert report.stored + report.repeated == len(self.WARNED), report
+        record.counted |= set(self.REFUSED)
+
+    def _ingest(self, fs: FileSystem) -> FileReport:
+        forks = [document("FORK", eventOrdinal=number, childIds=[], parentIds=[]) for number in self.WARNED]
+        text = json.dumps([*forks, *({"eventOrdinal": number} for number in self.REFUSED)]).encode()
+        outcomes = read_file(text, event_bytes_max=1 << 20)
+        # So that few files are synced as many are.
+        with patch.object(durable, "_ONE_SYNC_FILES", 2), _repository(fs, AT_ONCE).ingest() as work:
+            report = work.outcomes(outcomes, origin="bad.json", format=Format.NIFI)
+        assert report.rejected == len(self.REFUSED), report
+        return report
+
+
+def _repository(fs: FileSystem, settings: Settings = SETTINGS) -> Repository:
+    return Repository(settings, fs, ManualClock(1_772_409_600_000))

@@ -58,6 +58,7 @@ from tests.crash.flowfile_scenarios import (
 )
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
+from tests.crash.ingest_scenarios import PuttingAside
 from tests.crash.repair_scenarios import (
     Mending,
     RebuildingShards,
@@ -136,6 +137,7 @@ BUGS = [
         ALL,
         left_out(no_directory_sync=called("quarantine")),
     ),
+    Bug("no sync of many new files", PuttingAside, POWER_LOSS, left_out(no_disk_sync=True)),
     Bug("no sync of a transaction", RollingOver, ALL, left_out(no_sync=named(".txn"))),
     Bug(
         "no sync of the folder after an event log's rename",

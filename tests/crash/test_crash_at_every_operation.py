@@ -56,7 +56,7 @@ from tests.crash.forget_scenarios import Forgetting
 from tests.crash.full_disk_scenarios import Healing
 from tests.crash.group_commit_scenarios import Crowding
 from tests.crash.iceberg_scenarios import PublishingTable, RetainingPublished
-from tests.crash.ingest_scenarios import Ingesting
+from tests.crash.ingest_scenarios import Ingesting, PuttingAside
 from tests.crash.memory_repository import Promises, workspace
 from tests.crash.repair_scenarios import (
     Inflict,
@@ -165,6 +165,13 @@ def test_a_crash_while_shards_are_made_anew_leaves_whole_shards_or_logs_that_ans
     outcome = enumerate_crashes(BackFilling(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 15
+
+
+@pytest.mark.in_parts
+def test_a_crash_while_much_is_put_aside_lists_nothing_that_cannot_be_read(part: Part) -> None:
+    outcome = enumerate_crashes(PuttingAside(), seeds=4, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 60
 
 
 @pytest.mark.in_parts

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -61,7 +61,7 @@ from custody.ingest.dedup import (
 from custody.ingest.source_locks import SourceLocks
 from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid, to_events
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
-from custody.quarantine import Quarantine, QuarantineEntry
+from custody.quarantine import BadPiece, Quarantine, QuarantineEntry
 from custody.read.reader import get_many
 from custody.workspace import Workspace
 
@@ -203,6 +203,15 @@ class _SharedTally(FileTally):
         return DeliveryReport(counts=self.report(writer), refused=tuple(self._refused))
 
 
+class _PutAside(NamedTuple):
+    """A piece of a file that goes to the quarantine, and why."""
+
+    tally: FileTally
+    raw: bytes
+    place: InputPlace
+    problem: EventProblem
+
+
 _KEY_COLUMNS = ["source_node", "source_ordinal"]
 _URL_SCHEMES = ("http", "https")
 """Of the place that a receiver's entries came from."""
@@ -315,12 +324,14 @@ class Ingest:
         tallies = [_SharedTally(item.origin, item.format, item.node) for item in deliveries]
         pairs: list[tuple[FileTally, Accepted]] = []
         with self._turn():
+            rejected: list[_PutAside] = []
             for tally, delivery in zip(tallies, deliveries, strict=True):
                 for outcome in delivery.outcomes:
                     if isinstance(outcome, Rejected):
-                        self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+                        rejected.append(_PutAside(tally, outcome.raw, outcome.place, outcome.problem))
                     else:
                         pairs.append((tally, outcome))
+            self._put_aside(rejected)
             for tally, delivery in zip(tallies, deliveries, strict=True):
                 if isinstance(delivery, ColumnDelivery):
                     pairs += self._store_columns(tally, delivery)
@@ -417,15 +428,12 @@ class Ingest:
     def _take_outcomes(
         self, tally: FileTally, batch: Sequence[Outcome], store: Callable[[Sequence[Event]], range]
     ) -> None:
-        for outcome in batch:
-            if isinstance(outcome, Rejected):
-                self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+        self._put_aside(_rejections(tally, batch))
         self._store([(tally, outcome) for outcome in batch if isinstance(outcome, Accepted)], store)
 
     def _take_columns(self, tally: FileTally, batch: ColumnBatch) -> None:
         """Store the events of a batch that are new, in their order; the others are compared one by one."""
-        for outcome in batch.rejected:
-            self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+        self._put_aside(_rejections(tally, batch.rejected))
         events = batch.events.num_rows
         keys = batch.events.select(_KEY_COLUMNS)
         if repeated_rows(keys).any():
@@ -449,9 +457,7 @@ class Ingest:
         # A filter copies all that it leaves.
         self._append_new(tally, batch.events if is_new.all() else batch.events.filter(pa.array(is_new)))
         # Behind the acknowledgement: each warning says that its event is stored.
-        for row, item in batch.warned.items():
-            if is_new[row]:
-                self._warn(tally, item)
+        self._warn([(tally, item) for row, item in batch.warned.items() if is_new[row]])
 
     def _append_new(self, tally: FileTally, events: pa.RecordBatch) -> None:
         """Append events that are columns and count them."""
@@ -463,11 +469,11 @@ class Ingest:
         tally.first = ids.start if tally.first is None else tally.first
         tally.last = ids.stop - 1
 
-    def _warn(self, tally: FileTally, item: Accepted) -> None:
-        """Keep the bytes of a stored event with its warnings."""
-        for problem in item.warnings:
-            tally.warned += 1
-            self._quarantine_piece(tally, item.raw, item.place, problem)
+    def _warn(self, stored: Iterable[tuple[FileTally, Accepted]]) -> None:
+        """Keep the bytes of stored events with their warnings."""
+        self._put_aside(
+            [_PutAside(tally, item.raw, item.place, problem) for tally, item in stored for problem in item.warnings]
+        )
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -496,8 +502,7 @@ class Ingest:
             tally.first = event_id if tally.first is None else tally.first
             tally.last = event_id
         # Warnings are kept behind the acknowledgement: each of them says that its event is stored.
-        for tally, item in fresh:
-            self._warn(tally, item)
+        self._warn(fresh)
 
     def _store_columns(self, tally: FileTally, delivery: ColumnDelivery) -> list[tuple[FileTally, Accepted]]:
         """Store those events of a delivery that are new; return the others, which are compared one by one."""
@@ -528,6 +533,7 @@ class Ingest:
         stored = self._stored_events(places)
         hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(searched)
         fresh = []
+        contradicting: list[_PutAside] = []
         for (tally, item), key, former_key in zip(accepted, keys, former_keys, strict=True):
             tally.read += 1
             if key in hidden:  # it was forgotten on purpose, so it must not come back
@@ -556,7 +562,8 @@ class Ingest:
                     f"with different content ({', '.join(differ)}); an event is never overwritten"
                 )
                 problem = EventProblem(Severity.ERROR, "contradiction", message)
-                self._reject(tally, item.raw, item.place, problem)
+                contradicting.append(_PutAside(tally, item.raw, item.place, problem))
+        self._put_aside(contradicting)
         return fresh
 
     @staticmethod
@@ -590,40 +597,51 @@ class Ingest:
         # Without any tombstone, an event that is not given out expired since it was looked up.
         return {key for key, writer in unread.items() if stones[writer]}
 
-    def _reject(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> None:
-        tally.rejected += 1
-        self._quarantine_piece(tally, raw, place, problem)
+    def _put_aside(self, pieces: Sequence[_PutAside]) -> None:
+        """Count what is rejected or warned of and keep its bytes, all with few syncs."""
+        for (tally, _, place, problem), key in zip(pieces, self._keep(pieces), strict=True):
+            if problem.severity is Severity.ERROR:
+                tally.rejected += 1
+                tally.note_refused(place, problem, key)
+            else:
+                tally.warned += 1
+            kept = f" [quarantine {key}]" if key else ""
+            tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message}{kept}")
 
-    def _quarantine_piece(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> None:
-        key = self._keep(tally, raw, place, problem)
-        if problem.severity is Severity.ERROR:
-            tally.note_refused(place, problem, key)
-        kept = f" [quarantine {key}]" if key else ""
-        tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message}{kept}")
-
-    def _keep(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
-        """Put a piece into the quarantine; return its key there."""
-        try:
-            return self._add_to_quarantine(tally, raw, place, problem)
-        except BackpressureError as error:
+    def _keep(self, pieces: Sequence[_PutAside]) -> list[str]:
+        """Put pieces into the quarantine; return the key of each there, none of one that found no room."""
+        if not pieces:
+            return []
+        results = self._quarantine.add_all([_bad_piece(piece) for piece in pieces], self._workspace.clock.now_ms())
+        keys = []
+        for (tally, *_), result in zip(pieces, results, strict=True):
+            if isinstance(result, QuarantineEntry):
+                keys.append(result.key)
+                continue
             if not isinstance(tally, _SharedTally):
-                raise
-            tally.failure = error
-            return ""
+                raise result
+            tally.failure = result
+            keys.append("")
+        return keys
 
-    def _add_to_quarantine(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
-        return self._quarantine.add(
-            raw,
-            severity=problem.severity,
-            code=problem.code,
-            message=problem.message,
-            file=tally.file,
-            index=place.index,
-            offset=place.offset,
-            node=tally.node,
-            received_ms=self._workspace.clock.now_ms(),
-            format=tally.format,
-        ).key
+
+def _rejections(tally: FileTally, outcomes: Iterable[Outcome]) -> list[_PutAside]:
+    return [_PutAside(tally, item.raw, item.place, item.problem) for item in outcomes if isinstance(item, Rejected)]
+
+
+def _bad_piece(piece: _PutAside) -> BadPiece:
+    tally, raw, place, problem = piece
+    return BadPiece(
+        raw=raw,
+        severity=problem.severity,
+        code=problem.code,
+        message=problem.message,
+        file=tally.file,
+        index=place.index,
+        offset=place.offset,
+        node=tally.node,
+        format=tally.format,
+    )
 
 
 class _Nowhere:
@@ -710,8 +728,8 @@ class IngestPreview(Ingest):
             self._stored_keys.refresh()
             self._is_stored_known = True
 
-    def _keep(self, tally: FileTally, raw: bytes, place: InputPlace, problem: EventProblem) -> str:
-        return ""
+    def _keep(self, pieces: Sequence[_PutAside]) -> list[str]:
+        return [""] * len(pieces)
 
 
 def _former_key(event: Event) -> Key | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -48,23 +48,24 @@ class Quota:
         self._reserved = 0
         self._measured_at = 0.0
 
-    def take(self, size: int) -> None:
-        """Reserve room for a piece that is about to be kept.
-
-        Raises:
-            BackpressureError: it does not fit; nothing was counted.
-        """
+    def take(self, *sizes: int) -> list[BackpressureError | None]:
+        """Reserve room for pieces that are about to be kept; return for each None, or why it does not fit."""
+        # All at once: a look at the folder shows none of them yet.
         if self._measured is None or self._reserved * _MEASURE_PART > self._bytes_max:
             self._measure()
-        if self._used + size > self._bytes_max and self._now() - self._measured_at >= _MEASURE_SECONDS:
+        if self._used + sum(sizes) > self._bytes_max and self._now() - self._measured_at >= _MEASURE_SECONDS:
             self._measure()  # entries may have been removed
+        return [self._take(size) for size in sizes]
+
+    def _take(self, size: int) -> BackpressureError | None:
         if self._used + size > self._bytes_max:
-            raise BackpressureError(
+            return BackpressureError(
                 f"{self._folder}: expected room for {size} bytes, got {self._used} of {self._bytes_max} in use "
                 "(repository.quarantine_bytes_max). Look at what is there with custody quarantine list, resubmit or "
                 "remove it, or raise the limit."
             )
         self._reserved += size
+        return None
 
     @property
     def _used(self) -> int:
@@ -111,6 +112,20 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
 _ENTRY = msgspec.json.Decoder(QuarantineEntry)
 
 
+class BadPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece that is to be kept, with what its envelope says of it."""
+
+    raw: bytes
+    severity: str
+    code: str
+    message: str
+    file: str
+    index: int | None
+    offset: int
+    node: str | None
+    format: str = "nifi"
+
+
 class Quarantine:
     """The rejected input of one repository."""
 
@@ -144,36 +159,60 @@ class Quarantine:
         Raises:
             BackpressureError: the quota is used up; nothing was kept.
         """
-        digest = hashlib.sha256(raw).hexdigest()
-        key = entry_key(digest, code, file, index, offset)
-        envelope = self._folder / f"{key}.json"
-        if self._fs.exists(envelope):
-            # Its first writer may have died before the name was durable.
-            self._fs.sync_directory(self._folder)
-            return self.get(key)
-        entry = QuarantineEntry(
-            key=key,
+        piece = BadPiece(
+            raw=raw,
             severity=severity,
             code=code,
             message=message,
             file=file,
             index=index,
             offset=offset,
-            size_bytes=len(raw),
-            sha256=digest,
             node=node,
-            received_ms=received_ms,
             format=format,
         )
-        encoded = encode_entry(entry)
-        # Behind the look for the same entry: a repeated rejection takes no room.
-        if self._quota is not None and not always:
-            self._quota.take(len(raw) + len(encoded))
-        self._fs.make_directory(self._folder)
-        # The piece first: after a crash in between, nothing is listed that cannot be read.
-        self._fs.write_durably(self._folder / f"{key}.raw", raw)
-        self._fs.write_durably(envelope, encoded)
+        [entry] = self.add_all([piece], received_ms, always=always)
+        if isinstance(entry, BackpressureError):
+            raise entry
         return entry
+
+    def add_all(
+        self, pieces: Sequence[BadPiece], received_ms: int, *, always: bool = False
+    ) -> list[QuarantineEntry | BackpressureError]:
+        """Keep pieces as `add` does, with few syncs for all; return the entry of each, or why it was not kept.
+
+        Durability: on return the pieces that have an entry survive power loss.
+        """
+        keys: list[str] = []
+        results: dict[str, QuarantineEntry | BackpressureError] = {}
+        new: dict[str, tuple[bytes, bytes]] = {}
+        for piece in pieces:
+            digest = hashlib.sha256(piece.raw).hexdigest()
+            key = entry_key(digest, piece.code, piece.file, piece.index, piece.offset)
+            keys.append(key)
+            if key in results:
+                continue  # the same piece once more
+            if self._fs.exists(self._folder / f"{key}.json"):
+                results[key] = self.get(key)
+                continue
+            results[key] = entry = _entry_of(piece, key, digest, received_ms)
+            new[key] = piece.raw, encode_entry(entry)
+        # Behind the look for the same entries: a repeated rejection takes no room.
+        if self._quota is not None and not always:
+            refusals = self._quota.take(*(len(raw) + len(envelope) for raw, envelope in new.values()))
+            for key, refusal in zip([*new], refusals, strict=True):
+                if refusal is not None:
+                    results[key] = refusal
+                    del new[key]
+        if new:
+            self._fs.make_directory(self._folder)
+            # The pieces first: after a crash in between, nothing is listed that cannot be read.
+            raws = {f"{key}.raw": raw for key, (raw, _) in new.items()}
+            envelopes = {f"{key}.json": envelope for key, (_, envelope) in new.items()}
+            self._fs.write_all_durably(self._folder, [raws, envelopes])
+        elif any(isinstance(result, QuarantineEntry) for result in results.values()):
+            # Its first writer may have died before the name was durable.
+            self._fs.sync_directory(self._folder)
+        return [results[key] for key in keys]
 
     def entries(self) -> Iterator[QuarantineEntry]:
         """Yield all entries, by key."""
@@ -235,6 +274,23 @@ def entry_key(sha256: str, code: str, file: str, index: int | None, offset: int)
     # with another one, every piece would be kept again.
     identity = msgspec.json.encode([sha256, code, Path(file).name, index, offset])
     return hashlib.sha256(identity).hexdigest()[:16]
+
+
+def _entry_of(piece: BadPiece, key: str, sha256: str, received_ms: int) -> QuarantineEntry:
+    return QuarantineEntry(
+        key=key,
+        severity=piece.severity,
+        code=piece.code,
+        message=piece.message,
+        file=piece.file,
+        index=piece.index,
+        offset=piece.offset,
+        size_bytes=len(piece.raw),
+        sha256=sha256,
+        node=piece.node,
+        received_ms=received_ms,
+        format=piece.format,
+    )
 
 
 def encode_entry(entry: QuarantineEntry) -> bytes:

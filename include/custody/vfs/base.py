@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from builtins import list as list_of
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -286,6 +286,14 @@ class FileSystem(Primitives, Protocol):
         """Write a file so that after a crash the name holds the old content or all of the new.
 
         Durability: on return the new content survives power loss.
+        """
+        ...
+
+    def write_all_durably(self, folder: Path, groups: Sequence[Mapping[str, bytes]]) -> None:
+        """Write files of one folder with few syncs, each as `write_durably` does; `groups` map names to contents.
+
+        Durability: on return all survive power loss. After a crash or on raise some may be there, each whole, and one
+        of a group only if all those of the groups before it are.
         """
         ...
 

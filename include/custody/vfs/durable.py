@@ -9,11 +9,15 @@ import errno
 import uuid
 from abc import ABC, abstractmethod
 from builtins import list as list_of
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from custody.errors import StorageError
 from custody.vfs.base import FilesBelow, WritableFile
 from custody.vfs.below import BelowByPaths
+
+_ONE_SYNC_FILES = 32
+"""From so many new files on the whole disk is synced instead of each: it waits for what others wrote, too."""
 
 # Part of the formats on disk: nobody reads what has it, and a start or recovery removes what a crash left.
 TEMPORARY_SUFFIX = ".partial"
@@ -99,6 +103,10 @@ class DurableOperations(ABC):
     def sync_directory(self, folder: Path) -> None:
         """Make the names in a folder durable."""
 
+    @abstractmethod
+    def sync_disk(self, folder: Path) -> bool:
+        """Make everything on the disk of a folder durable; False where that cannot be relied on."""
+
     def make_directory(self, folder: Path) -> None:
         """Make a folder and its missing parents, durably.
 
@@ -132,10 +140,33 @@ class DurableOperations(ABC):
 
     def write_durably(self, path: Path, data: bytes) -> None:
         """Write beside the target, sync, rename over it, sync the folder."""
-        # A reader sees the old content or the new one, never a part: the name moves only when the bytes are durable.
-        partial = self._write_temporary(path, data)
-        self.rename(partial, path)
-        self.sync_directory(path.parent)
+        self.write_all_durably(path.parent, [{path.name: data}])
+
+    def write_all_durably(self, folder: Path, groups: Sequence[Mapping[str, bytes]]) -> None:
+        """Write all beside the targets, sync, then rename group by group, each behind a sync of the folder."""
+        partials = {name: temporary(folder / name) for group in groups for name in group}
+        one_sync = len(partials) >= _ONE_SYNC_FILES
+        # A reader sees the old content or the new one, never a part: a name moves only when the bytes are durable.
+        try:
+            for group in groups:
+                for name, data in group.items():
+                    with self.create(partials[name]) as file:
+                        file.write(data)
+                        if not one_sync:
+                            file.sync()
+            if one_sync and not self.sync_disk(folder):
+                for partial in partials.values():
+                    self.sync_file(partial)
+            for group in groups:
+                for name in group:
+                    self.rename(partials[name], folder / name)
+                self.sync_directory(folder)
+        except BaseException:
+            # At once: on a full disk the rest would take the room that the next try needs. What has its name is gone
+            # from here.
+            for partial in partials.values():
+                self.remove(partial)
+            raise
 
     def publish_if_absent(self, path: Path, data: bytes) -> bool:
         """Write beside the target, sync, link under the target's name, which fails when the name is taken."""

@@ -11,7 +11,7 @@ import pytest
 from custody.errors import LockedError, StorageError
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.faults import FaultyFileSystem
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 
 
 @pytest.fixture(params=["posix", "memory", "wrapped"])
@@ -178,6 +178,28 @@ def test_write_durably_replaces_the_whole_file_and_leaves_nothing_beside_it(disk
         disk.write_durably(tmp_path / "file", content)
         assert disk.read(tmp_path / "file") == content
     assert disk.list(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("files", [1, 100])
+def test_files_that_are_written_together_replace_what_is_there_and_leave_nothing_beside_them(
+    disk: FileSystem, tmp_path: Path, files: int
+) -> None:
+    write(disk, tmp_path / "a0", b"a longer first content")
+    groups = [{f"{group}{number}": f"{group} {number}".encode() for number in range(files)} for group in "ab"]
+    disk.write_all_durably(tmp_path, groups)
+    assert {name: disk.read(tmp_path / name) for name in disk.list(tmp_path)} == {**groups[0], **groups[1]}
+
+
+def test_files_are_synced_one_by_one_where_the_disk_cannot_be_synced_as_a_whole() -> None:
+    class WithoutSyncOfAll(MemoryFileSystem):
+        def sync_disk(self, folder: Path) -> bool:
+            return False
+
+    fs, names = WithoutSyncOfAll(), [str(number) for number in range(100)]
+    fs.make_directory(Path("/folder"))
+    fs.write_all_durably(Path("/folder"), [dict.fromkeys(names, b"data")])
+    found = fs.crashed(CrashMode.SYNCED_ONLY)
+    assert {name: found.read(Path("/folder") / name) for name in names} == dict.fromkeys(names, b"data")
 
 
 def test_of_many_that_publish_one_name_one_wins_and_its_content_stays(disk: FileSystem, tmp_path: Path) -> None:

@@ -183,6 +183,29 @@ def test_a_composed_write_can_be_cut_anywhere_and_leaves_nothing_or_all(composed
     assert crashes >= 5
 
 
+@pytest.mark.parametrize("files", [2, 40])
+@pytest.mark.parametrize("mode", CrashMode)
+def test_a_file_of_a_second_group_is_never_without_the_first_group(files: int, mode: CrashMode) -> None:
+    groups = [{f"{group}{number}": b"data" * 500 for number in range(files)} for group in "ab"]
+    crash_at = 0
+    while True:
+        crash_at += 1
+        fs = MemoryFileSystem(crash_at)
+        try:
+            fs.make_directory(FOLDER)
+            fs.write_all_durably(FOLDER, groups)
+        except InjectedCrash:
+            pass
+        found = fs.crashed(mode, crash_at)
+        whole = [[name for name in group if found.exists(FOLDER / name)] for group in groups]
+        for group, names in zip(groups, whole, strict=True):
+            assert all(found.read(FOLDER / name) == group[name] for name in names)
+        assert not whole[1] or len(whole[0]) == files
+        if crash_at > len(fs.operations):
+            assert [len(names) for names in whole] == [files, files]
+            break
+
+
 def test_a_crash_releases_the_lock(fs: MemoryFileSystem) -> None:
     fs.crash_at = len(fs.operations) + 2
     with pytest.raises(InjectedCrash), fs.lock(FOLDER / "LOCK"):
