@@ -58,6 +58,7 @@ class Custody(InProcess):
         shards = {name: _listed(name, shard) for name, shard in opened.items()}
         self._state = replace(EMPTY, revision=0, shards=PersistentMap(shards))
         self._live = LiveShards.of(self._state)
+        self._paths = [self._folder / name for name in self._live.names]
         self._files = self._folder / FILTERS
         if len(shards) >= SHARDS_MIN:
             # As the pass does it that writes a checkpoint.
@@ -115,7 +116,7 @@ class Custody(InProcess):
     def _that_may_match(self, asked: query.Query) -> list[Path]:
         """Return the shards that neither their times nor their filters rule out, the newest first."""
         numbers = self._joined.choose(asked).of(0).numbers.tolist()
-        paths = [self._folder / self._live.names[number] for number in numbers]
+        paths = [self._paths[number] for number in numbers]
         if has_terms(asked):
             for path in paths:
                 self._facts.filters.offer(path.name, self._shards.open(path))

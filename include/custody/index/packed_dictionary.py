@@ -70,6 +70,10 @@ def heads_bytes(terms: int) -> int:
     return -(-terms * HEAD.itemsize // WORD_BYTES) * WORD_BYTES + groups
 
 
+_NUMBERS_KEPT = 64
+"""Of each field of an open shard; a term from outside may be long, so they are few."""
+
+
 class _Field:
     """One field of an open shard."""
 
@@ -98,6 +102,18 @@ class _Field:
         else:
             self.terms = TextTerms(file, texts, about.terms, blocks_kept)
         self.places = None if about.places is None else WordPlaces(file, about.places)
+        self._numbers: dict[bytes, int | None] = {}
+
+    def number_of(self, term: bytes) -> int | None:
+        """Return the number of a term, None when it is not there; those of a few are kept."""
+        try:
+            return self._numbers[term]
+        except KeyError:
+            # Pages of one search, and searches for one type or component, ask each shard for the same terms again.
+            if len(self._numbers) >= _NUMBERS_KEPT:
+                self._numbers = {}
+            number = self._numbers[term] = self.terms.find(term)
+            return number
 
 
 class PlacedList:
@@ -138,7 +154,7 @@ class PackedDictionary:
         if field not in self._fields and not self._may_have(field, term):
             return None
         own = self._field(field)
-        number = None if own is None else own.terms.find(term)
+        number = None if own is None else own.number_of(term)
         return None if own is None or number is None else own.lists.list_of(number)
 
     def placed(self, field: str, word: bytes) -> PlacedList | None:

@@ -502,17 +502,24 @@ class BitList:
 
     def among(self, documents: Ints) -> Mask:
         """Return which of some documents, going up, are in the list."""
+        if not len(documents):
+            return np.zeros(0, np.bool_)
+        if documents[0] >= self.low and documents[-1] < self.high:
+            return self._are_in(documents)
         mask = np.zeros(len(documents), np.bool_)
-        begin, end = 0, len(documents)
-        if end and (documents[0] < self.low or documents[-1] >= self.high):
-            begin, end = documents.searchsorted((self.low, self.high)).tolist()
+        begin, end = documents.searchsorted((self.low, self.high)).tolist()
         if begin < end:
-            asked = documents[begin:end] - self._base
-            first, last = int(asked[0]) >> 3, int(asked[-1]) >> 3
-            bits = self._file.array(self._place + first, self._place + last + 1)[(asked >> 3) - first]
-            bits >>= (asked & 7).astype(np.uint8)
-            bits &= 1
-            mask[begin:end] = bits.view(np.bool_)
+            mask[begin:end] = self._are_in(documents[begin:end])
+        return mask
+
+    def _are_in(self, documents: Ints) -> Mask:
+        """Return which of some documents between the first and the last of the list are in it."""
+        asked = documents - self._base
+        first, last = int(asked[0]) >> 3, int(asked[-1]) >> 3
+        bits = self._file.array(self._place + first, self._place + last + 1)[(asked >> 3) - first]
+        bits >>= (asked & 7).astype(np.uint8)
+        bits &= 1
+        mask: Mask = bits.view(np.bool_)
         return mask
 
     def count(self) -> int:

@@ -178,7 +178,8 @@ class _Planner(QueryEvaluator[DocSet]):
         if not narrowing:
             return self.all()
         bits = [part for part in narrowing if isinstance(part, BitList)]
-        if len(bits) > 1:
+        # Where a smaller set leads, each list of bits is asked about what is left of it, one after the other.
+        if len(bits) > 1 and isinstance(min(narrowing, key=_size), BitList):
             narrowing = [BitIntersection(bits), *(part for part in narrowing if not isinstance(part, BitList))]
         return narrowing[0] if len(narrowing) == 1 else Intersection(narrowing)
 
@@ -207,6 +208,10 @@ class _Planner(QueryEvaluator[DocSet]):
         if end - first == 1:
             return _of_term(self._terms.list_of(first))
         return DocList(self._terms.union(np.arange(first, end))) if end > first else EmptySet()
+
+
+def _size(part: DocSet) -> int:
+    return part.size
 
 
 def _of_term(postings: Postings) -> DocSet:

@@ -44,11 +44,11 @@ class QueryEvaluator(ABC, Generic[Answer]):
         Raises:
             InvalidInputError: a kind of query that custody does not know.
         """
-        # A single object in Whoosh, not a class, so the table of types below cannot hold it.
-        if question == query.NullQuery:
-            return self.none()
         answer = _ANSWERS.get(type(question))
         if answer is None:
+            # A single object in Whoosh, not a class, so the table of types below cannot hold it.
+            if question == query.NullQuery:
+                return self.none()
             raise InvalidInputError(f"query: {type(question).__name__} is a kind of query that custody does not know.")
         result: Answer = answer(self, question)
         return result

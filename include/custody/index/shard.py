@@ -294,7 +294,9 @@ def _newest(chunks: Iterator[Ints], limit: int | None) -> Ints:
             break
         parts.append(documents)
         missing = None if missing is None else missing - len(documents)
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+    if len(parts) < 2:
+        return parts[0] if parts else np.empty(0, np.int64)
+    return np.concatenate(parts)
 
 
 def _backwards(node: DocSet, low: int, high: int) -> Iterator[Ints]:

@@ -40,6 +40,17 @@ def test_a_packed_shard_takes_a_third_of_what_whoosh_takes(tmp_path: Path) -> No
     assert sorted(file.name for file in packed.iterdir()) == [NAME, "packed.data"]
 
 
+def test_terms_are_found_again_however_many_were_asked_for_in_between(tmp_path: Path) -> None:
+    table = table_of(sample(3000))
+    build_shard(FS, tmp_path / "shard", table, ["order.region"])
+    shard = OpenShard(FS, tmp_path / "shard")
+    uuids = list(dict.fromkeys(table.column("flowfile_uuid").to_pylist()))[:200]
+    asked = [*uuids, *(f"{uuid}x" for uuid in uuids), *uuids[::-1]]
+    counts = [shard.count(query.Term("flowfile_uuid", uuid)) for uuid in asked]
+    assert all(counts[: len(uuids)])
+    assert counts[len(uuids) :] == [0] * len(uuids) + counts[: len(uuids)][::-1]
+
+
 class Store(LocalStore):
     """A store that counts what is fetched."""
 
