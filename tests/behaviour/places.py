@@ -100,8 +100,8 @@ class WrappedStore:
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         return self.inner.list(prefix, after=after)
 
-    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
-        return self.inner.keys(prefix, after=after)
+    def keys(self, prefix: str, *, after: str = "", ending: str = "") -> Iterator[str]:
+        return self.inner.keys(prefix, after=after, ending=ending)
 
     def folders(self, prefix: str) -> list_of[str]:
         return self.inner.folders(prefix)

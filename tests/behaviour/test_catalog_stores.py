@@ -52,9 +52,9 @@ class _Counting(WrappedStore):
         self.reads += len(found)
         return found
 
-    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+    def keys(self, prefix: str, *, after: str = "", ending: str = "") -> Iterator[str]:
         self.listings += 1
-        return super().keys(prefix, after=after)
+        return super().keys(prefix, after=after, ending=ending)
 
 
 def test_an_open_reader_refreshes_by_what_is_new_without_any_listing(place: Place) -> None:

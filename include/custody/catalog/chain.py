@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from uuid import UUID
 
-from custody.catalog.codec import decode, digest
+from custody.catalog.codec import decode, decode_digested, digest
 from custody.catalog.keys import CatalogObject, CatalogObjects, uuid_text
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
 from custody.catalog.transaction_pb2 import Transaction
@@ -350,13 +350,7 @@ class Chain:
         # Random names cannot be derived, so each revision costs a listing of its folder and is read one by one.
         if draft.naming == Transaction.RANDOM:
             return self._random_key(draft.revision + 1)
-        keys = []
-        revision, uuid = draft.revision, draft.uuid
-        for _ in range(width):
-            uuid = self.objects.next_uuid(draft.catalog_id, revision, uuid)
-            revision += 1
-            keys.append(self.objects.key(revision, uuid))
-        return keys
+        return self.objects.next_keys(draft.catalog_id, draft.revision, draft.uuid, width)
 
     def _first_key(self) -> list[str]:
         """Return the key of revision 0: its fixed one, or a random one if that object says that names are random."""
@@ -407,9 +401,9 @@ class Chain:
 
     def _follow(self, draft: Draft, data: bytes, key: str) -> None:
         """Apply an object that has to be the successor of the draft's revision."""
-        transaction = self._successor(draft, data, key)
+        transaction, own_digest = self._successor(draft, data, key)
         try:
-            draft.follow(transaction, digest(data))
+            draft.follow(transaction, own_digest)
         except NotApplicableError as error:
             raise CorruptionError(f"{self._store.locate(key)}: {error}") from error
         except FormatVersionError as error:
@@ -417,16 +411,18 @@ class Chain:
 
     def _checked(self, draft: Draft, data: bytes, key: str) -> Transaction:
         """Check an object as `_follow` does, without applying what it says."""
-        transaction = self._successor(draft, data, key)
+        transaction, own_digest = self._successor(draft, data, key)
         if draft.revision < 0:
             draft.naming = transaction.naming
         draft.catalog_id, draft.revision, draft.uuid = transaction.catalog_id, transaction.revision, transaction.uuid
-        draft.digest, draft.commit_time_ms = digest(data), transaction.commit_time_ms
+        draft.digest, draft.commit_time_ms = own_digest, transaction.commit_time_ms
         return transaction
 
-    def _successor(self, draft: Draft, data: bytes, key: str) -> Transaction:
+    def _successor(self, draft: Draft, data: bytes, key: str) -> tuple[Transaction, bytes]:
+        """Return the message and the digest of an object that has to be the next one."""
         where = self._store.locate(key)
-        transaction = check_delta(decode(data, where), where, draft.commit_time_ms)
+        transaction, own_digest = decode_digested(data, where)
+        check_delta(transaction, where, draft.commit_time_ms)
         first = draft.revision < 0
         if (
             transaction.revision != draft.revision + 1
@@ -441,7 +437,7 @@ class Chain:
                 f"{draft.digest.hex()[:16]}, got revision {transaction.revision} after "
                 f"{transaction.previous_digest.hex()[:16]}."
             )
-        return transaction
+        return transaction, own_digest
 
 
 class _Checkpoints:

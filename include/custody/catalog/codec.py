@@ -39,12 +39,19 @@ def decode(data: bytes, path: object) -> Transaction:
         FormatVersionError: the object is of another version, or needs a feature that this code does not know.
         CorruptionError: its checksum or its length is wrong.
     """
+    return decode_digested(data, path)[0]
+
+
+def decode_digested(data: bytes, path: object) -> tuple[Transaction, bytes]:
+    """Return the message of an object and its `digest`; raises as `decode` does."""
     # The version before the checksum: a newer version may end in another way, and must not look like damage.
     if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{path} @7: expected catalog object version 1, got {data[7:8]!r}.")
     start = len(PREAMBLE) + _LENGTH.size
-    body = memoryview(data)[:-_DIGEST_BYTES]
-    if len(body) < start or not data.startswith(PREAMBLE) or hashlib.sha256(body).digest() != data[-_DIGEST_BYTES:]:
+    body, checksum = memoryview(data)[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    # Of all bytes but the last ones, and then of all of them: both in one go.
+    hashed = hashlib.sha256(body)
+    if len(body) < start or not data.startswith(PREAMBLE) or hashed.digest() != checksum:
         raise CorruptionError(f"{path} @0: expected a catalog object with its checksum, got other bytes.")
     # Checked although the digest is right: it proves only that nothing changed, not that the writer was right.
     (length,) = _LENGTH.unpack_from(body, len(PREAMBLE))
@@ -58,7 +65,8 @@ def decode(data: bytes, path: object) -> Transaction:
     # Before anything is used of the message: a feature may change what the other fields mean.
     if transaction.reader_features:
         check_readable(transaction, path)
-    return transaction
+    hashed.update(checksum)
+    return transaction, hashed.digest()
 
 
 def check_readable(transaction: Transaction, path: object) -> None:

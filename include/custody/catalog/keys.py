@@ -74,6 +74,14 @@ class CatalogObjects:
             return self.first_uuid
         return derived(catalog_id, f"{revision + 1}:{uuid_text(uuid)}")
 
+    def next_keys(self, catalog_id: bytes, revision: int, uuid: bytes, count: int) -> list_of[str]:
+        """Return the keys of so many transactions behind a revision that there is, with derived names."""
+        keys, text = [], uuid_text(uuid)
+        for following in range(revision + 1, revision + 1 + count):
+            text = uuid_text(derived(catalog_id, f"{following}:{text}"))
+            keys.append(self.folder(following) + transaction_file(text))
+        return keys
+
     def at(self, revision: int) -> list_of[CatalogObject]:
         """Return the transactions and checkpoints of one revision."""
         return list(self._parsed(self.store.keys(self.folder(revision))))
@@ -86,7 +94,7 @@ class CatalogObjects:
     def checkpoints(self, *, up_to: int | None = None) -> list_of[CatalogObject]:
         """Return all checkpoints up to a revision, newest first; lists the whole catalog."""
         # By the end of their names: to parse those of all transactions would cost a third of the listing.
-        keys = (key for key in self.store.keys(self.prefix) if key.endswith(CHECKPOINT_SUFFIX))
+        keys = self.store.keys(self.prefix, ending=CHECKPOINT_SUFFIX)
         items = [item for item in self._parsed(keys) if up_to is None or item.revision <= up_to]
         return items[::-1]
 

@@ -40,10 +40,13 @@ _NUMBER_MAX = (1 << 63) - 1
 
 def check_action(action: Action) -> None:
     """Raise InvalidInputError, which names the field, for an action that makes no sense in any state."""
-    kind = action.WhichOneof("kind")
-    check = _CHECKS.get(kind or "")
+    _check_kind(action, action.WhichOneof("kind") or "")
+
+
+def _check_kind(action: Action, kind: str) -> None:
+    check = _CHECKS.get(kind)
     if check is not None:
-        check(getattr(action, str(kind)))
+        check(getattr(action, kind))
 
 
 def check_file(file: AddFile) -> AddFile:
@@ -176,12 +179,13 @@ def _check_head(message: Transaction, where: object) -> None:
 
 def _check_actions(actions: Iterable[Action], where: object) -> None:
     for number, action in enumerate(actions):
-        if action.WhichOneof("kind") is None:
+        kind = action.WhichOneof("kind")
+        if kind is None:
             raise FormatVersionError(f"{where}: action {number} is of an unknown kind. Use a newer custody.")
         try:
-            check_action(action)
+            _check_kind(action, kind)
         except InvalidInputError as error:
-            raise CorruptionError(f"{where}: action {number}, {action.WhichOneof('kind')}: {error}") from error
+            raise CorruptionError(f"{where}: action {number}, {kind}: {error}") from error
 
 
 def _check_shard(shard: AddShard) -> None:

@@ -80,8 +80,11 @@ class ObjectStore(Protocol):
         """Yield the objects below a prefix that ends in `/`, sorted by key; `after` leaves out all up to a key."""
         ...
 
-    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
-        """Yield the keys alone that `list` yields; on a local disk the files themselves are not touched."""
+    def keys(self, prefix: str, *, after: str = "", ending: str = "") -> Iterator[str]:
+        """Yield the keys alone that `list` yields; on a local disk the files themselves are not touched.
+
+        `ending` leaves out those that do not end so.
+        """
         ...
 
     def folders(self, prefix: str) -> list_of[str]:

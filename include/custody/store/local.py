@@ -94,9 +94,9 @@ class LocalStore:
         """Yield the files below a folder; of folders that lie wholly before `after` nothing is read."""
         return self._infos_below(check_prefix(prefix), after)
 
-    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+    def keys(self, prefix: str, *, after: str = "", ending: str = "") -> Iterator[str]:
         """Yield the paths of the files below a folder; a name with a dot in it is taken for a file's."""
-        return self._below(check_prefix(prefix), after)
+        return self._below(check_prefix(prefix), after, ending)
 
     def folders(self, prefix: str) -> list_of[str]:
         """Return the names of the folders in a folder."""
@@ -195,29 +195,36 @@ class LocalStore:
             self._fs.make_directory(folder)
             self._durable.add(folder.parent)
 
-    def _names(self, prefix: str, after: str = "") -> list_of[str]:
+    def _names(self, prefix: str, after: str = "", ending: str = "") -> list_of[str]:
         names = self._files.list(prefix)
+        if ending:
+            # First of all: of thousands of folders with a file each nothing is left.
+            names = [name for name in names if "." not in name or name.endswith(ending)]
         if after:
             # First, as it leaves a few of thousands. As a folder and as a file the others lie before.
             names = [name for name in names if f"{prefix}{name}/" >= after or after.startswith(f"{prefix}{name}/")]
         return [name for name in names if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
 
-    def _below(self, prefix: str, after: str) -> Iterator[str]:
-        """Yield the keys of the files below a prefix in the order of keys.
+    def _below(self, prefix: str, after: str, ending: str) -> Iterator[str]:
+        """Yield the keys of the files below a prefix in the order of keys, those with an ending of their names.
 
         A folder sorts by its name and the `/` behind it, as its keys do: `a.b` comes before `a/b`.
         """
         try:
-            names = self._names(prefix, after)
+            names = self._names(prefix, after, ending)
             # By convention only files have a dot in their names, which saves a look at what they are. One name is
             # looked at by itself: what lies behind a key is asked for more often than a whole folder, and of thousands
             # of names the one that the key lies below is left.
             unknown = [name for name in names if "." not in name]
+            if not unknown:
+                # Nearly all folders that are read in numbers: those of single transactions.
+                yield from sorted(key for name in names if (key := prefix + name) > after)
+                return
             if len(unknown) == 1:
                 is_folder = self._fs.is_directory(self._path(f"{prefix}{unknown[0]}"))
                 folders = set(unknown) if is_folder else set[str]()
             else:
-                folders = self._files.folders(prefix) if unknown else set[str]()
+                folders = self._files.folders(prefix)
         except StorageError as error:
             if error.errno in _ABSENT:
                 return
@@ -228,8 +235,8 @@ class LocalStore:
             entries.append(f"{key}/" if name in folders and "." not in name else key)
         for entry in sorted(entries):
             if entry.endswith("/"):
-                yield from self._below(entry, after)
-            elif entry > after:
+                yield from self._below(entry, after, ending)
+            elif entry > after and entry.endswith(ending):
                 yield entry
 
     def _infos_below(self, prefix: str, after: str) -> Iterator[ObjectInfo]:

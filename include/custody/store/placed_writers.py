@@ -118,11 +118,11 @@ class PlacedWriters:
         parts = [store.list("", after=after) for store in self._all()]
         return heapq.merge(*parts, key=lambda info: info.key)
 
-    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+    def keys(self, prefix: str, *, after: str = "", ending: str = "") -> Iterator[str]:
         """Yield the keys below a prefix."""
         if prefix:
-            return self._of(prefix).keys(prefix, after=after)
-        return heapq.merge(*(store.keys("", after=after) for store in self._all()))
+            return self._of(prefix).keys(prefix, after=after, ending=ending)
+        return heapq.merge(*(store.keys("", after=after, ending=ending) for store in self._all()))
 
     def folders(self, prefix: str) -> list_of[str]:
         """Return the names below a prefix; below none the writers are among them, wherever they lie."""

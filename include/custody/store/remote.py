@@ -203,9 +203,9 @@ class RemoteStore:
         # Stores in memory list in no promised order.
         yield from sorted((item for item in objects if item.key > after), key=lambda item: item.key)
 
-    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+    def keys(self, prefix: str, *, after: str = "", ending: str = "") -> Iterator[str]:
         """Yield the keys below a prefix, sorted."""
-        return (item.key for item in self.list(prefix, after=after))
+        return (item.key for item in self.list(prefix, after=after) if item.key.endswith(ending))
 
     def folders(self, prefix: str) -> list_of[str]:
         """Return the names of the segments below a prefix."""

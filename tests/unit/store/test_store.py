@@ -74,6 +74,10 @@ def test_a_listing_knows_folders_not_only_beginnings(store: ObjectStore) -> None
     for key in ("t/1/a.txn", "t/2/b.txn", "t/10/c", "t-old/1/x", "t.x", "tt"):
         store.put(key, key.encode())
     assert list(store.keys("t/")) == ["t/1/a.txn", "t/10/c", "t/2/b.txn"]
+    assert list(store.keys("t/", ending=".txn")) == ["t/1/a.txn", "t/2/b.txn"]
+    assert list(store.keys("t/", after="t/1/a.txn", ending=".txn")) == ["t/2/b.txn"]
+    assert list(store.keys("", ending="c")) == ["t/10/c"]
+    assert list(store.keys("t/", ending=".none")) == []
     assert [info.key for info in store.list("t/", after="t/1/z")] == ["t/10/c", "t/2/b.txn"]
     assert [info.size_bytes for info in store.list("t/1/")] == [9]
     assert store.folders("t/") == ["1", "10", "2"]
