@@ -1,4 +1,4 @@
-"""Avro object container files, read block by block: frames, codecs and bounds; `fastavro` decodes the records.
+"""Avro object container files, read block by block: frames, codecs and bounds; `fastavro` decodes single records.
 
 Specification: Avro 1.12, "Object Container Files" and "Binary Encoding". Codecs: null, deflate, snappy, zstandard,
 bzip2, xz. Only the writer's schema is used; logical types are left as the numbers that they are, bytes become hex.
@@ -16,7 +16,7 @@ import io
 import lzma
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,20 @@ _VARINT_BITS_MAX = 63
 _PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
 _HEX = "custody-hex"
 """A logical type of our own: bytes are read as hex, so that a record is JSON all through."""
-_DAMAGE = (InvalidInputError, EOFError, IndexError, ValueError, TypeError, struct.error)
+DAMAGE = (InvalidInputError, EOFError, IndexError, ValueError, TypeError, struct.error)
 """What a decoder raises for bytes that are no Avro; UnicodeDecodeError is a ValueError."""
 
 ReadRecord = Callable[[io.BytesIO], dict[str, object]]
-"""Returns the next record of a block's content; raises what _DAMAGE names for what is none."""
+"""Returns the next record of a block's content; raises what DAMAGE names for what is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """What is known of the records of a file."""
+
+    fields: Sequence[dict[str, Any]]
+    """The name and the type of each, and nothing else that the schema says."""
+    read_record: ReadRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,20 @@ class AvroRecord:
         return self.file_of(self.content)
 
 
+@dataclass(frozen=True, slots=True)
+class AvroBlock:
+    """A block of a file; what its records are nobody has looked at."""
+
+    content: bytes
+    """Decompressed."""
+    count: int
+    """Of records, as the block claims: between 0 and the bytes of the content."""
+    offset: int
+    """In the file."""
+    frame: bytes
+    """The bytes of the file that it is."""
+
+
 class AvroContainer:
     """One container file: `open` reads its header, `records` its blocks, of which one at a time is in memory."""
 
@@ -90,10 +113,10 @@ class AvroContainer:
         """
         try:
             metadata, self._sync, size = _read_header(self._peek(_HEADER_BYTES_MAX))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise InvalidInputError(str(error)) from error
         schema = metadata.get("avro.schema", b"")
-        self._read_record = compile_schema(schema)
+        self.schema = compile_schema(schema)
         self._codec = metadata.get("avro.codec", b"null").decode("utf-8", "replace")
         self._single_header = _uncompressed_header(schema, self._sync)
         self._skip(size)
@@ -105,6 +128,20 @@ class AvroContainer:
             InvalidInputError: a block is damaged, after the records before the damage; it is at `offset`, and `rest`
                 returns it with all that follows.
         """
+        for block in self.blocks():
+            try:
+                yield from self._records(block)
+            except DAMAGE as error:
+                self.put_back([block])
+                raise InvalidInputError(str(error)) from error
+
+    def blocks(self) -> Iterator[AvroBlock]:
+        """Yield the blocks in their order; who takes them has to count their records in `index`.
+
+        Raises:
+            InvalidInputError: a block has no frame or cannot be decompressed; it is at `offset`, and `rest` returns it
+                with all that follows.
+        """
         while head := self._peek(_BLOCK_HEAD_BYTES):
             try:
                 count, position = read_long(head, 0)
@@ -112,13 +149,28 @@ class AvroContainer:
                 # The size is a claim of the file: it is checked before as many bytes are asked for.
                 if not 0 <= size <= BLOCK_BYTES_MAX:
                     raise InvalidInputError(f"expected a block of at most {BLOCK_BYTES_MAX} bytes, got {size}")
-                block = self._peek(position + size + SYNC_BYTES)
-                if block[position + size :] != self._sync:
+                frame = self._peek(position + size + SYNC_BYTES)
+                if frame[position + size :] != self._sync:
                     raise InvalidInputError("expected the file's sync marker behind the block, got other bytes")
-                yield from self._block(decompress(self._codec, block[position : position + size]), count)
-            except _DAMAGE as error:
+                content = decompress(self._codec, frame[position : position + size])
+                # The count is a claim of the file. An event takes a byte at least, so this bounds what is done for it.
+                if not 0 <= count <= len(content):
+                    raise InvalidInputError(f"expected a block of {count} events, got {len(content)} bytes")
+            except DAMAGE as error:
                 raise InvalidInputError(str(error)) from error
-            self._skip(len(block))
+            block = AvroBlock(content, count, self.offset, frame)
+            self._skip(len(frame))
+            yield block
+
+    def put_back(self, blocks: Sequence[AvroBlock]) -> None:
+        """Have the last blocks that were read, which lie one behind the other, be read again."""
+        frames = [block.frame for block in blocks]
+        self._ahead, self._start = b"".join([*frames, self._ahead[self._start :]]), 0
+        self.offset -= sum(map(len, frames))
+
+    def record(self, content: bytes, index: int, offset: int) -> AvroRecord:
+        """Return the record of these bytes, which is whole, by its number in the file and the place of its block."""
+        return AvroRecord(self.schema.read_record(io.BytesIO(content)), index, offset, content, self._file_of)
 
     def rest(self) -> bytes:
         """Read the file to its end; return what was not passed over, its first PIECE_BYTES_MAX if it is large."""
@@ -131,20 +183,18 @@ class AvroContainer:
         """Return the next few bytes, to be shown."""
         return self._peek(_BLOCK_HEAD_BYTES)
 
-    def _block(self, content: bytes, count: int) -> Iterator[AvroRecord]:
+    def _records(self, block: AvroBlock) -> Iterator[AvroRecord]:
         """Yield the records of a block, which must hold them all and nothing else."""
-        # The count is a claim of the file. An event takes a byte at least, so this bounds the loop.
-        if not 0 <= count <= len(content):
-            raise InvalidInputError(f"expected a block of {count} events, got {len(content)} bytes")
+        content = block.content
         stream, end = io.BytesIO(content), 0
-        for _ in range(count):
+        for _ in range(block.count):
             start = end
-            value = self._read_record(stream)
+            value = self.schema.read_record(stream)
             end = stream.tell()
             index, self.index = self.index, self.index + 1
-            yield AvroRecord(value, index, self.offset, content[start:end], self._file_of)
+            yield AvroRecord(value, index, block.offset, content[start:end], self._file_of)
         if end != len(content):
-            raise InvalidInputError(f"expected a block of {count} events, got {len(content) - end} bytes more")
+            raise InvalidInputError(f"expected a block of {block.count} events, got {len(content) - end} bytes more")
 
     def _file_of(self, record: bytes) -> bytes:
         return b"".join((self._single_header, write_long(1), write_long(len(record)), record, self._sync))
@@ -166,8 +216,8 @@ class AvroContainer:
         self.offset += size
 
 
-def compile_schema(text: bytes) -> ReadRecord:
-    """Return the decoder of a record schema.
+def compile_schema(text: bytes) -> RecordSchema:
+    """Return the fields of a record schema and the decoder of its records.
 
     Raises:
         InvalidInputError: it is no schema, not that of a record, or one that is not decoded safely.
@@ -195,7 +245,7 @@ def compile_schema(text: bytes) -> ReadRecord:
         record: dict[str, object] = fastavro.schemaless_reader(stream, parsed, None)  # type: ignore[assignment]
         return record
 
-    return read_record
+    return RecordSchema(fields, read_record)
 
 
 def _checked(schema: Any, depth: int) -> Any:  # noqa: ANN401 - a schema is any JSON

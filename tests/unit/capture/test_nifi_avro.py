@@ -152,6 +152,6 @@ def test_logical_types_are_left_as_numbers_and_bytes_become_hex() -> None:
         {"type": "bytes", "logicalType": "decimal", "precision": 4},
     ]
     fields = [{"name": f"x{number}", "type": kind} for number, kind in enumerate(types)]
-    read_record = compile_schema(json.dumps({"type": "record", "name": "r", "fields": fields}).encode())
+    read_record = compile_schema(json.dumps({"type": "record", "name": "r", "fields": fields}).encode()).read_record
     record = read_record(io.BytesIO(write_long(5) + write_long(2) + b"\x01\xff"))
     assert record == {"x0": 5, "x1": "01ff"}
