@@ -4,8 +4,8 @@ The way of a file: `event_reader` finds out its format (`formats`), unzips it (`
 (`json_splitter`, or `avro`), hands each to the reader of its format and has the events checked (`validate`).
 
 To change how an input is read, look into the module of its format: `nifi_json` (Site-to-Site; in bulk `nifi_columns`),
-`nifi_avro`, `nifi_rest`, `openlineage` (in bulk `openlineage_columns`), `ngsi_notification` (in bulk
-`ngsi_columns`), `custody_json`. `column_batch` says what is done in bulk. `identity` says which
+`nifi_avro` (in bulk `avro_columns`), `nifi_rest`, `openlineage` (in bulk `openlineage_columns`), `ngsi_notification`
+(in bulk `ngsi_columns`), `custody_json`. `column_batch` says what is done in bulk. `identity` says which
 events are the same, `values` and `raw_json` read values of JSON.
 """
 

@@ -92,7 +92,7 @@ def batch_of_pieces(
 
 def column_batch(
     table: Callable[[], EventTable],
-    numbers: Sequence[int],
+    numbers: Sequence[int] | Numbers,
     elements: int,
     carefully: Carefully,
     *,

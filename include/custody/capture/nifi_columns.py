@@ -2,7 +2,7 @@
 
 What is usual is decoded into structs and turned into columns; `column_batch` checks them and says what becomes of the
 others (an unknown key, a value of a wrong type, a timestamp of another time). Elements of a JSON array are read here;
-other encodings of the payload bring theirs (`columns_of`).
+other encodings of the payload bring theirs, as payloads (`columns_of`) or as columns (`event_table`).
 """
 
 from __future__ import annotations
@@ -178,11 +178,26 @@ def _table(payloads: Sequence[Payload], node: str | None, source_format: str) ->
     """Return events in columns, and which of them have a timestamp that says something else than their time."""
     rows = zip(*map(msgspec.structs.astuple, payloads), strict=True) if payloads else [()] * len(PAYLOAD_FIELDS)
     values = dict(zip(PAYLOAD_FIELDS, rows, strict=True))
-    timestamps = pa.array(values.pop("timestamp"), pa.string())
     columns = {name: _column(name, of_events) for name, of_events in values.items()}
-    columns["source_node"] = _source_nodes(columns, node)
-    columns["source_format"] = constant_column(source_format, len(payloads))
-    return pa.table(columns), _tells_another_time(timestamps, columns["event_time"].to_numpy())
+    return event_table(columns, len(payloads), node, source_format)
+
+
+def event_table(columns: dict[str, pa.Array], rows: int, node: str | None, source_format: str) -> EventTable:
+    """Return events in columns, and which of them have a timestamp that says something else than their time.
+
+    Args:
+        columns: by names out of PAYLOAD_FIELDS; what is missing is null in all events.
+        rows: how many events there are.
+        node: names the source of events that do not name it themselves.
+        source_format: what the events say of where they come from.
+    """
+    held = {name: columns[name] if name in columns else _column(name, [None] * rows) for name in PAYLOAD_FIELDS}
+    if held["event_duration"].null_count:
+        held["event_duration"] = held["event_duration"].fill_null(_UNSET_DURATION)
+    timestamps = held.pop("timestamp")
+    held["source_node"] = _source_nodes(held, node)
+    held["source_format"] = constant_column(source_format, rows)
+    return pa.table(held), _tells_another_time(timestamps, held["event_time"].to_numpy())
 
 
 def _tells_another_time(timestamps: pa.StringArray, times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -259,14 +274,15 @@ def _uri_nodes(uris: pa.StringArray) -> pa.StringArray:
 
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:
+    if name == "timestamp":
+        return pa.array(values, pa.string())  # no field of an event
     field = EVENT_SCHEMA.field(name)
     if pa.types.is_map(field.type):
         return column_of(field, [value or {} for value in values])
     if pa.types.is_list(field.type):
         return column_of(field, [value or () for value in values])
     # Numbers, as long as nobody has looked whether they are times.
-    column = pa.array(values, pa.int64()) if pa.types.is_timestamp(field.type) else column_of(field, values)
-    return column.fill_null(_UNSET_DURATION) if name == "event_duration" else column
+    return pa.array(values, pa.int64()) if pa.types.is_timestamp(field.type) else column_of(field, values)
 
 
 def _of_any_size(element: JsonElement, context: Context, event_bytes_max: int) -> Outcome:

@@ -57,7 +57,7 @@ _KEYS: dict[str, tuple[str, Callable[[str, object], object]]] = {
 }
 KEYS = frozenset(_KEYS)
 """Keys that tell this format from others."""
-_REQUIRED = (
+REQUIRED_KEYS = (
     "eventOrdinal",
     "eventType",
     "timestampMillis",
@@ -107,11 +107,13 @@ _PAYLOAD = msgspec.json.Decoder(Payload)
 _ANY = msgspec.json.Decoder()
 decode_payload = _PAYLOAD.decode
 """Returns the payload of one JSON object; raises msgspec.ValidationError for one that is not as nearly all are."""
-PAYLOAD_FIELDS = tuple(
-    _KEYS[field.encode_name][0] if field.encode_name in _KEYS else field.name
+PAYLOAD_KEYS = {
+    field.encode_name: _KEYS[field.encode_name][0] if field.encode_name in _KEYS else field.name
     for field in msgspec.structs.fields(Payload)
-)
-"""The fields of events, in the order of the payload's fields; `timestamp` is no field of an event."""
+}
+"""The keys of the payload and the fields of events that they tell; `timestamp` is no field of an event."""
+PAYLOAD_FIELDS = tuple(PAYLOAD_KEYS.values())
+"""The fields of events, in the order of the payload's fields."""
 
 
 def read_element(raw: bytes, context: Context) -> Sequence[Event]:
@@ -191,7 +193,7 @@ def event_from_json(document: Mapping[str, object], node: str | None = None, *, 
     Raises:
         InvalidInputError: a required key is missing or null, or a value has the wrong type; the message names the key.
     """
-    require(document, *_REQUIRED)
+    require(document, *REQUIRED_KEYS)
     fields: dict[str, object] = {}
     extra: dict[str, object] = {}
     for key, value in document.items():

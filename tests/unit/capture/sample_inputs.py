@@ -224,6 +224,22 @@ def avro_file(events: Sequence[Json], *, codec: str = "null", block: int = 7, sy
     return b"".join(parts)
 
 
+_NUMBERS = (*_LONGS_NEEDED, *_NULLABLE_LONGS)
+
+
+def written_avro(documents: Sequence[Json], *, sync_interval: int = 16_000, codec: str = "null") -> bytes:
+    """Events as an Avro file of a writer whose fields have the types of the payload, each of them or null."""
+    fields: list[Json] = []
+    for name in dict.fromkeys(["timestamp", *AVRO_NAMES]):
+        kind = _avro_type(name) if name in (*_MAPS, *_LISTS) else "long" if name in _NUMBERS else "string"
+        # Writers differ in which branch is null.
+        fields.append({"name": name, "type": [kind, "null"] if len(name) % 2 else ["null", kind]})
+    schema = {"type": "record", "name": "provenance", "fields": fields}
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema(schema), documents, codec=codec, sync_interval=sync_interval)
+    return out.getvalue()
+
+
 def own_event(number: int = 1, **changes: object) -> dict[str, object]:
     """An event in custody's own form; None takes a key out."""
     document: dict[str, object] = {

@@ -20,15 +20,18 @@ from custody.capture import (
     Format,
     Outcome,
     Rejected,
+    nifi_avro,
     nifi_columns,
     read_batches,
 )
 from custody.capture import event_reader as reader
+from custody.capture.avro import AvroContainer, AvroRecord, write_long
+from custody.capture.encodings import InputText
 from custody.capture.nifi_json import uri_node
 from custody.capture.values import format_time
 from custody.model import Event, to_events
 from tests.unit.capture.json_documents import document
-from tests.unit.capture.sample_inputs import ARRIVED_MS, any_avro, payloads, read
+from tests.unit.capture.sample_inputs import ARRIVED_MS, any_avro, avro_file, payloads, read, written_avro
 
 EVENT_BYTES_MAX = 20_000
 LIMITS = CaptureLimits(EVENT_BYTES_MAX, 1 << 30)
@@ -269,3 +272,137 @@ def test_any_mixture_of_avro_with_any_byte_changed_is_read_as_ever(data: st.Data
     for _ in range(data.draw(st.integers(0, 2))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
     compare(bytes(text), format=Format.NIFI_AVRO)
+
+
+# Of what a writer with the types of the payload can say.
+WRITTEN_ODD = [
+    name
+    for name in AVRO_ODD
+    if name not in ("a number for a text", "a text for a number", "a fraction", "a number among attributes")
+    and name != "a null among parents"
+]
+
+
+@pytest.fixture
+def _read_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nifi_avro, "_RECORDS_MIN", 1)
+
+
+def batch_sizes(data: bytes, batch_events: int) -> list[tuple[int, int]]:
+    """How many events and rejected pieces each batch has."""
+    batches = read_batches(io.BytesIO(data), LIMITS, batch_events=batch_events, format=Format.NIFI_AVRO)
+    return [(batch.events.num_rows, len(batch.rejected)) for batch in batches if isinstance(batch, ColumnBatch)]
+
+
+def compare_written(data: bytes, node: str | None = None, batch_events: int = 7) -> None:
+    """Records that are decoded at once are those that are decoded one by one, in the same batches."""
+    compare(data, node, batch_events, Format.NIFI_AVRO)
+    sizes = batch_sizes(data, batch_events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nifi_avro, "_usual_forms", lambda _: None)
+        assert batch_sizes(data, batch_events) == sizes
+
+
+def test_records_of_a_usual_writer_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = payloads(350)
+    for data in (written_avro(documents, codec="deflate"), avro_file(documents, codec="deflate", block=30)):
+        compare_written(data, None, 100)
+        with monkeypatch.context() as patch:
+            # From here on a record that is decoded by itself, or is checked by itself, would fail.
+            patch.setattr(AvroContainer, "_records", None)
+            patch.setattr(nifi_avro, "validate_event", None)
+            patch.setattr(nifi_avro, "_RECORDS_MIN", 50)
+            assert batch_sizes(data, 100) == [(100, 0), (100, 0), (100, 0), (50, 0)]
+
+
+@pytest.mark.usefixtures("_read_few_at_once")
+@pytest.mark.parametrize("name", WRITTEN_ODD)
+def test_an_odd_record_between_those_decoded_at_once_has_its_place(name: str) -> None:
+    odd = {**document("CONTENT_MODIFIED"), **ODD[name]}
+    documents = [document("CREATE"), odd, document("DROP"), odd, *[document("SEND")] * 10]
+    for data in (written_avro(documents), written_avro([odd] * 9), written_avro(documents, sync_interval=1)):
+        compare_written(data, "a-node")
+
+
+@pytest.mark.usefixtures("_read_few_at_once")
+@given(data=st.data())
+def test_any_mixture_decoded_at_once_with_any_byte_changed_is_read_as_ever(data: st.DataObject) -> None:
+    changes = data.draw(st.lists(st.one_of(st.none(), st.sampled_from(WRITTEN_ODD)), min_size=1, max_size=40))
+    documents = [{**document("FETCH"), **(ODD[change] if change else {})} for change in changes]
+    text = bytearray(written_avro(documents, sync_interval=data.draw(st.sampled_from([1, 3000, 16_000]))))
+    for _ in range(data.draw(st.integers(0, 2))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+    compare_written(bytes(text), None, data.draw(st.sampled_from([1, 7, 100])))
+
+
+@pytest.mark.usefixtures("_read_few_at_once")
+@pytest.mark.parametrize("batch_events", [4, 100])
+def test_a_file_of_a_usual_writer_that_breaks_off_gives_what_it_holds_and_its_rest(batch_events: int) -> None:
+    documents = [{**document("FETCH"), "eventOrdinal": number} for number in range(12)]
+    data = written_avro(documents, sync_interval=1500)
+    for end in [*range(0, len(data), 397), len(data) - 1]:
+        compare_written(data[:end], None, batch_events)
+
+
+def framed(file: bytes, contents: list[tuple[int, bytes]]) -> bytes:
+    """A file with the header of another one, and blocks of these counts and contents."""
+    sync = file[-16:]
+    header = file[: file.index(sync) + 16]
+    return header + b"".join(write_long(count) + write_long(len(one)) + one + sync for count, one in contents)
+
+
+@pytest.mark.usefixtures("_read_few_at_once")
+@pytest.mark.parametrize("batch_events", [3, 8, 100])
+def test_blocks_that_hold_other_records_than_they_claim_are_read_as_ever(batch_events: int) -> None:
+    whole = written_avro([{**document("FETCH"), "eventOrdinal": number} for number in range(24)], sync_interval=10**6)
+    records = [piece.content for piece in _avro_records(whole)]
+    eight, rest = b"".join(records[:8]), b"".join(records[8:])
+    assert framed(whole, [(24, eight + rest)]) == whole
+    for contents in [
+        [(8, eight), (16, rest)],
+        [(7, eight), (17, rest)],
+        [(9, eight), (15, rest)],
+        [(8, eight[:-1]), (16, eight[-1:] + rest)],
+        [(8, eight + b"\0"), (16, rest)],
+        [(8, eight), (0, b""), (16, rest), (0, b"")],
+        [(8, eight), (0, b"\0"), (16, rest)],
+        [(8, eight), (16, rest), (0, b"x")],
+        [(8, eight), (17, rest)],
+        [(8, eight), (15, rest)],
+        [(8, eight), (len(rest), rest)],
+        [(1, record) for record in records],
+        [(0, b"")] * 300 + [(24, eight + rest)],
+        [(0, b"")] * 300,
+    ]:
+        compare_written(framed(whole, contents), None, batch_events)
+
+
+@pytest.mark.usefixtures("_read_few_at_once")
+def test_of_a_large_block_each_batch_has_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first ones are much larger than the average says.
+    documents = [
+        {**document("FETCH"), "eventOrdinal": number, "details": "x" * (8000 if number < 9 or number % 40 == 0 else 0)}
+        for number in range(90)
+    ]
+    for bytes_max in (1 << 24, 30_000):
+        monkeypatch.setattr(reader, "BATCH_BYTES_MAX", bytes_max)
+        compare_written(written_avro(documents, sync_interval=10**7), None, 16)
+        compare_written(written_avro(documents[::-1], sync_interval=60_000), None, 16)
+
+
+@pytest.mark.usefixtures("_read_few_at_once")
+def test_names_that_a_map_has_twice_and_texts_that_are_none_are_read_as_ever() -> None:
+    good = written_avro([document("FETCH")] * 30)
+    for record in _avro_records(good)[:1]:
+        path = record.content.index(b"\x08path")
+        twice = record.content[:path] + b"\x10filename" + record.content[path + 5 :]
+        no_text = record.content.replace(b"path", b"p\xed\xa0\x80")
+        assert len(no_text) == len(record.content)
+        for odd in (twice, no_text, record.content.replace(b"path", b"p\xffth")):
+            compare_written(framed(good, [(3, record.content + odd + record.content)] + [(1, record.content)] * 30))
+
+
+def _avro_records(file: bytes) -> list[AvroRecord]:
+    container = nifi_avro._opened(InputText(io.BytesIO(file), bytes_max=1 << 30))
+    assert isinstance(container, AvroContainer)
+    return list(container.records())
