@@ -19,6 +19,7 @@ from custody.errors import ConflictError, CorruptionError, InvalidInputError, No
 from custody.eventlog import Damage, refuse
 from custody.flow.content import DIGEST_ATTRIBUTE, ContentContainers, ContentReader
 from custody.model import ContentClaim, Event, EventType, to_events
+from custody.model.plain_arrays import array_of
 from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
@@ -168,7 +169,7 @@ class LiveNotifications:
             return
         for table in tables_from(self._repository.workspace(writer), first, bound - first, self._damaged):
             ids = table.column("event_id")
-            chosen = table.filter(pc.and_(pc.less(ids, bound), _is_ours(table)))
+            chosen = table.filter(pc.and_(pc.less(ids, array_of([bound], pa.int64())[0]), _is_ours(table)))
             yield from (event for event in to_events(chosen) if is_notified(event))
             # Ids may have gaps, so as many events as asked for may reach beyond the bound; ids ascend, so this was the
             # last.
@@ -212,7 +213,9 @@ def _live_bound(moment: Moment) -> int:
 
 
 def _is_ours(table: pa.Table) -> pa.ChunkedArray:
-    """Return which events received a notification whose body is their content."""
-    received = pc.equal(table.column("event_type"), EventType.RECEIVE.value)
-    of_ngsi = pc.fill_null(pc.equal(table.column("source_format"), ngsi_notification.SOURCE_FORMAT), fill_value=False)
-    return pc.and_(pc.and_(received, of_ngsi), pc.is_valid(table.column("content_claim")))
+    """Return which events received a notification whose body is their content; null, as a filter takes it, is no."""
+    # Made of buffers: Arrow would import pandas to see what the two texts are.
+    received, of_ngsi = array_of([EventType.RECEIVE.value, ngsi_notification.SOURCE_FORMAT], pa.string())
+    is_received = pc.equal(table.column("event_type"), received)
+    is_of_ngsi = pc.equal(table.column("source_format"), of_ngsi)
+    return pc.and_(pc.and_(is_received, is_of_ngsi), pc.is_valid(table.column("content_claim")))

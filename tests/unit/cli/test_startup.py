@@ -167,6 +167,31 @@ def test_the_work_of_a_program_imports_no_pandas(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM, str(tmp_path / "repository")], check=True, env=environment)
 
 
+_SINK = """
+import sys
+from pathlib import Path
+from custody.ngsi_sink.notifications import LiveNotifications
+from custody.vfs import PosixFileSystem
+from tests.unit.ngsi_sink.sink_repository import bench, opened, receive, received, values
+
+repository = received(Path(sys.argv[1]), [bench(1), bench(2, "Tree")])
+receive(repository, [bench(number, f"Car{number}") for number in range(100)])
+with opened(repository, with_journals=True) as job:
+    assert job.run().files == 102
+with opened(repository) as job:
+    assert not job.run().files
+[(writer, bound), *_] = LiveNotifications(repository, PosixFileSystem()).bounds().items()
+assert LiveNotifications(repository, PosixFileSystem()).get(writer, [bound - 1])
+assert values(repository) == ["1001"]
+assert "pandas" not in sys.modules
+"""
+
+
+def test_the_sink_imports_no_pandas(tmp_path: Path) -> None:
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{INCLUDE}:{INCLUDE.parent}"}
+    subprocess.run([sys.executable, "-c", _SINK, str(tmp_path / "repository")], check=True, env=environment)
+
+
 def test_names_that_are_imported_when_they_are_used_are_those_that_checkers_see() -> None:
     lazy = [path for path in (INCLUDE / "custody").rglob("__init__.py") if "lazy_exports" in path.read_text()]
     assert {path.parent.name for path in lazy} >= {"repository", "swh"}
