@@ -3,11 +3,17 @@
 A cell is a batch size and a number of destinations. Notifications are stored as the receiver stores them (what HTTP
 costs on top, benchmarks.receiver measures), rolled over, and written by the sink below a folder of the same disk.
 In the end every value that was notified is counted in the files; a difference ends with exit code 1.
+
+Beside it the same files are made by calls of the system alone, with one sync of the disk: what no sink can do without.
+Nothing is deleted before the last cell, and each cell lies apart from what was deleted before the run. For five minutes
+ext4 gives no inode of a deleted file to a new one and looks at all of them, one by one, for each new file and folder: a
+run behind another one measured this, and took five times as long.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import sys
@@ -22,7 +28,7 @@ import click
 import msgspec
 
 from benchmarks.append.machine import Machine, load_average
-from benchmarks.environment import LOCAL
+from benchmarks.environment import LOCAL, set_apart
 from custody.config import Settings
 from custody.flow.content import with_content
 from custody.lease import Attempt
@@ -31,12 +37,14 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.opening import open_files, open_sink
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
+from custody.vfs.whole_disk import sync_disk_of
 from custody_conformance.end_to_end import FsUri, ScratchDir
 from tests.support import run_steps
 
 _ACKNOWLEDGED_TOGETHER = 100
 _HEADING = (
-    "batch size  destinations  notifications    acks/s  persisted/s  written/s  goes  files  syncs saved  RSS MiB"
+    "batch size  destinations  notifications    acks/s  persisted/s  written/s  goes  files  disk/s  syncs saved"
+    "  RSS MiB"
 )
 
 
@@ -54,15 +62,18 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     goes: int
     files: int
     bytes: int
+    disk_seconds: float | None
+    """Of the same files, new, by calls of the system and one sync; None where it is no disk of this machine."""
     rss_bytes_max: int
     """Of this process, in all cells so far."""
 
     def __str__(self) -> str:
         whole = self.acknowledge_seconds + self.rollover_seconds + self.persist_seconds
+        alone = "" if self.disk_seconds is None else f"{self.files / self.disk_seconds:.0f}"
         return (
             f"{self.batch_size:>10}  {self.destinations:>12}  {self.notifications:>13}  "
             f"{self.notifications / self.acknowledge_seconds:>8.0f}  {self.notifications / whole:>11.0f}  "
-            f"{self.notifications / self.persist_seconds:>9.0f}  {self.goes:>4}  {self.files:>5}  "
+            f"{self.notifications / self.persist_seconds:>9.0f}  {self.goes:>4}  {self.files:>5}  {alone:>6}  "
             f"{self.batches - self.goes:>11}  {self.rss_bytes_max / 2**20:>7.0f}"
         )
 
@@ -94,6 +105,7 @@ def main(
     for folder in (scratch, output):
         folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="ngsi-", dir=scratch))
+    set_apart(folder)
     access = Settings.model_validate({"root": folder}).ngsi  # who logs in there, of the environment
     place = {} if base_uri is None else FsUri.parse(base_uri).settings(access)
     cells: list[Cell] = []
@@ -105,7 +117,6 @@ def main(
                 ngsi = {"batch_size": size, "file_format": mode, "backend_files_at_once": at_once, **place}
                 cells.append(measure(folder / f"{size}-{width}", notifications, width, ngsi))
                 click.echo(str(cells[-1]))
-                shutil.rmtree(folder / f"{size}-{width}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     report = {"machine": asdict(machine), "mode": mode, "cells": msgspec.to_builtins(cells)}
@@ -131,7 +142,11 @@ def measure(root: Path, notifications: int, destinations: int, ngsi: Mapping[str
     parameters = Parameters.from_section(settings.ngsi, root)
     files = ScratchDir(open_files(parameters, PosixFileSystem(), root), f"/user/{user}")
     there = files.contents()
-    files.remove()
+    disk_seconds = None
+    if settings.ngsi.backend == "file":
+        disk_seconds = _disk_alone(root / "disk", there)  # what the sink wrote stays: see above
+    else:
+        files.remove()
     files.close()
     _compare(settings.ngsi.file_format, there, notifications)
     return Cell(
@@ -146,6 +161,7 @@ def measure(root: Path, notifications: int, destinations: int, ngsi: Mapping[str
         goes=done.chunks,
         files=len(there),
         bytes=done.bytes,
+        disk_seconds=disk_seconds,
         rss_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
 
@@ -172,6 +188,25 @@ def _body(number: int, destination: int) -> bytes:
     value = {"type": "Number", "value": number, "metadata": {}}
     entity = {"id": f"Car{destination}", "type": "Car", "speed": value}
     return msgspec.json.encode({"subscriptionId": "57458eb60962ef754e7c0998", "data": [entity]})
+
+
+def _disk_alone(folder: Path, files: Mapping[str, bytes]) -> float | None:
+    """Make files in folders of their own by calls of the system, then sync the disk; return the seconds of all."""
+    paths = {f"{folder}{path}": data for path, data in files.items()}
+    folders = list(dict.fromkeys(path.rpartition("/")[0] for path in paths))
+    for above in {name.rpartition("/")[0] for name in folders}:
+        os.makedirs(above, exist_ok=True)
+    begun = time.monotonic()
+    for name in folders:
+        os.mkdir(name, 0o750)
+    for path, data in paths.items():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        os.write(descriptor, data)
+        os.close(descriptor)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    is_synced = sync_disk_of(descriptor)
+    os.close(descriptor)
+    return time.monotonic() - begun if is_synced else None
 
 
 def _compare(mode: str, files: Mapping[str, bytes], notifications: int) -> None:
