@@ -25,10 +25,16 @@ def format_time(milliseconds: object) -> str | None:
     if not isinstance(milliseconds, int):
         return None
     try:
-        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+        return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
     except OverflowError:
         return None
-    return f"{moment.isoformat()[:19]}.{milliseconds % 1000:03d}Z"
+
+
+# Events of one second come together.
+@lru_cache(maxsize=1 << 10)
+def _second(seconds: int) -> str:
+    """Return a time without its milliseconds, `2026-01-31T09:30:00`; raises OverflowError."""
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def parse_iso(key: str, text: str) -> int:
