@@ -29,7 +29,8 @@ def library_path() -> str:
 def set_apart(folder: Path) -> None:
     """Let ext4 put each folder that is made in this one somewhere else on the disk, away from what was deleted lately.
 
-    As it does for those of its root. Other file systems, which have no such flag, stay as they are.
+    As it does for those of its root: by a hash of the name, so names must differ from run to run. Other file systems,
+    which have no such flag, stay as they are.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     flags = bytearray(8)

@@ -115,7 +115,9 @@ def main(
         for size in sizes:
             for width in widths:
                 ngsi = {"batch_size": size, "file_format": mode, "backend_files_at_once": at_once, **place}
-                cells.append(measure(folder / f"{size}-{width}", notifications, width, ngsi))
+                # Of a random name: ext4 chooses the place by it, and that of an earlier run is full of what it deleted.
+                cell = Path(tempfile.mkdtemp(prefix=f"{size}-{width}-", dir=folder))
+                cells.append(measure(cell / "repository", notifications, width, ngsi))
                 click.echo(str(cells[-1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
