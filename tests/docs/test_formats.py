@@ -308,7 +308,7 @@ def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
     assert isinstance(item, framing.Frame)
     assert to_events(decode([EventRecord.of(item, Path("example"), 0, JOURNAL_SCHEMA)])) == events
     assert PreparedEvents([msgspec.structs.replace(item, event_id=UNASSIGNED) for item in events]).records(42) == [
-        shown
+        (shown,)
     ]
     assert f"at most {ROWS_MAX} events" in page
 

@@ -193,7 +193,7 @@ def test_a_row_is_spelled_as_version_1_spells_it() -> None:
         file_size=2,
         updated_attributes={"a": "b", "gone": None},
     )
-    [record] = PreparedEvents([event]).records(42)
+    [[record]] = PreparedEvents([event]).records(42)
     assert record[framing.HEAD_BYTES :] == (
         b"\x2a\0\0\0\0\0\0\0\x01\0\0\0"
         b"\x91\xde\0\x07\xaaevent_type\xa4SEND\xaaevent_time\x01\xaccomponent_id\xa1c\xaecomponent_type\xa1t"

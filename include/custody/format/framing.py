@@ -42,10 +42,15 @@ def _checksum(length: int, kind: int, *pieces: bytes | memoryview) -> int:
 
 def frame(kind: int, *pieces: bytes | memoryview) -> bytes:
     """Return one record ready to be appended, whose payload is the pieces one after the other; `kind` is 0 to 255."""
+    return b"".join(framed(kind, *pieces))
+
+
+def framed(kind: int, *pieces: bytes | memoryview) -> tuple[bytes | memoryview, ...]:
+    """Return one record as `frame` does, in pieces to be written one after the other; its payload is not copied."""
     length = sum(map(len, pieces))
     if length > PAYLOAD_BYTES_MAX:
         raise ValueError(f"a record holds at most {PAYLOAD_BYTES_MAX} bytes, got {length}")
-    return b"".join((_HEAD.pack(MARK, length, _checksum(length, kind, *pieces), kind), *pieces))
+    return (_HEAD.pack(MARK, length, _checksum(length, kind, *pieces), kind), *pieces)
 
 
 def join_records(kind: int, records: Sequence[bytes]) -> bytes:

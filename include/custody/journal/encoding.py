@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError, InvalidInputError
-from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
+from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame, framed
 from custody.model import (
     EVENT_SCHEMA,
     NO_EVENTS,
@@ -50,12 +50,16 @@ JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
 
 # Far below the 2 GiB that the texts of one column can have, whatever decoding adds to the bytes of a record.
 _PART_BYTES = 256 << 20
+_BUFFERS_OF_A_COLUMN = 16
+"""The most buffers that a column has, those of a claim; `nbytes` counts each, where all of them are one memory."""
 _IDS = struct.Struct("<QI")
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Event])
 
 
 _NO_MASK = AttributeMask()
+Record = tuple[bytes | memoryview, ...]
+"""A framed record in the pieces that it is written in, one behind the other."""
 
 
 class PreparedEvents:
@@ -105,11 +109,13 @@ class PreparedEvents:
         """Length of the encoded events in bytes."""
         return sum(len(body) for _, _, body in self._bodies)
 
-    def records(self, first_event_id: int) -> list[bytes]:
+    def records(self, first_event_id: int) -> list[Record]:
         """Return the events as records, numbered one-up."""
-        records = []
+        records: list[Record] = []
         for kind, count, body in self._bodies:
-            records.append(frame(kind, _IDS.pack(first_event_id, count), body))
+            ids = _IDS.pack(first_event_id, count)
+            # A batch is not copied again; a few rows are copied more quickly than the system takes their pieces.
+            records.append(framed(kind, ids, body) if kind == KIND_BATCH else (frame(kind, ids, body),))
             first_event_id += count
         return records
 
@@ -149,13 +155,19 @@ def _batches(events: Sequence[Event]) -> list[tuple[int, int, memoryview]]:
 
 
 def _batch_records(batch: pa.RecordBatch) -> list[tuple[int, int, memoryview]]:
-    if batch.nbytes > RECORD_BYTES and batch.num_rows > 1:
+    if batch.num_rows > 1 and _bytes_at_most(batch) > RECORD_BYTES and batch.nbytes > RECORD_BYTES:
         # Slices share the memory of the batch, and each is serialized with only the rows that it shows.
         middle = batch.num_rows // 2
         return _batch_records(batch.slice(0, middle)) + _batch_records(batch.slice(middle))
     body = memoryview(batch.serialize())  # not copied: large appends are bound by the memory's speed
     _check_fits(len(body))
     return [(KIND_BATCH, batch.num_rows, body)]
+
+
+def _bytes_at_most(batch: pa.RecordBatch) -> int:
+    """Return a bound of `nbytes`, which takes a microsecond for each buffer to tell apart the parts that are used."""
+    held: int = sum(column.get_total_buffer_size() for column in batch.columns)
+    return held * _BUFFERS_OF_A_COLUMN
 
 
 def _halves(events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:

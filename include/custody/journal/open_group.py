@@ -17,6 +17,7 @@ import msgspec
 
 from custody.format.framing import join_records
 from custody.format.names import SEALED_SUFFIX
+from custody.journal.encoding import Record
 from custody.journal.journal_file import KIND_GROUP, JournalEnd, JournalHeader, write_header
 from custody.journal.sealing import KeepCut, cut_durably, discard_cut, finish
 from custody.vfs import FileSystem, WritableFile, temporary, write_durably
@@ -45,7 +46,7 @@ class SyncPolicy(StrEnum):
 class JournalAppend(msgspec.Struct, gc=False):
     """The events of one append, framed, and the ids that they got."""
 
-    records: list[bytes]
+    records: list[Record]
     first_event_id: int
     count: int
 
@@ -150,8 +151,8 @@ class GroupCommitFile:
         if len(batch) == 1 and len(batch[0].records) == 1:
             self._write(batch[0].records[0])
         else:
-            for unit in _units([record for appended in batch for record in appended.records]):
-                self._write(unit)
+            for unit in _units([b"".join(record) for appended in batch for record in appended.records]):
+                self._write((unit,))
         # Counted only when all of it is written: what a failed batch left on the disk is unknown, and `salvage` cuts
         # it.
         count = sum(appended.count for appended in batch)
@@ -159,16 +160,16 @@ class GroupCommitFile:
         self._end = self._end.with_ids(count, first, max(one.first_event_id + one.count - 1 for one in batch))
         self._acknowledged_bytes = self._acknowledged_bytes if self._file is None else self._file.tell()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, pieces: Record) -> None:
         file = self._file or self._create()
         started = time.monotonic()
         self._is_synced = False
         if self._policy is SyncPolicy.ALWAYS:
-            write_durably(file, data)
+            write_durably(file, *pieces)
             self._is_synced = True
         else:
-            file.write(data)
-        self.bytes += len(data)
+            file.write(b"".join(pieces))
+        self.bytes += sum(map(len, pieces))
         seconds = time.monotonic() - started
         if seconds > SLOW_SECONDS:
             _LOGGER.warning("%s: the disk took %.1f s for one write", self.path, seconds)

@@ -93,28 +93,31 @@ class PosixFile:
         self._length += length
         return length
 
-    def write_synced(self, data: bytes) -> bool:
-        """Append all of `data` and make it durable in one call of the system; False, with nothing done, elsewhere.
+    def write_synced(self, pieces: Sequence[bytes | memoryview]) -> bool:
+        """Append all pieces and make them durable in one call of the system; False, with nothing done, elsewhere.
 
         Two calls let the interpreter go twice, and whoever gets it in between keeps the others waiting.
         """
         # The call syncs what it writes, and nothing that was written before.
-        if not (self._is_synced and data and self._can_write_synced()):
+        length = sum(map(len, pieces))
+        if not (self._is_synced and length and self._can_write_synced()):
             return False
         self._is_synced = False
         with reported("write", self._path):
             try:
                 # At the place where the file ends for this descriptor, which moves on, as for `write`.
-                done = os.pwritev(self._descriptor, [data], -1, os.RWF_DSYNC)
+                done = os.pwritev(self._descriptor, pieces, -1, os.RWF_DSYNC)
             except OSError as error:
                 if error.errno not in _REFUSED_CALLS:
                     raise
                 # Nothing was done: an old kernel, or a container that may not make the call.
                 self._writes_synced = False
                 return False
-            while done < len(data):
-                done += os.pwritev(self._descriptor, [memoryview(data)[done:]], -1, os.RWF_DSYNC)
-        self._length += done
+            if done < length:
+                rest = memoryview(b"".join(pieces))
+                while done < length:
+                    done += os.pwritev(self._descriptor, [rest[done:]], -1, os.RWF_DSYNC)
+        self._length += length
         self._is_synced = True
         return True
 
@@ -160,8 +163,8 @@ class PosixFile:
         self.close()
 
 
-def write_durably(file: WritableFile, data: bytes) -> None:
-    """Append all of `data` to a file of any file system and make all bytes written so far durable.
+def write_durably(file: WritableFile, *pieces: bytes | memoryview) -> None:
+    """Append pieces of bytes, one behind the other, to a file of any file system; make all written so far durable.
 
     Durability: that of `write` and `sync`, one after the other, by one call of the system where it has one.
 
@@ -169,8 +172,8 @@ def write_durably(file: WritableFile, data: bytes) -> None:
         StorageError: the disk refused; the caller must stop using the file.
     """
     # A subclass that changes what a write or a sync does is asked for both.
-    if not (type(file) is PosixFile and file.write_synced(data)):
-        file.write(data)
+    if not (type(file) is PosixFile and file.write_synced(pieces)):
+        file.write(b"".join(pieces))
         file.sync()
 
 

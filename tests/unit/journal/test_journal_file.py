@@ -58,7 +58,7 @@ class Laid:
             assert isinstance(item, Frame)
             self.pieces.append(Piece(item.offset, item.end - item.offset))
         self._add(first, 0)
-        framed = [PreparedEvents(part).records(2 + number)[0] for number, part in enumerate(second)]
+        framed = [b"".join(PreparedEvents(part).records(2 + number)[0]) for number, part in enumerate(second)]
         if parts == 1:
             self._add(second[0], 2)
         else:
@@ -74,7 +74,8 @@ class Laid:
         self.data += end
 
     def _add(self, events: list[Event], first: int) -> None:
-        [record] = PreparedEvents(events).records(first)
+        [pieces] = PreparedEvents(events).records(first)
+        record = b"".join(pieces)
         self.pieces.append(Piece(len(self.data), len(record), tuple(self.events[first : first + len(events)])))
         self.data += record
 

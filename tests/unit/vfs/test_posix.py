@@ -127,7 +127,7 @@ class Calls:
         def counted_pwritev(descriptor: int, buffers: list[bytes], offset: int, flags: int) -> int:
             assert (offset, flags) == (-1, os.RWF_DSYNC)
             self.made.append("write and sync")
-            return pwritev(descriptor, [memoryview(buffers[0])[:piece]], offset, flags)
+            return pwritev(descriptor, [memoryview(b"".join(buffers))[:piece]], offset, flags)
 
         def counted_fdatasync(descriptor: int) -> None:
             self.made.append("sync")
@@ -155,13 +155,13 @@ def test_a_write_that_is_durable_is_one_call_and_the_same_file(
         file.sync()
         calls = Calls(monkeypatch, piece)
         write_durably(file, b"first,")
-        write_durably(file, b"second,")
+        write_durably(file, b"sec", memoryview(b"ond"), b",")
         assert set(calls.made) == {"write and sync"}
         assert len(calls.made) == -(-6 // piece) + -(-7 // piece)
         # Bytes before it that nothing has synced: the one call would leave them out.
         calls.made.clear()
         file.write(b"third,")
-        write_durably(file, b"fourth,")
+        write_durably(file, b"fourth", memoryview(b","))
         assert calls.made[-1] == "sync"
         assert "write and sync" not in calls.made
         write_durably(file, b"")
