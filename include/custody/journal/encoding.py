@@ -107,7 +107,7 @@ class PreparedEvents:
     @property
     def size(self) -> int:
         """Length of the encoded events in bytes."""
-        return sum(len(body) for _, _, body in self._bodies)
+        return sum([len(body) for _, _, body in self._bodies])
 
     def records(self, first_event_id: int) -> list[Record]:
         """Return the events as records, numbered one-up."""

@@ -155,13 +155,14 @@ class GroupCommitFile:
                 self._write((unit,))
         # Counted only when all of it is written: what a failed batch left on the disk is unknown, and `salvage` cuts
         # it.
-        count = sum(appended.count for appended in batch)
-        first = min(appended.first_event_id for appended in batch)
-        self._end = self._end.with_ids(count, first, max(one.first_event_id + one.count - 1 for one in batch))
+        count = sum([one.count for one in batch])
+        first = min([one.first_event_id for one in batch])
+        self._end = self._end.with_ids(count, first, max([one.first_event_id + one.count - 1 for one in batch]))
         self._acknowledged_bytes = self._acknowledged_bytes if self._file is None else self._file.tell()
 
     def _write(self, pieces: Record) -> None:
         file = self._file or self._create()
+        before = file.tell()
         started = time.monotonic()
         self._is_synced = False
         if self._policy is SyncPolicy.ALWAYS:
@@ -169,7 +170,7 @@ class GroupCommitFile:
             self._is_synced = True
         else:
             file.write(b"".join(pieces))
-        self.bytes += sum(map(len, pieces))
+        self.bytes += file.tell() - before
         seconds = time.monotonic() - started
         if seconds > SLOW_SECONDS:
             _LOGGER.warning("%s: the disk took %.1f s for one write", self.path, seconds)
@@ -247,11 +248,13 @@ class OpenGroup:
         self._files: list[GroupCommitFile] = []
         self._running = 0
         self._is_closing = False
-        self._changed = Condition(Lock())
+        # Entered by itself: through the condition that takes two more calls of Python each time.
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
 
     def enter(self, append_bytes: int) -> GroupCommitFile:
         """Return the file for one append, which has to call `leave`: one in use, a new one, or the next in turn."""
-        with self._changed:
+        with self._lock:
             number = self._running if append_bytes > SMALL_BYTES_MAX else self._running % self._disks
             self._running += 1
             # The usual case first: of up to sixteen files not each has to be looked at.
@@ -268,21 +271,21 @@ class OpenGroup:
 
     def leave(self) -> None:
         """Say that an append ended, well or not."""
-        with self._changed:
+        with self._lock:
             self._running -= 1
             if self._is_closing:
                 self._changed.notify_all()
 
     def take_out(self, root: Path) -> None:
         """Append nothing more to the files of a container."""
-        with self._changed:
+        with self._lock:
             for file in self._files:
                 file.is_retired = file.is_retired or file.path.is_relative_to(root)
 
     @property
     def bytes(self) -> int:
         """Bytes appended so far."""
-        return sum(file.bytes for file in self._files)
+        return sum([file.bytes for file in self._files])
 
     @property
     def has_failed(self) -> bool:
@@ -307,7 +310,7 @@ class OpenGroup:
 
     def close(self) -> tuple[list[Path], list[tuple[GroupCommitFile, OSError]]]:
         """Wait for the appends that run, then seal every file; return the sealed journals and the files that failed."""
-        with self._changed:
+        with self._lock:
             self._is_closing = True
             # No append enters any more: the writer has taken the group away under its own lock.
             while self._running:

@@ -90,7 +90,8 @@ class GroupCommitQueue(Generic[Item]):
         """How long a commit takes, of late."""
         # For exclusive work, the thread and `close`: each commit wakes all of them, and each looks whether it is meant.
         # Callers of `put` take its lock, and sleep on a lock of their own.
-        self._changed = Condition(Lock())
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
         self._sleepers = 0
         """How many wait for that condition: to wake nobody takes a microsecond too."""
         self._exclusive_waiting = 0
@@ -123,7 +124,7 @@ class GroupCommitQueue(Generic[Item]):
                 of the commit itself.
         """
         entry = _Entry(item)
-        with self._changed:
+        with self._lock:
             self._refuse_if_closed()
             self._queue.append(entry)
             self._lead_if_free(entry)
@@ -140,7 +141,7 @@ class GroupCommitQueue(Generic[Item]):
             ClosedError: the queue is closed or poisoned.
             queue.Full: too many items are queued or under way.
         """
-        with self._changed:
+        with self._lock:
             self._refuse_if_closed()
             if self._size_max is not None and self.size >= self._size_max:
                 raise Full
@@ -153,7 +154,7 @@ class GroupCommitQueue(Generic[Item]):
 
     def run_exclusively(self, work: Callable[[], Result]) -> Result:
         """Run something while no commit runs, and none begins; a failure counts as that of a commit."""
-        with self._changed:
+        with self._lock:
             self._exclusive_waiting += 1
             try:
                 while self._is_busy:
@@ -168,7 +169,7 @@ class GroupCommitQueue(Generic[Item]):
 
     def close(self, reason: str) -> None:
         """Refuse further items with this reason, and return once all that was queued is committed."""
-        with self._changed:
+        with self._lock:
             # Nothing that was queued is dropped: the callers that wait, or the thread, commit it.
             self._close_reason = reason
             self._notify()
@@ -222,10 +223,10 @@ class GroupCommitQueue(Generic[Item]):
             if entry.is_done:
                 return
         except BaseException:
-            with self._changed:
+            with self._lock:
                 self._leave(entry)
             raise
-        with self._changed:
+        with self._lock:
             entry.is_woken = False
             self._lead_if_free(entry)
 
@@ -246,7 +247,7 @@ class GroupCommitQueue(Generic[Item]):
 
     def _work(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 while self._is_busy or self._is_turn_of_exclusive or not self._queue:
                     if self._close_reason is not None and not self._queue:
                         return
