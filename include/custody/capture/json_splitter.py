@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -75,16 +74,28 @@ class JsonStructure:
         if not len(backslashes):
             self._is_escaped = bool(first) and length == 0
             return np.array(first, np.intp)
-        starts = np.flatnonzero(np.diff(backslashes, prepend=-2) != 1)
-        lengths = np.diff(np.append(starts, len(backslashes)))
-        ends = backslashes[starts + lengths - 1] + 1
         # A backslash at the end of the last chunk and those at the beginning of this one are one run.
-        if first and backslashes[0] == 0:
-            lengths[0] += 1
-            first = []
-        odd = ends[lengths % 2 == 1]
+        is_continued = bool(first) and backslashes[0] == 0
+        odd = behind_odd_runs(backslashes, is_continued=is_continued)
+        first = [] if is_continued else first
         self._is_escaped = bool(len(odd)) and int(odd[-1]) == length
         return np.append(np.array(first, np.intp), odd)
+
+
+def behind_odd_runs(backslashes: _Positions, *, is_continued: bool = False) -> _Positions:
+    """Return the positions right behind runs of an odd number of backslashes, whose characters are escaped.
+
+    Args:
+        backslashes: their positions, which go up; at least one where the first run is continued.
+        is_continued: whether one more backslash, which is not among them, belongs to the first run.
+    """
+    starts = np.flatnonzero(np.diff(backslashes, prepend=-2) != 1)
+    lengths = np.diff(np.append(starts, len(backslashes)))
+    ends = backslashes[starts + lengths - 1] + 1
+    if is_continued:
+        lengths[0] += 1
+    odd: _Positions = ends[lengths % 2 == 1]
+    return odd
 
 
 _HEAD_BYTES = 1 << 16
@@ -94,8 +105,7 @@ _BOM = b"\xef\xbb\xbf"
 _BREAKS_OFF = "expected whole events up to the closing bracket, the JSON breaks off here"
 
 
-@dataclass(frozen=True, slots=True)
-class JsonElement:
+class JsonElement(msgspec.Struct, frozen=True, gc=False):
     """One element, byte for byte as in the text."""
 
     place: InputPlace
@@ -216,16 +226,24 @@ class JsonSplitter:
 
     def _lines(self) -> Iterator[JsonElement | Rejected]:
         while chunk := self._text.chunk():
-            start = 0
-            while (end := chunk.find(b"\n", start)) >= 0:
-                if element := self._element(chunk, start, end):
-                    yield element
-                start = end + 1
-            self._keep(chunk, start)
+            first, last = chunk.find(b"\n"), chunk.rfind(b"\n")
+            if first >= 0 and (element := self._element(chunk, 0, first)):
+                yield element
+            if first < last:
+                yield from self._whole_lines(chunk[first + 1 : last], self._offset + first + 1)
+            self._keep(chunk, last + 1)
         if self._text.cut:
             yield self._broken(b"", 0)
         elif element := self._element(b"", 0, 0):
             yield element
+
+    def _whole_lines(self, lines: bytes, offset: int) -> Iterator[JsonElement | Rejected]:
+        """Yield the elements of some lines, the first of which begins at `offset` of the text."""
+        for line in lines.split(b"\n"):
+            if raw := line.strip(_SPACE):
+                before = len(line) - len(line.lstrip(_SPACE)) if len(raw) < len(line) else 0
+                yield self._numbered(raw, offset + before, len(raw))
+            offset += len(line) + 1
 
     def _element(
         self, chunk: bytes, start: int, end: int, *, may_be_empty: bool = True
@@ -244,6 +262,10 @@ class JsonSplitter:
             size = len(raw)
         if not raw:
             return None if may_be_empty else False
+        return self._numbered(raw, offset, size)
+
+    def _numbered(self, raw: bytes, offset: int, size: int) -> JsonElement | Rejected:
+        """Return the next element; `raw` are the first of its bytes where it is too large."""
         place = InputPlace(self._index, offset)
         self._index += 1
         if size > self._event_bytes_max:

@@ -21,8 +21,7 @@ PIECE_BYTES_MAX = 64 << 20
 _SHOWN_BYTES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class InputPlace:
+class InputPlace(msgspec.Struct, frozen=True, gc=False):
     """A place in an input file."""
 
     index: int | None
