@@ -190,9 +190,7 @@ def _exact_column(field: pa.Field, values: Sequence[Any], texts: Iterator[pa.Arr
         first = arrays[0] if arrays else None
         if first is None or first.null_count or arrays[-1] is None:
             return None
-        if field.name in _MAPS:
-            return pa.MapArray.from_arrays(_offsets(values), *arrays)
-        return pa.ListArray.from_arrays(_offsets(values), *arrays, type=field.type)
+        return _nested(field, _offsets(values), *arrays)
     if field.type == _CLAIM:
         if not _has_exact_kinds(field, values):
             return None
@@ -246,10 +244,10 @@ def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     if pa.types.is_map(field.type):
         names = array_of(list(chain.from_iterable(values)), pa.string())
         items = array_of(list(chain.from_iterable(attributes.values() for attributes in values)), pa.string())
-        return pa.MapArray.from_arrays(_offsets(values), names, items)
+        return _nested(field, _offsets(values), names, items)
     if pa.types.is_list(field.type):
         elements = array_of(list(chain.from_iterable(values)), pa.string())
-        return pa.ListArray.from_arrays(_offsets(values), elements, type=field.type)
+        return _nested(field, _offsets(values), elements)
     # Most columns of most producers say nothing.
     if field.nullable and _are_none(values):
         return pa.nulls(len(values), field.type)
@@ -264,11 +262,18 @@ def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     return array_of(values, field.type)
 
 
-def _offsets(values: Sequence[Sized]) -> pa.Array:
+def _nested(field: pa.Field, offsets: npt.NDArray[np.int32], *texts: pa.StringArray) -> pa.Array:
+    """Return a column of lists, or of maps by their names and values, which begin at these offsets."""
+    begins = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
+    if pa.types.is_map(field.type):
+        return pa.MapArray.from_arrays(begins, *texts)
+    return pa.ListArray.from_arrays(begins, *texts, type=field.type)
+
+
+def _offsets(values: Sequence[Sized]) -> npt.NDArray[np.int32]:
     rows = len(values)
     # Most lists of most producers are empty.
-    offsets = offsets_of(np.fromiter(map(len, values), np.int64, rows)) if any(values) else np.zeros(rows + 1, np.int32)
-    return pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
+    return offsets_of(np.fromiter(map(len, values), np.int64, rows)) if any(values) else np.zeros(rows + 1, np.int32)
 
 
 _ALIGNED = 8
@@ -415,7 +420,8 @@ def lacking_column(field: pa.Field, rows: int) -> pa.Array:
         return pa.nulls(rows, field.type)
     # Arrow repeats what is nested value by value, a microsecond each.
     if pa.types.is_list(field.type) or pa.types.is_map(field.type):
-        return column_of(field, [{}] * rows)
+        nothing = pa.nulls(0, pa.string())
+        return _nested(field, np.zeros(rows + 1, np.int32), *[nothing] * (1 + pa.types.is_map(field.type)))
     return pa.repeat(lacking(field), rows)
 
 
