@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +27,7 @@ from custody.capture.nifi_json import (
     uri_form,
     uri_node,
 )
+from custody.capture.time_columns import tells_another_time
 from custody.capture.validate import NOT_JSON, Context, InputPlace, Outcome, validate_element
 from custody.model import EVENT_SCHEMA, column_of
 from custody.model.attribute_columns import constant_column
@@ -35,29 +35,6 @@ from custody.model.attribute_columns import constant_column
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _PAYLOADS = msgspec.json.Decoder(list[Payload])
 _UNSET_DURATION = -1
-_TIMESTAMP = b"0000-00-00T00:00:00.000Z"
-_PLACES = {
-    "century": 0,
-    "year": 2,
-    "month": 5,
-    "day": 8,
-    "hour": 11,
-    "minute": 14,
-    "second": 17,
-    "tenths": 20,
-    "hundredths": 21,  # milliseconds are three digits: two pairs, which share one
-}
-_TimeText = np.dtype(
-    {
-        "names": list(_PLACES),
-        "formats": ["u2"] * len(_PLACES),
-        "offsets": list(_PLACES.values()),
-        "itemsize": len(_TIMESTAMP),
-    }
-)
-"""Pairs of digits, where they lie in a timestamp."""
-_DIGITS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), np.uint16)
-_YEAR_10000_MS = 253_402_300_800_000
 _FORMS_MAX = 8
 """Of URIs, which share host and query: a cluster has a few, and each is looked for in all of a batch."""
 
@@ -197,42 +174,7 @@ def event_table(columns: dict[str, pa.Array], rows: int, node: str | None, sourc
     timestamps = held.pop("timestamp")
     held["source_node"] = _source_nodes(held, node)
     held["source_format"] = constant_column(source_format, rows)
-    return pa.table(held), _tells_another_time(timestamps, held["event_time"].to_numpy())
-
-
-def _tells_another_time(timestamps: pa.StringArray, times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return which timestamps are not `format_time` of their times, shape (events,); a null is no timestamp."""
-    is_given: npt.NDArray[np.bool_] = timestamps.is_valid().to_numpy(zero_copy_only=False)
-    lengths = np.diff(np.frombuffer(timestamps.buffers()[1], np.int32, len(timestamps) + 1)) if len(timestamps) else 0
-    is_form = (lengths == len(_TIMESTAMP)) & (times_ms >= 0) & (times_ms < _YEAR_10000_MS)
-    tells_another = is_given & ~is_form
-    rows = np.flatnonzero(is_given & is_form)
-    if len(rows):
-        # Only texts of one length are left, one behind the other.
-        texts = timestamps.take(pa.array(rows)) if len(rows) < len(timestamps) else timestamps
-        said = np.frombuffer(texts.buffers()[2], np.uint64, len(rows) * len(_TIMESTAMP) // 8).reshape(len(rows), -1)
-        tells_another[rows] = (said != _time_texts(times_ms[rows]).view(np.uint64).reshape(said.shape)).any(axis=1)
-    return tells_another
-
-
-def _time_texts(times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
-    """Return what `format_time` makes of times before the year 10000, 24 bytes each, shape (times,).
-
-    Arrow's and NumPy's own texts of times take longer than all else that is done with the times.
-    """
-    texts = np.frombuffer(bytearray(_TIMESTAMP * len(times_ms)), _TimeText)
-    seconds, milliseconds = np.divmod(times_ms, 1000)
-    days, second_of_day = np.divmod(seconds, 86_400)
-    minutes, second = np.divmod(second_of_day, 60)
-    hour, minute = np.divmod(minutes, 60)
-    months = days.view("datetime64[D]").astype("datetime64[M]")
-    year, month = np.divmod(months.view(np.int64) + 12 * 1970, 12)
-    century, year_of_century = np.divmod(year, 100)
-    texts["century"], texts["year"], texts["month"] = _DIGITS[century], _DIGITS[year_of_century], _DIGITS[month + 1]
-    texts["day"] = _DIGITS[days - months.astype("datetime64[D]").view(np.int64) + 1]
-    texts["hour"], texts["minute"], texts["second"] = _DIGITS[hour], _DIGITS[minute], _DIGITS[second]
-    texts["tenths"], texts["hundredths"] = _DIGITS[milliseconds // 10], _DIGITS[milliseconds % 100]
-    return texts
+    return pa.table(held), tells_another_time(timestamps, held["event_time"].to_numpy())
 
 
 def _source_nodes(columns: dict[str, pa.Array], node: str | None) -> pa.StringArray:

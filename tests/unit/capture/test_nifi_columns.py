@@ -6,10 +6,9 @@ import io
 import json
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture import (
@@ -28,7 +27,6 @@ from custody.capture import event_reader as reader
 from custody.capture.avro import AvroContainer, AvroRecord, write_long
 from custody.capture.encodings import InputText
 from custody.capture.nifi_json import uri_node
-from custody.capture.values import format_time
 from custody.model import Event, to_events
 from tests.unit.capture.json_documents import document
 from tests.unit.capture.sample_inputs import ARRIVED_MS, any_avro, avro_file, payloads, read, written_avro
@@ -203,14 +201,6 @@ _URI = st.from_regex(r"(https?|ftp)://[a-c.:]{1,3}(/[ab/\n]{0,3})?([?#](clusterN
 @given(uris=st.lists(st.one_of(st.none(), st.just(""), _URI, st.text(max_size=3)), max_size=30))
 def test_the_nodes_of_many_uris_are_those_of_each(uris: list[str | None]) -> None:
     assert nifi_columns._uri_nodes(pa.array(uris, pa.string())).to_pylist() == [uri_node(uri) for uri in uris]
-
-
-@given(times=st.lists(st.integers(0, 253_402_300_799_999), max_size=30))
-@example(times=[0, 951_782_400_000, 951_868_800_000 - 1, 4_107_542_400_000 - 1, 253_402_300_799_999])
-def test_the_texts_of_many_times_are_those_of_each(times: list[int]) -> None:
-    assert nifi_columns._time_texts(np.array(times, np.int64)).tobytes().decode() == "".join(
-        str(format_time(time)) for time in times
-    )
 
 
 # Avro has no halves of characters, no numbers of 65 bits and no lists within lists.
