@@ -80,6 +80,13 @@ def batch_of_pieces(
             of_element = rows_of(piece.raw)
             rows += of_element
             numbers += [number] * len(of_element)
+    return column_batch(lambda: table(rows), numbers, len(pieces), reader_of_pieces(pieces, context, read_element))
+
+
+def reader_of_pieces(
+    pieces: Sequence[JsonElement | Rejected], context: Context, read_element: ElementReader
+) -> Carefully:
+    """Return what reads one of some elements of a text by itself; a rejected one is its own outcome."""
 
     def carefully(number: int) -> Sequence[Outcome]:
         piece = pieces[number]
@@ -87,7 +94,7 @@ def batch_of_pieces(
             return (piece,)
         return list(validate_element(piece.raw, piece.place, read_element, context))
 
-    return column_batch(lambda: table(rows), numbers, len(pieces), carefully)
+    return carefully
 
 
 def column_batch(

@@ -45,6 +45,8 @@ FILENAME = "filename"
 RUN_ATTRIBUTES = (KIND, JOB_NAMESPACE, JOB_NAME, RUN_ID, PRODUCER, PARENT_RUN_ID, FILENAME)
 ORDINAL_NAME, FORMER_ORDINAL_NAME = "openlineage-event", "openlineage"
 """What the names of ordinals begin with. They are stored: never change them."""
+KEPT_BEFORE, KEPT_AFTER = '{"openlineage":', "}"
+"""Around the text of an event, in `extra`."""
 KEYS = frozenset(["run", "job", "dataset", "producer", "schemaURL", "inputs", "outputs", "eventTime", "eventType"])
 """Keys that tell this format from others."""
 
@@ -56,7 +58,7 @@ _TYPES = {
     "FAIL": EventType.DROP,
     "ABORT": EventType.DROP,
 }
-_USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+USUAL_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LIFECYCLES = {"CREATE": EventType.CREATE, "DROP": EventType.DROP}
 """Changes of a dataset that are no mere change of attributes."""
 DATASET = "DATASET"
@@ -64,7 +66,7 @@ JOB = "JOB"
 """In `openlineage.event_type`, of events that are about a dataset or a job alone."""
 FAILED_STATES = frozenset(["FAIL", "ABORT"])
 """In `openlineage.event_type`, of the end of a run that did not do its work."""
-_MAKES_OUTPUTS = {"RUNNING", "OTHER", "COMPLETE"}
+MAKES_OUTPUTS = {"RUNNING", "OTHER", "COMPLETE"}
 _SIZE_MAX = 1 << 53
 
 
@@ -86,7 +88,7 @@ def read_element(raw: bytes, _: Context) -> Sequence[Event]:
 
 def kept_text(raw: bytes) -> str:
     """Return the `extra` of an event; it is put together as text, since decoding and encoding would change numbers."""
-    return f'{{"openlineage":{msgspec.json.format(raw, indent=-1).decode()}}}'
+    return f"{KEPT_BEFORE}{msgspec.json.format(raw, indent=-1).decode()}{KEPT_AFTER}"
 
 
 def former_ordinal(event: Event) -> int | None:
@@ -115,7 +117,7 @@ def dataset_uuid(namespace: str, name: str, version: str | None = None) -> str:
 
 def run_uuid(run_id: str) -> str:
     """Return the FlowFile uuid of a run."""
-    if _USUAL_UUID.fullmatch(run_id):
+    if USUAL_UUID.fullmatch(run_id):
         return run_id
     try:
         return str(uuid.UUID(run_id))
@@ -237,8 +239,13 @@ class _DatasetSaid(_Named, gc=False):
     @property
     def size(self) -> int:
         """How many bytes a run wrote to it, 0 where its statistics do not say so."""
+        return self.size_said or 0
+
+    @property
+    def size_said(self) -> int | None:
+        """The size in its statistics, None where there is none."""
         statistics = self.output_facets.statistics if self.output_facets else None
-        return (statistics.size or 0) if statistics else 0
+        return statistics.size if statistics else None
 
 
 class _RunIdSaid(msgspec.Struct, gc=False):
@@ -317,6 +324,35 @@ class RunFacts(NamedTuple):
     details: str | None
 
 
+def kind_of(said: str | None) -> str:
+    """Return the state of a run that an event's type names.
+
+    Raises:
+        InvalidInputError: it names none.
+    """
+    kind = (said or "OTHER").upper()
+    if kind not in _TYPES:
+        raise InvalidInputError(f"eventType: expected one of {', '.join(_TYPES)}, got {kind[:40]!r}")
+    return kind
+
+
+def type_of_run(kind: str, *, has_relatives: bool) -> EventType:
+    """Return the type of the event of a run in this state, which names datasets or does not."""
+    event_type = _TYPES[kind]
+    # The run has ended, no data were named.
+    return EventType.DROP if event_type is EventType.JOIN and not has_relatives else event_type
+
+
+def component_type_of(integration: str | None, job_type: str | None) -> str:
+    """Return the component type of a job by what its facet says."""
+    return " ".join(word for word in (integration, job_type) if word) or "OpenLineage"
+
+
+def details_of(kind: str, error: str | None) -> str | None:
+    """Return the details of the event of a run in this state, by the message of its error."""
+    return error or {"COMPLETE": "Run completed", "FAIL": "Run failed", "ABORT": "Run aborted"}.get(kind)
+
+
 def run_facts(said: RunEventSaid) -> RunFacts:
     """Return what an event says of its run.
 
@@ -324,17 +360,13 @@ def run_facts(said: RunEventSaid) -> RunFacts:
         InvalidInputError: its type or its time is none.
     """
     job, run = said.job, said.run
-    kind = (said.event_type or "OTHER").upper()
-    if kind not in _TYPES:
-        raise InvalidInputError(f"eventType: expected one of {', '.join(_TYPES)}, got {kind[:40]!r}")
+    kind = kind_of(said.event_type)
     time = parse_iso("eventTime", said.event_time)
     own_uuid = run_uuid(run.run_id)
     inputs, outputs = said.inputs or (), said.outputs or ()
-    makes_outputs = kind in _MAKES_OUTPUTS
+    makes_outputs = kind in MAKES_OUTPUTS
     parents, children = _relatives(own_uuid, inputs, outputs if makes_outputs else ())
-    event_type = _TYPES[kind]
-    if event_type is EventType.JOIN and not (parents or children):
-        event_type = EventType.DROP  # the run has ended, no data were named
+    event_type = type_of_run(kind, has_relatives=bool(parents or children))
     parent = run.facets.parent if run.facets else None
     named = outputs or inputs
     return RunFacts(
@@ -353,9 +385,9 @@ def run_facts(said: RunEventSaid) -> RunFacts:
         process_group_id=f"{parent.job.namespace}/{parent.job.name}" if parent else None,
         process_group_name=parent.job.name if parent else None,
         filename=named[0].name if named else None,
-        component_type=_type_of(job.facets.job_type if job.facets else None),
+        component_type=component_type_of(*_words(job.facets.job_type if job.facets else None)),
         file_size=sum(output.size for output in outputs) if makes_outputs else 0,
-        details=_details(kind, run.facets.error if run.facets else None),
+        details=details_of(kind, run.facets.error.message if run.facets and run.facets.error else None),
     )
 
 
@@ -421,7 +453,7 @@ def _run_event_said(document: Document) -> RunEventSaid:
         producer=producer if isinstance(producer, str) else None,
         inputs=[_dataset(item) for item in mappings("inputs", document.get("inputs") or [])],
         outputs=[
-            _dataset(item, has_size=kind.upper() in _MAKES_OUTPUTS)
+            _dataset(item, has_size=kind.upper() in MAKES_OUTPUTS)
             for item in mappings("outputs", document.get("outputs") or [])
         ],
     )
@@ -479,7 +511,7 @@ def _job_event(document: Document, extra: str, digest: str) -> Event:
         event_type=EventType.ATTRIBUTES_MODIFIED,
         event_time=parse_iso("eventTime", text("eventTime", document["eventTime"])),
         component_id=f"{namespace}/{name}",
-        component_type=_type_of(_job_type(_facets(job, "job.facets"))),
+        component_type=component_type_of(*_words(_job_type(_facets(job, "job.facets")))),
         component_name=name,
         flowfile_uuid=uuid_of_name("job", namespace, name),
         file_size=0,
@@ -595,18 +627,11 @@ def _job_type(facets: Document) -> _JobTypeSaid | None:
     return _JobTypeSaid(*words)
 
 
-def _type_of(said: _JobTypeSaid | None) -> str:
-    words = [word for word in (said.integration, said.job_type) if word] if said else []
-    return " ".join(words) or "OpenLineage"
+def _words(said: _JobTypeSaid | None) -> tuple[str | None, str | None]:
+    return (said.integration, said.job_type) if said else (None, None)
 
 
 def _error_message(facets: Document) -> str | None:
     error = facets.get("errorMessage")
     message = error.get("message") if isinstance(error, dict) else None
     return message if isinstance(message, str) else None
-
-
-def _details(kind: str, error: _ErrorSaid | None) -> str | None:
-    if error and error.message:
-        return error.message
-    return {"COMPLETE": "Run completed", "FAIL": "Run failed", "ABORT": "Run aborted"}.get(kind)

@@ -33,16 +33,18 @@ def uuids_of_names(names: Sequence[bytes]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(names), pa.py_buffer(offsets), pa.py_buffer(texts))
 
 
-def ordinals_of_names(names: Sequence[bytes], times_ms: Sequence[int | None]) -> npt.NDArray[np.int64]:
+def ordinals_of_names(names: Sequence[bytes | memoryview], times_ms: Sequence[int | None]) -> npt.NDArray[np.int64]:
     """Return the ordinal of each name at its time, which may be none.
 
     Raises:
         OverflowError: a time has more than 64 bits.
     """
-    hashed = b"".join(hashlib.sha256(name).digest() for name in names)
+    hashed = b"".join([hashlib.sha256(name).digest() for name in names])
     digests = np.frombuffer(hashed, ">u8").reshape(-1, _SHA256_BYTES // 8)[:, 0].astype(np.uint64)
-    times = np.array([0 if time is None else time for time in times_ms], np.int64)
+    times = np.array([time or 0 for time in times_ms], np.int64)
     hours = np.minimum(np.maximum(times, 0) // HOUR_MS, HOUR_MAX).astype(np.uint64)
-    timed = hours << np.uint64(HOUR_SHIFT) | digests >> np.uint64(_BITS - HOUR_SHIFT)
+    timed: npt.NDArray[np.uint64] = hours << np.uint64(HOUR_SHIFT) | digests >> np.uint64(_BITS - HOUR_SHIFT)
+    if None not in times_ms:
+        return timed.astype(np.int64)
     is_timeless = np.array([time is None for time in times_ms], np.bool_)
     return np.where(is_timeless, digests >> np.uint64(1), timed).astype(np.int64)

@@ -6,11 +6,13 @@ import io
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture import CaptureLimits, ColumnBatch, Context, Format, former_ordinal, former_ordinals, read_batches
+from custody.capture.json_shapes import ROWS_MIN
 from custody.model import to_events
 from tests.unit.capture.sample_inputs import Json, dataset, lines, run_event
 from tests.unit.capture.test_nifi_columns import EVENT_BYTES_MAX, compare
@@ -171,6 +173,69 @@ def test_arrays_and_documents_are_read_in_columns_as_lines_are(indent: int | Non
     assert compare(text.encode(), format=Format.OPENLINEAGE)
 
 
+_MANY = 2 * ROWS_MIN
+"""So many events of a shape that they are not read one by one."""
+
+
+def _varied(document: object, number: int) -> object:
+    """An event of the same shape with other texts and numbers."""
+    if isinstance(document, dict):
+        fixed = ("eventType", "eventTime")
+        return {key: one if key in fixed else _varied(one, number) for key, one in document.items()}
+    if isinstance(document, list):
+        return [_varied(one, number) for one in document]
+    if isinstance(document, str) and number % 3:
+        return f"{document}-{number // 2}" if len(document) != 36 else f"{document[:-2]}{number:02d}"
+    return document + number if type(document) is int and 0 < document < 1 << 40 else document
+
+
+FORMS: tuple[Json, ...] = ({}, {"separators": (",", ":")}, {"sort_keys": True, "ensure_ascii": False})
+BY_THEMSELVES = ("other letters", "the largest size", "as deep as is taken")
+"""Usual events of no shape that many have: a NUL is an escape, neither 16 digits nor elements of lists are values."""
+
+
+@pytest.mark.parametrize(("number", "name"), list(enumerate(ALL)))
+def test_many_events_of_a_shape_are_what_each_is(number: int, name: str) -> None:
+    form = FORMS[number % len(FORMS)]
+    documents = [_varied(ALL[name], each) for each in range(_MANY)]
+    usual = [run_event("START", each, inputs=[SEED]) for each in range(_MANY)]
+    mixed = [one for pair in zip(documents, usual, strict=True) for one in pair]
+    text = "\n".join(json.dumps(one, **form) for one in mixed)
+    assert compare(text.encode(), batch_events=2 * _MANY, format=Format.OPENLINEAGE)
+
+
+@pytest.mark.parametrize("name", sorted(set(USUAL) - set(BY_THEMSELVES)))
+def test_many_usual_events_of_a_shape_are_not_read_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("custody.capture.openlineage_columns.run_facts", None)
+    monkeypatch.setattr("custody.capture.column_batch.validate_element", None)
+    data = "\n".join(json.dumps(_varied(USUAL[name], number), ensure_ascii=False) for number in range(_MANY)).encode()
+    [batch] = read_batches(io.BytesIO(data), LIMITS, batch_events=_MANY, format=Format.OPENLINEAGE, context=Context())
+    assert isinstance(batch, ColumnBatch)
+    assert batch.events.num_rows == _MANY
+
+
+def test_errors_and_names_with_escapes_are_what_is_meant() -> None:
+    said = [f'"{number}"\n\tat \\ line {number}' for number in range(_MANY)]
+    documents = [{**_run({"errorMessage": {"message": one}}, "FAIL"), "inputs": [dataset('a"b')]} for one in said]
+    [batch] = compare(lines(documents), batch_events=_MANY, format=Format.OPENLINEAGE)
+    assert batch.events.column("details").to_pylist() == said
+
+
+def test_events_among_many_that_are_not_usual_have_their_places() -> None:
+    documents = [run_event("COMPLETE", number, outputs=[TREE]) for number in range(_MANY)]
+    documents[0]["eventType"] = "LATER"
+    documents[5]["eventTime"] = "yesterday"
+    documents[7]["eventTime"] = "1969-01-01T00:00:00Z"
+    [batch] = compare(lines(documents), batch_events=_MANY, format=Format.OPENLINEAGE)
+    assert len(batch.rejected) + batch.events.num_rows == _MANY
+
+
+def test_elements_of_many_parts_are_in_their_order() -> None:
+    documents = [run_event("START", number, extra="x" * (2000 + number % 7)) for number in range(1200)]
+    [batch] = compare(lines(documents), batch_events=1200, format=Format.OPENLINEAGE)
+    assert batch.events.num_rows == 1200
+
+
 _RUN = b'"eventTime":"2026-03-04T05:06:07Z","job":{"namespace":"a","name":"b"}'
 
 
@@ -204,6 +269,36 @@ def test_any_mixture_with_any_byte_changed_is_read_as_ever(data: st.DataObject) 
     for _ in range(data.draw(st.integers(0, 2))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
     compare(bytes(text), None, data.draw(st.integers(1, 9)), Format.OPENLINEAGE)
+
+
+@given(data=st.data())
+def test_any_mixture_of_many_with_any_byte_changed_is_read_as_ever(data: st.DataObject) -> None:
+    short = st.sampled_from(sorted(set(ALL) - {"more than an event may be"}))
+    names = data.draw(st.lists(short, min_size=1, max_size=3))
+    documents = [_varied(ALL[name], number) for number in range(ROWS_MIN) for name in names]
+    form = data.draw(st.sampled_from(FORMS))
+    text = bytearray("\n".join(json.dumps(one, **form) for one in documents).encode())
+    for _ in range(data.draw(st.integers(0, 3))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+    compare(bytes(text), None, 3 * ROWS_MIN, Format.OPENLINEAGE)
+
+
+@pytest.mark.parametrize("job", ['a"b', "a\\b", "a\nb", "größe", '","'])
+def test_former_ordinals_are_those_of_each_whatever_the_names(job: str) -> None:
+    documents = [run_event("START", number, job={"namespace": "n", "name": job}) for number in range(3)]
+    [batch] = compare(lines(documents), format=Format.OPENLINEAGE)
+    _, ordinals = former_ordinals(batch.events)
+    assert ordinals.tolist() == [former_ordinal(event) for event in to_events(batch.events)]
+
+
+@pytest.mark.parametrize("other", ["x", "", "0195aaaa-0000-7000-8000-000000000001/START", "0195aaaa-0000-7000-8"])
+def test_former_ordinals_are_those_of_each_whatever_the_id_at_the_source(other: str) -> None:
+    [batch] = compare(lines([run_event("START", number) for number in range(3)]), format=Format.OPENLINEAGE)
+    position = batch.events.schema.get_field_index("source_event_id")
+    ids = batch.events.column(position).to_pylist()
+    events = batch.events.set_column(position, "source_event_id", pa.array([ids[0], other, ids[2]]))
+    _, ordinals = former_ordinals(events)
+    assert ordinals.tolist() == [former_ordinal(event) for event in to_events(events)]
 
 
 def test_former_ordinals_of_columns_are_those_of_each_event() -> None:
