@@ -116,7 +116,7 @@ def test_every_key_of_nifis_json_is_in_the_table_with_its_field() -> None:
         values.attributes: "attributes",
     }
     assert table(read("sources.md"), "key | field | type | required") == [
-        [key, field, types[reader], "yes" if key in nifi_json._REQUIRED else "no"]
+        [key, field, types[reader], "yes" if key in nifi_json.REQUIRED_KEYS else "no"]
         for key, (field, reader) in nifi_json._KEYS.items()
     ]
 
