@@ -23,3 +23,9 @@ def test_each_side_reads_all_files(tmp_path: Path, format: str) -> None:
     assert all(name in done.output for name in measured)
     assert all(0 < one["cpu"][0] < 60 for one in measured.values())
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+def test_a_peer_that_does_not_read_the_format_is_named() -> None:
+    done = CliRunner().invoke(main, ["--format", "avro", "--peer", "DuckDB"])
+    assert done.exit_code == 2
+    assert "--peer 'DuckDB': expected one that reads avro, which are 'custody', 'fastavro'" in done.output

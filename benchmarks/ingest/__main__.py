@@ -45,6 +45,9 @@ _HEADING = f"{'':22}{'µs of CPU an event':>20}{'µs of wall':>14}{'MiB':>8}"
 def main(
     format: str, files: int, events: int, rounds: int, names: tuple[str, ...], scratch: Path, output: Path | None
 ) -> None:
+    if unfit := [name for name in names if name not in PEERS_OF[format]]:
+        fit = ", ".join(map(repr, PEERS_OF[format]))
+        raise click.UsageError(f"--peer {unfit[0]!r}: expected one that reads {format}, which are {fit}.")
     scratch.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="ingest-", dir=scratch))
     try:

@@ -26,7 +26,6 @@ SETTINGS = Settings.model_validate(
         "capture": {"batch_events": 2},
     }
 )
-AT_ONCE = SETTINGS.model_copy(update={"capture": SETTINGS.capture.model_copy(update={"batch_events": 10})})
 
 
 @dataclass
@@ -112,13 +111,13 @@ class PuttingAside(_Reporting):
     def _ingest(self, fs: FileSystem) -> FileReport:
         forks = [document("FORK", eventOrdinal=number, childIds=[], parentIds=[]) for number in self.WARNED]
         text = json.dumps([*forks, *({"eventOrdinal": number} for number in self.REFUSED)]).encode()
-        outcomes = read_file(text, event_bytes_max=1 << 20)
+        outcomes = list(read_file(text, event_bytes_max=1 << 20))
         # So that few files are synced as many are.
-        with patch.object(durable, "_ONE_SYNC_FILES", 2), _repository(fs, AT_ONCE).ingest() as work:
-            report = work.outcomes(outcomes, origin="bad.json", format=Format.NIFI)
+        with patch.object(durable, "_ONE_SYNC_FILES", 2), _repository(fs).ingest() as work:
+            report = work.batches([outcomes], origin="bad.json", format=Format.NIFI)
         assert report.rejected == len(self.REFUSED), report
         return report
 
 
-def _repository(fs: FileSystem, settings: Settings = SETTINGS) -> Repository:
-    return Repository(settings, fs, ManualClock(1_772_409_600_000))
+def _repository(fs: FileSystem) -> Repository:
+    return Repository(SETTINGS, fs, ManualClock(1_772_409_600_000))

@@ -85,10 +85,12 @@ def read_batches(
     batch_events: int,
     format: Format | None = None,
     context: Context = Context(),  # noqa: B008 - frozen
+    columns_from: int = 0,
 ) -> Iterator[Sequence[Outcome] | ColumnBatch]:
     """Yield the outcomes of `read_stream` in batches, as columns those of NiFi's arrays, of Avro, OpenLineage and NGSI.
 
-    A batch is of at most so many pieces of the input, each of which may be several events of one notification.
+    A batch is of at most so many pieces of the input, each of which may be several events of one notification. Of
+    an array of NiFi's with fewer events than `columns_from` they are none.
     """
     text = InputText(stream, bytes_max=limits.file_bytes_max)
     format = format or detect(text.peek(DETECT_BYTES))
@@ -105,7 +107,7 @@ def read_batches(
         pieces = JsonSplitter(text, limits.event_bytes_max).split()
         yield from (read_pieces(part, context) for part in _batched(pieces, batch_events))
         return
-    elements = _short_array(text) if format is Format.NIFI else None
+    elements = _short_array(text, columns_from) if format is Format.NIFI else None
     if elements is None:
         yield from batched_outcomes(_read_text(text, limits, format, context), batch_events)
         return
@@ -113,8 +115,11 @@ def read_batches(
         yield read_columns(part, context, limits.event_bytes_max)
 
 
-def _short_array(text: InputText) -> ElementList | None:
-    """Read a text that is one array, if it is not longer than a batch may be; None, and left to be read, otherwise."""
+def _short_array(text: InputText, least: int) -> ElementList | None:
+    """Read a text that is one array of at least so many elements and no longer than a batch may be.
+
+    None, and left to be read, otherwise.
+    """
     if not text.peek(1).startswith(b"["):
         return None
     chunks: list[bytes] = []
@@ -123,9 +128,10 @@ def _short_array(text: InputText) -> ElementList | None:
         chunks.append(chunk)
         size += len(chunk)
     elements = array_elements(b"".join(chunks)) if size <= BATCH_BYTES_MAX and not text.cut else None
-    if elements is None:
+    if elements is None or len(elements) < least:
         for chunk in reversed(chunks):
             text.put_back(chunk)
+        return None
     return elements
 
 

@@ -121,6 +121,22 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None
     """Names the source of events that do not name it themselves."""
 
+    @property
+    def pieces(self) -> int:
+        """How many events there are, and pieces that are none."""
+        return len(self.outcomes)
+
+
+class BatchDelivery(Delivery, frozen=True, kw_only=True):
+    """A delivery that was read as columns; `outcomes` are none."""
+
+    batch: ColumnBatch
+
+    @property
+    def pieces(self) -> int:
+        """How many events there are, and pieces that are none."""
+        return len(self.batch.numbers) + len(self.batch.rejected)
+
 
 class ColumnDelivery(Delivery, frozen=True, kw_only=True):
     """A delivery whose events are columns; `outcomes` are those of its rows that are none of them."""
@@ -129,6 +145,11 @@ class ColumnDelivery(Delivery, frozen=True, kw_only=True):
     """As `require_valid_columns` returns them, each with its source and its ordinal."""
     rows: npt.NDArray[np.int64]
     """The number of each event in the delivery, shape (events,)."""
+
+    @property
+    def pieces(self) -> int:
+        """How many events there are, and pieces that are none."""
+        return len(self.rows) + len(self.outcomes)
 
 
 class RefusedPiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,7 +330,7 @@ class Ingest:
             raise StorageError(f"{name}: cannot read: {error.strerror}") from error
 
     def deliveries(self, deliveries: Sequence[Delivery]) -> list[DeliveryReport | BackpressureError]:
-        """Store what several senders delivered, in their order and with one append; return the result of each.
+        """Store what several senders delivered; return the result of each. What came as rows is stored by one append.
 
         A sender whose bad pieces find no room in the quarantine gets a BackpressureError and has to send all of it
         again; what was stored of it counts as repeated then.
@@ -335,11 +356,13 @@ class Ingest:
             for tally, delivery in zip(tallies, deliveries, strict=True):
                 if isinstance(delivery, ColumnDelivery):
                     pairs += self._store_columns(tally, delivery)
+                elif isinstance(delivery, BatchDelivery):
+                    self._take_columns(tally, delivery.batch)
             if pairs:
                 self._store(pairs, self._writer.append)
         return [tally.result(self._writer.name) for tally in tallies]
 
-    def outcomes(self, outcomes: Iterable[Outcome], *, origin: str, format: Format) -> FileReport:
+    def batches(self, batches: Iterable[Sequence[Outcome] | ColumnBatch], *, origin: str, format: Format) -> FileReport:
         """Ingest what was read elsewhere; `origin` is what the quarantine shows as its file.
 
         Durability: on return the stored events are acknowledged; so are on raise those before the failure.
@@ -349,7 +372,7 @@ class Ingest:
             LockedError: another ingest stored events of the same source for too long.
             StorageError: the disk refused.
         """
-        return self._take(self._batched(outcomes), FileTally(origin, format, None))
+        return self._take(batches, FileTally(origin, format, None))
 
     def renew(self) -> None:
         """Forget what memory does not have to hold, so that it does not grow for ever: events that are live by now.

@@ -135,7 +135,7 @@ def _batch_length(waiting: Sequence[_Waiting]) -> int:
     """Return how many deliveries form the next batch: at least one, and no more than its bounds allow."""
     events = size = 0
     for count, item in enumerate(waiting):
-        events, size = events + len(item.delivery.outcomes), size + item.delivery.size
+        events, size = events + item.delivery.pieces, size + item.delivery.size
         if count and (events > BATCH_EVENTS_MAX or size > BATCH_BYTES_MAX):
             return count
     return len(waiting)

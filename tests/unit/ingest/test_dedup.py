@@ -61,7 +61,7 @@ def stored(ingest: Ingest, numbers: Sequence[int], **changes: object) -> tuple[i
     """How many of some events of one source were stored, and how many had been before."""
     events = [event(number, source_node="shop", source_ordinal=number, **changes) for number in numbers]
     outcomes = [Accepted(one, InputPlace(at, 0), msgspec.json.encode(one)) for at, one in enumerate(events)]
-    report = ingest.outcomes(outcomes, origin="test", format=Format.CUSTODY)
+    report = ingest.batches([outcomes], origin="test", format=Format.CUSTODY)
     return report.stored, report.repeated
 
 

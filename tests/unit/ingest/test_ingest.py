@@ -368,7 +368,7 @@ def test_in_columns_everything_becomes_what_it_becomes_one_by_one(
     files, results = _files(tmp_path / "files", format), []
     for way in ("columns", "one by one"):
         if way == "one by one":
-            monkeypatch.setattr(event_reader, "_short_array", lambda _: None)
+            monkeypatch.setattr(event_reader, "_short_array", lambda *_: None)
             monkeypatch.setattr(event_reader, "read_avro_columns", _one_by_one)
             monkeypatch.setattr(event_reader, "_COLUMN_PIECES", {})
         opened = tuned(Repository.create(tmp_path / way), f"[capture]\nbatch_events = {batch_events}\n")
