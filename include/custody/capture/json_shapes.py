@@ -111,7 +111,8 @@ def text_shape_of(skeleton: bytes) -> TextShape | None:
         return None
     for place, value in enumerate(pieces[1::2]):
         pieces[2 * place + 1] = f"{_NUMBER_MARK + place}" if value else f"{_MARK}{place}{_MARK}"
-    return TextShape("".join(pieces).encode())
+    # The last piece ends with what stands between texts that are cut together.
+    return TextShape("".join(pieces).removesuffix("\n").encode())
 
 
 class TextGroup(NamedTuple):

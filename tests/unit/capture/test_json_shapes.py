@@ -162,6 +162,16 @@ def test_values_are_those_that_were_meant_and_lists_are_of_each_text() -> None:
     assert none.to_pylist() == [None] * 4
 
 
+@pytest.mark.parametrize("form", _FORMS[:2])
+def test_the_text_that_stands_for_others_has_their_form(form: dict[str, Any]) -> None:
+    document = {"b": ["1", {"c": 2}], "a": "", "d": []}
+    cut = CutTexts([json.dumps(document, **form).encode()] * 3)
+    [group] = cut.groups
+    shape = text_shape_of(group.skeleton)
+    assert shape is not None
+    assert shape.marked == json.dumps(msgspec.json.decode(shape.marked), ensure_ascii=False, **form).encode()
+
+
 @given(sizes=st.lists(st.integers(0, TEXTS_BYTES_MAX + 2), max_size=5))
 def test_parts_are_all_texts_and_no_larger_than_they_may_be(sizes: list[int]) -> None:
     texts = [bytes(size) for size in sizes]

@@ -236,6 +236,15 @@ def test_elements_of_many_parts_are_in_their_order() -> None:
     assert batch.events.num_rows == 1200
 
 
+def test_compact_events_and_others_are_kept_in_their_order() -> None:
+    documents = [run_event("START", number, extra="x" * (2000 + number % 7)) for number in range(1200)]
+    # Parts of compact events alone, of both, and of others alone.
+    forms: list[Json] = [{"separators": (",", ":")}] * 700 + [{}] * 500
+    text = "\n".join(json.dumps(one, **form) for one, form in zip(documents, forms, strict=True))
+    [batch] = compare(text.encode(), batch_events=1200, format=Format.OPENLINEAGE)
+    assert batch.events.num_rows == 1200
+
+
 _RUN = b'"eventTime":"2026-03-04T05:06:07Z","job":{"namespace":"a","name":"b"}'
 
 
