@@ -23,7 +23,7 @@ from custody.capture.formats import Format, detect
 from custody.capture.identity import contradictions, harmless_differences, is_same
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import dataset_uuid, former_ordinal
-from custody.capture.openlineage_columns import former_ordinals
+from custody.capture.openlineage_columns import FormerOrdinals, former_ordinals
 from custody.capture.validate import Accepted, Context, InputPlace, Outcome, Rejected
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "ColumnBatch",
     "Context",
     "Format",
+    "FormerOrdinals",
     "InputPlace",
     "Outcome",
     "Rejected",

@@ -247,8 +247,12 @@ class StoredKeys:
         Args:
             keys: the columns source_node and source_ordinal, without nulls.
         """
+        return self.stored_rows(keys) | repeated_rows(keys)
+
+    def stored_rows(self, keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return which rows are events that are stored or were forgotten; `keys` as of `known_rows`."""
         nodes, codes, ordinals = _columns_of(keys)
-        known = repeated_rows(keys)
+        known = np.zeros(len(ordinals), np.bool_)
         rows_of = {node: np.flatnonzero(codes == code) for code, node in enumerate(nodes)}
         by_node = {node: ordinals[rows] for node, rows in rows_of.items()}
         stored: dict[str, list[Column]] = {node: [] for node in nodes}

@@ -28,6 +28,7 @@ from custody.capture import (
     ColumnBatch,
     Context,
     Format,
+    FormerOrdinals,
     InputPlace,
     Outcome,
     Rejected,
@@ -464,11 +465,11 @@ class Ingest:
             self._store([(tally, item) for item in batch.accepted(range(events))], self._writer.append)
             return
         self._know_stored(set(keys.column("source_node").unique().to_pylist()))
-        is_new = ~self._stored_keys.known_rows(keys)
         older = former_ordinals(batch.events)
-        if len(older.rows):
-            former_keys = keys.take(pa.array(older.rows)).set_column(1, "source_ordinal", pa.array(older.ordinals))
-            is_new[older.rows] &= ~self._stored_keys.known_rows(former_keys)
+        # Both keys of an event in one look: of small batches it costs more than the keys that are looked up.
+        is_stored = self._stored_keys.stored_rows(_with_former(keys, older) if len(older.rows) else keys)
+        is_new = ~is_stored[:events]
+        is_new[older.rows] &= ~is_stored[events:]
         rows = np.flatnonzero(~is_new).tolist()
         former = batch.accepted(rows)
         if former:
@@ -753,6 +754,12 @@ class IngestPreview(Ingest):
 
     def _keep(self, pieces: Sequence[_PutAside]) -> list[str]:
         return [""] * len(pieces)
+
+
+def _with_former(keys: pa.RecordBatch, older: FormerOrdinals) -> pa.RecordBatch:
+    """Return the keys of events, and behind them those that an older custody gave some of them."""
+    of_older = keys.take(pa.array(older.rows)).set_column(1, "source_ordinal", pa.array(older.ordinals))
+    return pa.concat_batches([keys, of_older])
 
 
 def _former_key(event: Event) -> Key | None:
