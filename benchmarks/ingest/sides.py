@@ -19,11 +19,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.catalog.peer import peak_rss_mib
 from custody.capture import event_reader
+from custody.freed_memory import keep_freed_memory
 from custody.repository import Repository
 
 
 def custody(files: list[Path], folder: Path) -> None:
     """Ingest as the command does."""
+    keep_freed_memory()
     repository = Repository.create(folder / "repository")
     with repository.ingest() as work:
         for path in files:

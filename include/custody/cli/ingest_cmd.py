@@ -15,6 +15,7 @@ from custody.cli.options import dry_run_option, json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr
 from custody.config import EVENT_SUFFIXES
 from custody.errors import ExitCode, NotFoundError
+from custody.freed_memory import keep_freed_memory
 from custody.repository import FilePreview, FileReport, Repository
 
 AUTO = "auto"
@@ -66,6 +67,7 @@ def ingest(
     if dry_run:
         _show_preview(_preview(opened, paths, format, node), as_json=as_json)
         return
+    keep_freed_memory()
     reports = _ingest(opened, paths, format, node)
     if as_json:
         print_json(reports)

@@ -10,7 +10,6 @@ waited longest, of the address that holds most. So silent connections keep nobod
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import ipaddress
 import logging
 import re
@@ -35,6 +34,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from custody.config.sections import ListenerSection, ServeSection
 from custody.errors import ConfigurationError, StorageError
+from custody.freed_memory import keep_freed_memory
 from custody.serving.access import Scope as TokenScope
 from custody.serving.access import Tokens
 
@@ -45,11 +45,6 @@ _STALLED_SECONDS = 30.0
 _RETRY_SECONDS = 1
 _OTHER_FILES = 256
 """Files that a server may have open besides its connections."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_MAPPED_FROM = 32 << 20
-"""Arrays of this size come from the system each time; smaller ones come from what was freed before."""
-_KEPT_BYTES_MAX = 64 << 20
-"""So much of what was freed stays with the process, of each of its heaps."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -141,7 +136,7 @@ def serve(
     Raises:
         StorageError: the address cannot be listened on.
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     slots = ConnectionSlots(
         Limits(
             connections=_allowed(options.connections_max),
@@ -176,21 +171,6 @@ def serve(
     url = url_of(listener, options) + path
     with listener, _signals_end_the_server():
         _Server(config, lambda: on_started(url), on_loop).run(sockets=[listener])
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep what an answer freed for the next one.
-
-    A search makes arrays of megabytes, frees them, and makes them again for the next question. glibc gives such memory
-    back to the system each time, and the system has to clear and map it anew: half of what a search took that looks at
-    many documents. These are the bounds that glibc itself ends at once an array of 32 MiB was freed.
-    """
-    try:
-        set_option = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):  # another C library, which has no such bounds
-        return
-    set_option(_M_MMAP_THRESHOLD, _MAPPED_FROM)
-    set_option(_M_TRIM_THRESHOLD, _KEPT_BYTES_MAX)
 
 
 def url_of(listener: socket.socket, options: ListenerSection) -> str:
