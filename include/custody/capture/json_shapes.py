@@ -236,16 +236,19 @@ class CutTexts:
 
     def _grouped(self, is_number: npt.NDArray[np.bool_], is_left: npt.NDArray[np.bool_]) -> Sequence[TextGroup]:
         """Return which texts have which shape; those that are left have none."""
-        pieces = np.arange(self.first[-1])
-        is_shape = np.ones(len(pieces), np.bool_)
-        texts = np.arange(len(self.first) - 1)
-        values = 2 * np.arange(len(is_number)) + 1 + np.repeat(texts, np.diff(self.first) // 2)
-        is_shape[values] = False
-        # A number leaves a digit, as a text leaves its quotes: so it shows where it was.
-        is_shape[values[is_number]] = True
-        pieces[values[is_number]] = len(self.pieces) - 1
-        skeletons = self.pieces.take(pa.array(pieces[is_shape]))
-        bounds = bounds_of_texts(skeletons)[np.append(0, np.cumsum(is_shape))[self.first]]
+        # Of each text the values before it, and one more piece between values than it has values.
+        texts = np.arange(len(self.first))
+        values = (self.first - texts) // 2
+        between = 2 * np.arange(values[-1] + texts[-1]) - np.repeat(texts[:-1], np.diff(values) + 1)
+        begins = values + texts
+        numbers = np.flatnonzero(is_number)
+        if len(numbers):
+            # A number leaves a digit, as a text leaves its quotes: so it shows where it was.
+            behind = numbers + np.searchsorted(values[1:], numbers, "right") + 1
+            between = np.insert(between, behind, len(self.pieces) - 1)
+            begins += np.searchsorted(numbers, values)
+        skeletons = self.pieces.take(pa.array(between))
+        bounds = bounds_of_texts(skeletons)[begins]
         whole = texts_between(bounds, skeletons.buffers()[2]).dictionary_encode()
         codes = whole.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
