@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from custody.capture import Accepted, Format, batched_outcomes, event_reader, former_ordinal
 from custody.capture.encodings import InputText
 from custody.capture.nifi_avro import read_avro
 from custody.errors import InvalidInputError, NotFoundError
-from custody.model import Event
+from custody.ingest.ingest import ColumnDelivery, DeliveryReport
+from custody.model import Event, to_batch
 from custody.repository import EventSelection, FileReport, Repository
 from tests.support import run_steps, unnumbered, write_samples
 from tests.unit.capture.json_documents import KINDS, document
@@ -21,6 +24,12 @@ from tests.unit.capture.sample_inputs import any_avro, dataset, entity, envelope
 from tests.unit.capture.test_ngsi_columns import ODD as NGSI_ODD
 from tests.unit.capture.test_nifi_columns import AVRO_ODD, ODD
 from tests.unit.capture.test_openlineage_columns import ALL as ALL_OF_OPENLINEAGE
+
+
+def run_of(namespace: str, number: int, hour: int) -> dict[str, object]:
+    """An event of a run of a job in a namespace, in some hour of a day."""
+    time = f"2026-03-04T{hour:02d}:06:{number:02d}Z"
+    return run_event("START", number, eventTime=time, job={"namespace": namespace, "name": "load"})
 
 
 def write(path: Path, *documents: dict[str, object]) -> Path:
@@ -411,3 +420,44 @@ def test_what_an_older_custody_stored_of_runs_is_known_in_columns(repository: Re
     path.write_bytes(lines([{**documents[0], "producer": "https://example.org/other"}, *documents]))
     [report] = ingest(repository, path)
     assert (report.read, report.stored, report.repeated) == (9, 3, 6)
+
+
+@pytest.mark.parametrize("state", ["journals", "live", "erased", "stored meanwhile", "delivered meanwhile"])
+def test_what_an_older_custody_stored_of_runs_is_known_wherever_it_lies(
+    repository: Repository, tmp_path: Path, state: str
+) -> None:
+    documents = [run_of(name, number, 5 + number // 4) for number in range(8) for name in ("one", "two")]
+    path = tmp_path / "runs.ndjson"
+    path.write_bytes(lines(documents))
+    outcomes = [one for one in read(path.read_bytes(), Format.OPENLINEAGE) if isinstance(one, Accepted)]
+    former = [
+        replace(one, event=msgspec.structs.replace(one.event, source_ordinal=former_ordinal(one.event)))
+        for one in outcomes[:5]
+    ]
+    is_before = "meanwhile" not in state
+    if is_before:
+        repository.append([one.event for one in former])
+    if state in ("live", "erased"):
+        run_steps(repository.settings)
+    if state == "erased":
+        repository.forget(EventSelection(event_ids=list(range(6))), "asked for")
+        repository.compact()
+        assert not repository.workspace().catalog.load().files
+    with repository.ingest() as work:
+        late = tmp_path / "late.ndjson"
+        late.write_bytes(lines([run_of("one", 9, 9)]))
+        assert work.file(late).stored == 1
+        if state == "stored meanwhile":
+            assert work.batches([former], origin="test", format=Format.CUSTODY).stored == 5
+        elif state == "delivered meanwhile":
+            columns = to_batch([one.event for one in former], 0).drop_columns(["event_id"])
+            delivery = ColumnDelivery(
+                origin="test", format=Format.CUSTODY, outcomes=(), size=1, events=columns, rows=np.arange(5)
+            )
+            [result] = work.deliveries([delivery])
+            assert isinstance(result, DeliveryReport)
+            assert result.counts.stored == 5
+        report = work.file(path)
+        assert (report.read, report.stored, report.repeated) == (16, 11, 5)
+        again = work.file(path)
+        assert (again.stored, again.repeated) == (0, 16)
