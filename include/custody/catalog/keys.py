@@ -72,13 +72,13 @@ class CatalogObjects:
         """Return the derived uuid of the revision that follows this one."""
         if revision < 0:
             return self.first_uuid
-        return derived(catalog_id, f"{revision + 1}:{uuid_text(uuid)}")
+        return _following(catalog_id, revision + 1, uuid_text(uuid))
 
     def next_keys(self, catalog_id: bytes, revision: int, uuid: bytes, count: int) -> list_of[str]:
         """Return the keys of so many transactions behind a revision that there is, with derived names."""
         keys, text = [], uuid_text(uuid)
         for following in range(revision + 1, revision + 1 + count):
-            text = uuid_text(derived(catalog_id, f"{following}:{text}"))
+            text = uuid_text(_following(catalog_id, following, text))
             keys.append(self.folder(following) + transaction_file(text))
         return keys
 
@@ -111,6 +111,11 @@ def uuid_text(uuid: bytes) -> str:
     """Return the text of a uuid, without the detour over the class, which costs more than a read from the disk."""
     text = uuid.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _following(catalog_id: bytes, revision: int, before: str) -> bytes:
+    """Return the derived uuid of a revision by the text of the one before it."""
+    return derived(catalog_id, f"{revision}:{before}")
 
 
 def derived(namespace: bytes, name: str) -> bytes:
