@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.append.machine import Machine
+from benchmarks.swh.graph import write_graph
 from benchmarks.swh.watch import Tasks, Watch, log_of, read_tasks, seconds_since
 from custody.config import Settings, load_settings
 from custody.repository import Repository
@@ -155,12 +156,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.swh build", description=__doc__)
     parser.add_argument("graph", type=Path, help="as benchmarks.swh.graph makes it")
     parser.add_argument("folder", type=Path, help="for the repository, logs and results")
+    parser.add_argument("--edges", type=int, help="make the graph first, of about so many edges, where there is none")
     parser.add_argument("--node-filter", choices=NODE_FILTERS, default="all")
     parser.add_argument("--memory", default="2g", help="heap of the driver, which is Spark's executor too")
     parser.add_argument("--dag", action="store_true", help="through the DAG swh_provenance in an Airflow of its own")
     arguments = parser.parse_args(argv)
     folder: Path = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if arguments.edges is not None and not (arguments.graph / "counts.json").exists():
+        write_graph(arguments.graph, arguments.edges)
     settings, environ = prepare(folder, arguments.memory)
     facts = {
         "machine": asdict(Machine.look(folder)),

@@ -54,8 +54,8 @@ class Part:
     output: str = "results.json"
     results: str = "results.json"
     """`output` again, or the file in it that has the results."""
-    scratch: str = "--scratch"
-    """The option that takes the folder."""
+    places: tuple[str, ...] = ("--scratch", "{made}", "--output", "{output}")
+    """What tells it where to work, and where its results go: a folder that is there, and `output` beside it."""
 
 
 _INGEST = {r"peers / custody / cpu": False}
@@ -175,7 +175,20 @@ PARTS: Mapping[str, Part] = {
         "recovery",
         ("--gigabytes", "2"),
         {r"seconds_to_(open|acknowledge)": False},
-        scratch="--folder",
+        places=("--folder", "{made}", "--output", "{output}"),
+    ),
+    "software build": Part(
+        "swh",
+        ("build", "--edges", "300000"),
+        {r"steps / .* / processes_cpu_seconds": False},
+        "build",
+        "build/results.json",
+        places=("{made}/graph", "{output}"),
+    ),
+    "pages": Part(
+        "pages",
+        ("--events", "200000", "--rounds", "5"),
+        {r".* / (paint|rows|bars|picture)": False},
     ),
 }
 
@@ -261,9 +274,9 @@ def measure(part: Part, library: Path, benchmarks: Path, scratch: Path) -> dict[
         paths = os.pathsep.join((str(library / "include"), str(library / "plugins"), str(benchmarks)))
         made = folder / "made"
         made.mkdir()
-        output = (part.scratch, str(made), "--output", str(folder / part.output))
+        places = [place.format(made=made, output=folder / part.output) for place in part.places]
         done = subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{part.module}", *part.options, *output],
+            [sys.executable, "-m", f"benchmarks.{part.module}", *part.options, *places],
             cwd=benchmarks,
             env=os.environ | {"PYTHONPATH": paths},
             capture_output=True,
