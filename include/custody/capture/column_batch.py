@@ -26,7 +26,7 @@ Numbers = npt.NDArray[np.int64]
 Carefully = Callable[[int], Sequence[Outcome]]
 """Returns the outcomes of one element by itself, by its number among those that were read."""
 _Row = TypeVar("_Row")
-EventTable = tuple[pa.Table, npt.NDArray[np.bool_] | None]
+EventTable = tuple[pa.Table | pa.RecordBatch, npt.NDArray[np.bool_] | None]
 """Events in columns, and which of them are not usual, shape (events,); None where nothing but the rules tells."""
 
 
@@ -37,6 +37,8 @@ class ColumnBatch:
     events: pa.RecordBatch
     """As `require_valid_columns` returns them."""
     rejected: Sequence[Rejected]
+    of_rejected: Sequence[int]
+    """The number of the element of each of them."""
     warned: Mapping[int, Accepted]
     """The events with warnings, by their rows."""
     numbers: Numbers
@@ -55,6 +57,12 @@ class ColumnBatch:
                 first = int(np.searchsorted(self.numbers, number))
             found.append(of_element[row - first])
         return found
+
+    def of_elements(self, are_kept: npt.NDArray[np.bool_]) -> ColumnBatch:
+        """Return the events of some elements alone, by their rows; what was rejected stays with this one."""
+        rows = np.flatnonzero(are_kept)
+        warned = {place: self.warned[row] for place, row in enumerate(rows.tolist()) if row in self.warned}
+        return ColumnBatch(self.events.filter(pa.array(are_kept)), (), (), warned, self.numbers[rows], self.carefully)
 
 
 def batch_of_pieces(
@@ -120,10 +128,11 @@ def column_batch(
     is_odd[usual] = False
     odd = np.flatnonzero(is_odd).tolist()
     if not odd:
-        return ColumnBatch(events, (), {}, usual, carefully)
+        return ColumnBatch(events, (), (), {}, usual, carefully)
     accepted: list[Accepted] = []
     of_accepted: list[int] = []
     rejected: list[Rejected] = []
+    of_rejected: list[int] = []
     for number in odd:
         for outcome in carefully(number):
             if isinstance(outcome, Accepted):
@@ -131,6 +140,7 @@ def column_batch(
                 of_accepted.append(number)
             else:
                 rejected.append(outcome)
+                of_rejected.append(number)
     others = to_batch([item.event for item in accepted], 0).drop_columns(["event_id"])
     merged = np.append(usual, np.array(of_accepted, np.int64))
     # Stable: the events of one element stay in their order.
@@ -138,7 +148,7 @@ def column_batch(
     events = pa.concat_batches([events, others]).take(pa.array(order))
     rows = np.flatnonzero(order >= len(usual)).tolist()
     warned = {row: item for row, item in zip(rows, accepted, strict=True) if item.warnings}
-    return ColumnBatch(events, rejected, warned, merged[order], carefully)
+    return ColumnBatch(events, rejected, of_rejected, warned, merged[order], carefully)
 
 
 def _usual(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from custody.capture.validate import Context
+from custody.capture.validate import Accepted, Context, Outcome, Rejected
 from custody.errors import InvalidInputError
 from custody.format.identifiers import digest_ordinal
 from custody.model import UNASSIGNED, ContentClaim, Event
@@ -103,6 +103,25 @@ def check_content_name(sha256: str) -> None:
         raise InvalidInputError(f"{CONTENT_KEY}: expected 64 hexadecimal digits in lower case, got {sha256[:80]!r}")
 
 
+def is_own_claim(claim: ContentClaim | None) -> bool:
+    """Whether a claim is of a content of custody's own, which no event may bring."""
+    return claim is not None and (claim.container or "").startswith(_OWN_CLAIMS)
+
+
+def with_ordinal(outcome: Outcome, ordinal: int) -> Outcome:
+    """Return an outcome whose event has this ordinal, if it had none."""
+    if isinstance(outcome, Rejected) or outcome.event.source_ordinal is not None:
+        return outcome
+    event = msgspec.structs.replace(outcome.event, source_ordinal=ordinal)
+    return Accepted(event, outcome.place, outcome.raw, outcome.warnings)
+
+
+def ordinal_name(event: Event, sha256: str | None) -> list[str | None]:
+    """Return what identifies an event that has no ordinal: all that it says, and its content."""
+    # Part of what is stored: the same event again would count as a new one if this changed.
+    return ["event", msgspec.json.encode(event, order="sorted").decode(), sha256]
+
+
 def _named(payload: _Payload, context: Context) -> tuple[Event, str | None]:
     sha256 = payload.content_sha256
     if sha256 is not None:
@@ -113,8 +132,7 @@ def _named(payload: _Payload, context: Context) -> tuple[Event, str | None]:
                 f"got {payload.source_format!r}"
             )
     for name in ("content_claim", "previous_content_claim"):
-        claim: ContentClaim | None = getattr(payload, name)
-        if claim is not None and (claim.container or "").startswith(_OWN_CLAIMS):
+        if is_own_claim(getattr(payload, name)):
             raise InvalidInputError(
                 f"{name}: expected no claim of custody's own contents, which are places in one repository. "
                 f"Deliver the content, and name it by {CONTENT_KEY}"
@@ -125,11 +143,6 @@ def _named(payload: _Payload, context: Context) -> tuple[Event, str | None]:
     fields["source_node"] = payload.source_node or context.node or UNNAMED_NODE
     event = Event(**fields)
     if event.source_ordinal is None and context.is_numbered:
-        event = msgspec.structs.replace(event, source_ordinal=_ordinal_of(event, sha256))
+        ordinal = digest_ordinal(ordinal_name(event, sha256), event.event_time)
+        event = msgspec.structs.replace(event, source_ordinal=ordinal)
     return event, sha256
-
-
-def _ordinal_of(event: Event, sha256: str | None) -> int:
-    # Part of what is stored: the same event again would count as a new one if this changed.
-    text = msgspec.json.encode(event, order="sorted").decode()
-    return digest_ordinal(["event", text, sha256], event.event_time)

@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 
 from custody.capture import custody_json, ngsi_notification, nifi_json, nifi_rest, openlineage
 from custody.capture.column_batch import ColumnBatch
+from custody.capture.custody_columns import read_custody_columns
 from custody.capture.encodings import CHUNK_BYTES, InputText
 from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import JsonElement, JsonSplitter
@@ -47,6 +48,7 @@ _READERS: dict[Format, ElementReader] = {
 _COLUMN_PIECES: dict[Format, Callable[[Sequence[JsonElement | Rejected], Context], ColumnBatch]] = {
     Format.NGSI: read_ngsi_columns,
     Format.OPENLINEAGE: read_openlineage_columns,
+    Format.CUSTODY: read_custody_columns,
 }
 """Formats whose elements become columns, and their readers."""
 
@@ -87,7 +89,7 @@ def read_batches(
     context: Context = Context(),  # noqa: B008 - frozen
     columns_from: int = 0,
 ) -> Iterator[Sequence[Outcome] | ColumnBatch]:
-    """Yield the outcomes of `read_stream` in batches, as columns those of NiFi's arrays, of Avro, OpenLineage and NGSI.
+    """Yield the outcomes of `read_stream` in batches, as columns but those of NiFi's single events and of its REST API.
 
     A batch is of at most so many pieces of the input, each of which may be several events of one notification. Of
     an array of NiFi's with fewer events than `columns_from` they are none.
@@ -163,11 +165,14 @@ def _read_text(text: InputText, limits: CaptureLimits, format: Format, context: 
     elements = splitter.split()
     if format is Format.NIFI_REST and _is_list_within(head):
         elements = splitter.split_within(nifi_rest.LIST_KEY)
-    outcomes = _outcomes(elements, format, context)
+    outcomes = outcomes_of_elements(elements, format, context)
     yield from _warn_of_one_object(outcomes) if format is Format.NIFI and _is_object(head) else outcomes
 
 
-def _outcomes(elements: Iterable[JsonElement | Rejected], format: Format, context: Context) -> Iterator[Outcome]:
+def outcomes_of_elements(
+    elements: Iterable[JsonElement | Rejected], format: Format, context: Context
+) -> Iterator[Outcome]:
+    """Yield the outcomes of elements of a text, those that the splitter rejected among them."""
     for element in elements:
         if isinstance(element, Rejected):
             yield element

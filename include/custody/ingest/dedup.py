@@ -251,11 +251,10 @@ class StoredKeys:
 
     def stored_rows(self, keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return which rows are events that are stored or were forgotten; `keys` as of `known_rows`."""
-        nodes, codes, ordinals = _columns_of(keys)
+        rows_of, ordinals = _rows_by_node(keys)
         known = np.zeros(len(ordinals), np.bool_)
-        rows_of = {node: np.flatnonzero(codes == code) for code, node in enumerate(nodes)}
         by_node = {node: ordinals[rows] for node, rows in rows_of.items()}
-        stored: dict[str, list[Column]] = {node: [] for node in nodes}
+        stored: dict[str, list[Column]] = {node: [] for node in rows_of}
         with self._own.lock:
             for _, matches in self._matches(by_node):
                 for node in matches.column("source_node").unique().to_pylist():
@@ -263,36 +262,36 @@ class StoredKeys:
                     stored[node].append(of_node.column("source_ordinal").to_numpy())
             for node, rows in rows_of.items():
                 known[rows] |= self._own.has(node, by_node[node])
-        for node, rows in rows_of.items():
-            stored[node].append(np.array(self._gone(node, by_node[node]), np.int64))
-            known[rows] |= is_among(by_node[node], np.concatenate(stored[node]))
+        for node, gone in self._gone(by_node).items():
+            stored[node].append(np.array(gone, np.int64))
+        for node, columns in stored.items():
+            if columns:
+                known[rows_of[node]] |= is_among(by_node[node], np.concatenate(columns))
         return known
 
     def erased(self, keys: Iterable[Key]) -> set[Key]:
         """Return which keys belong to events that were forgotten and erased: only tombstones know them."""
-        by_node = _ordinals_by_node(keys)
-        gone: set[Key] = set()
-        for view in self._views():
-            # Newer than the view, so that what its logs do not hold any more is found here.
-            stones = view.workspace.catalog.load().tombstones.values()
-            for node, ordinals in by_node.items():
-                gone.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
-        return gone
+        gone = self._gone(_ordinals_by_node(keys))
+        return {(node, ordinal) for node, ordinals in gone.items() for ordinal in ordinals}
 
     def add_columns(self, keys: pa.RecordBatch, event_ids: range) -> None:
         """Note events that were just appended as columns."""
-        nodes, codes, ordinals = _columns_of(keys)
+        rows_of, ordinals = _rows_by_node(keys)
         ids = np.arange(event_ids.start, event_ids.stop)
-        for code, node in enumerate(nodes):
-            self._own.add(node, ordinals[codes == code], ids[codes == code])
+        for node, rows in rows_of.items():
+            self._own.add(node, ordinals[rows], ids[rows])
 
-    def _gone(self, node: str, ordinals: Column) -> list[int]:
-        """Return which ordinals of a source belong to events that were forgotten and erased."""
-        return [
-            ordinal
-            for view in self._views()
-            for ordinal in erased_among(view.workspace.catalog.load().tombstones.values(), node, ordinals)
-        ]
+    def _gone(self, by_node: Mapping[str, Sequence[int] | Column]) -> dict[str, list[int]]:
+        """Return those ordinals of sources that belong to events that were forgotten and erased."""
+        gone: dict[str, list[int]] = defaultdict(list)
+        if not by_node:
+            return gone
+        for view in self._views():
+            # Newer than the view, so that what its logs do not hold any more is found here.
+            stones = view.workspace.catalog.load().tombstones.values()
+            for node, ordinals in by_node.items() if stones else ():
+                gone[node] += erased_among(stones, node, ordinals)
+        return gone
 
     def _read_view(self, workspace: Workspace, former: _View | None) -> _View:
         self._trust(workspace)
@@ -487,6 +486,16 @@ def _columns_of(keys: pa.RecordBatch) -> tuple[list[str], npt.NDArray[np.int32],
     sources = keys.column("source_node").dictionary_encode()
     ordinals = keys.column("source_ordinal").to_numpy(zero_copy_only=False)
     return sources.dictionary.to_pylist(), sources.indices.to_numpy(zero_copy_only=False), ordinals
+
+
+def _rows_by_node(keys: pa.RecordBatch) -> tuple[dict[str, Column], Column]:
+    """Return the rows of each source, which go up, and all ordinals."""
+    nodes, codes, ordinals = _columns_of(keys)
+    if len(nodes) == 1:
+        return {nodes[0]: np.arange(len(ordinals))}, ordinals
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(nodes)))
+    return dict(zip(nodes, np.split(order, ends[:-1]), strict=True)) if nodes else {}, ordinals
 
 
 def _ordinals_by_node(keys: Iterable[Key]) -> dict[str, list[int]]:

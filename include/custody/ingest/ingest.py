@@ -32,6 +32,7 @@ from custody.capture import (
     InputPlace,
     Outcome,
     Rejected,
+    SplitText,
     batched_outcomes,
     contradictions,
     detect_file,
@@ -40,6 +41,7 @@ from custody.capture import (
     harmless_differences,
     read_batches,
     read_piece,
+    read_together,
 )
 from custody.errors import (
     BackpressureError,
@@ -49,6 +51,7 @@ from custody.errors import (
     StorageError,
 )
 from custody.format.names import name_as_text
+from custody.format.number_sets import is_among
 from custody.ingest.dedup import (
     NO_WRITER,
     Key,
@@ -65,6 +68,11 @@ from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
 from custody.quarantine import BadPiece, Quarantine, QuarantineEntry
 from custody.read.reader import get_many
 from custody.workspace import Workspace
+
+_COLUMNS_FROM = 64
+"""Fewer events that came together are read as rows: columns take a millisecond, however few they are."""
+_ALONE_FROM = 512
+"""So many events of one delivery gain nothing by those of others."""
 
 
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,14 +137,33 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchDelivery(Delivery, frozen=True, kw_only=True):
-    """A delivery that was read as columns; `outcomes` are none."""
+    """A delivery that was read as columns, in one or several batches; `outcomes` are those that came as rows."""
 
-    batch: ColumnBatch
+    batches: Sequence[ColumnBatch]
 
     @property
     def pieces(self) -> int:
         """How many events there are, and pieces that are none."""
-        return len(self.batch.numbers) + len(self.batch.rejected)
+        return len(self.outcomes) + sum(len(batch.numbers) + len(batch.rejected) for batch in self.batches)
+
+
+class UnreadDelivery(Delivery, frozen=True, kw_only=True):
+    """A delivery that is read when it is stored, together with others; `outcomes` are none yet."""
+
+    text: SplitText
+
+    @property
+    def pieces(self) -> int:
+        """How many events there are, and pieces that are none."""
+        return len(self.text.pieces)
+
+
+def delivery_of_text(text: SplitText, origin: str, size: int, node: str | None = None) -> Delivery:
+    """Return a delivery of a text: of many events it is read here, so that those of others need not wait for that."""
+    fields = {"origin": origin, "format": text.format, "outcomes": (), "size": size, "node": node}
+    if len(text.pieces) < _ALONE_FROM:
+        return UnreadDelivery(text=text, **fields)  # type: ignore[arg-type]
+    return BatchDelivery(batches=[read_together([text])], **fields)  # type: ignore[arg-type]
 
 
 class ColumnDelivery(Delivery, frozen=True, kw_only=True):
@@ -184,6 +211,13 @@ class FileTally:
         self.last: int | None = None
         self.problems: list[str] = []
 
+    def note_stored(self, ids: range) -> None:
+        """Count events that were stored, behind those that were before."""
+        if ids:
+            self.stored += len(ids)
+            self.first = ids.start if self.first is None else self.first
+            self.last = ids.stop - 1
+
     def note_refused(self, place: InputPlace, problem: EventProblem, key: str) -> None:
         """Note a piece that was not stored; the report of a file says it in `problems`."""
 
@@ -223,6 +257,41 @@ class _SharedTally(FileTally):
         if self.failure is not None:
             return self.failure
         return DeliveryReport(counts=self.report(writer), refused=tuple(self._refused))
+
+
+class _Shares:
+    """Of which tally each of some elements is that were read together, by their numbers.
+
+    Args:
+        tallies: in the order of their elements.
+        begins: the number of the first element of each.
+    """
+
+    def __init__(self, tallies: Sequence[FileTally], begins: Sequence[int]) -> None:
+        self._tallies = tallies
+        self._begins = np.array(begins, np.int64)
+
+    @classmethod
+    def of_one(cls, tally: FileTally) -> _Shares:
+        """Return what all elements belong to one tally of."""
+        return cls([tally], [0])
+
+    def tallies_of(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[FileTally]:
+        """Return the tally of each element."""
+        return [self._tallies[place] for place in self._places(numbers).tolist()]
+
+    def counts(self, numbers: npt.NDArray[np.int64]) -> list[tuple[FileTally, int]]:
+        """Return each tally with the number of its elements, in their order."""
+        counts = np.bincount(self._places(numbers), minlength=len(self._tallies)).tolist()
+        return list(zip(self._tallies, counts, strict=True))
+
+    def share_with(self, numbers: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which elements are of the same tally as one of the others."""
+        return is_among(self._places(numbers), self._places(others))
+
+    def _places(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        places: npt.NDArray[np.int64] = np.searchsorted(self._begins, np.asarray(numbers, np.int64), side="right") - 1
+        return places
 
 
 class _PutAside(NamedTuple):
@@ -346,9 +415,10 @@ class Ingest:
         tallies = [_SharedTally(item.origin, item.format, item.node) for item in deliveries]
         pairs: list[tuple[FileTally, Accepted]] = []
         with self._turn():
+            together, outcomes = _read(deliveries, tallies)
             rejected: list[_PutAside] = []
-            for tally, delivery in zip(tallies, deliveries, strict=True):
-                for outcome in delivery.outcomes:
+            for tally, of_delivery in zip(tallies, outcomes, strict=True):
+                for outcome in of_delivery:
                     if isinstance(outcome, Rejected):
                         rejected.append(_PutAside(tally, outcome.raw, outcome.place, outcome.problem))
                     else:
@@ -358,7 +428,10 @@ class Ingest:
                 if isinstance(delivery, ColumnDelivery):
                     pairs += self._store_columns(tally, delivery)
                 elif isinstance(delivery, BatchDelivery):
-                    self._take_columns(tally, delivery.batch)
+                    for batch in delivery.batches:
+                        self._take_columns(_Shares.of_one(tally), batch)
+            for shares, batch in together:
+                self._take_columns(shares, batch)
             if pairs:
                 self._store(pairs, self._writer.append)
         return [tally.result(self._writer.name) for tally in tallies]
@@ -443,7 +516,7 @@ class Ingest:
         with self._turn():
             for batch in batches:
                 if isinstance(batch, ColumnBatch):
-                    self._take_columns(tally, batch)
+                    self._take_columns(_Shares.of_one(tally), batch)
                 else:
                     self._take_outcomes(tally, batch, store or self._writer.append)
                 progress()
@@ -455,45 +528,61 @@ class Ingest:
         self._put_aside(_rejections(tally, batch))
         self._store([(tally, outcome) for outcome in batch if isinstance(outcome, Accepted)], store)
 
-    def _take_columns(self, tally: FileTally, batch: ColumnBatch) -> None:
+    def _take_columns(self, shares: _Shares, batch: ColumnBatch) -> None:
         """Store the events of a batch that are new, in their order; the others are compared one by one."""
-        self._put_aside(_rejections(tally, batch.rejected))
+        of_rejected = zip(shares.tallies_of(batch.of_rejected), batch.rejected, strict=True)
+        self._put_aside([_PutAside(tally, item.raw, item.place, item.problem) for tally, item in of_rejected])
+        is_repeated = repeated_rows(batch.events.select(_KEY_COLUMNS))
+        if is_repeated.any():
+            # Copies are compared with each other, one by one, and with them all that came in the same file.
+            is_slow = shares.share_with(batch.numbers, batch.numbers[is_repeated])
+            slow = np.flatnonzero(is_slow)
+            tallies = shares.tallies_of(batch.numbers[slow])
+            self._take_new(shares, batch.of_elements(~is_slow))
+            self._store(list(zip(tallies, batch.accepted(slow.tolist()), strict=True)), self._writer.append)
+        else:
+            self._take_new(shares, batch)
+
+    def _take_new(self, shares: _Shares, batch: ColumnBatch) -> None:
+        """Store the events of a batch that are new, no two of which have one key."""
         events = batch.events.num_rows
-        keys = batch.events.select(_KEY_COLUMNS)
-        if repeated_rows(keys).any():
-            # Copies within the batch are compared with each other, one by one.
-            self._store([(tally, item) for item in batch.accepted(range(events))], self._writer.append)
+        if not events:
             return
+        keys = batch.events.select(_KEY_COLUMNS)
         self._know_stored(set(keys.column("source_node").unique().to_pylist()))
         older = former_ordinals(batch.events)
         # Both keys of an event in one look: of small batches it costs more than the keys that are looked up.
         is_stored = self._stored_keys.stored_rows(_with_former(keys, older) if len(older.rows) else keys)
         is_new = ~is_stored[:events]
         is_new[older.rows] &= ~is_stored[events:]
-        rows = np.flatnonzero(~is_new).tolist()
-        former = batch.accepted(rows)
-        if former:
+        rows = np.flatnonzero(~is_new)
+        for tally, count in shares.counts(batch.numbers[is_new]):
+            tally.read += count
+        if len(rows):
+            former = list(zip(shares.tallies_of(batch.numbers[rows]), batch.accepted(rows.tolist()), strict=True))
             # Of what was stored and has expired since, a copy is new. By the objects: several events may have one
             # place.
-            again = {id(item) for _, item in self._without_stored([(tally, item) for item in former])}
-            is_new[[row for row, item in zip(rows, former, strict=True) if id(item) in again]] = True
-        tally.read += events - len(former)
+            again = {id(item) for _, item in self._without_stored(former)}
+            is_new[[row for row, (_, item) in zip(rows.tolist(), former, strict=True) if id(item) in again]] = True
         # A filter copies all that it leaves.
-        self._append_new(tally, batch.events if is_new.all() else batch.events.filter(pa.array(is_new)))
+        ids = self._append_new(batch.events if is_new.all() else batch.events.filter(pa.array(is_new)))
+        for tally, count in shares.counts(batch.numbers[is_new]):
+            tally.note_stored(ids[:count])
+            ids = ids[count:]
         # Behind the acknowledgement: each warning says that its event is stored.
-        self._warn([(tally, item) for row, item in batch.warned.items() if is_new[row]])
+        warned = [row for row in batch.warned if is_new[row]]
+        tallies = shares.tallies_of(batch.numbers[warned])
+        self._warn([(tally, batch.warned[row]) for tally, row in zip(tallies, warned, strict=True)])
 
-    def _append_new(self, tally: FileTally, events: pa.RecordBatch) -> None:
-        """Append events that are columns and count them."""
+    def _append_new(self, events: pa.RecordBatch) -> range:
+        """Append events that are columns; return their ids."""
         if not events.num_rows:
-            return
+            return range(0)
         ids = self._writer.append_checked(events)
         self._stored_keys.add_columns(events.select(_KEY_COLUMNS), ids)
-        tally.stored += len(ids)
-        tally.first = ids.start if tally.first is None else tally.first
-        tally.last = ids.stop - 1
+        return ids
 
-    def _warn(self, stored: Iterable[tuple[FileTally, Accepted]]) -> None:
+    def _warn(self, stored: Sequence[tuple[FileTally, Accepted]]) -> None:
         """Keep the bytes of stored events with their warnings."""
         self._put_aside(
             [_PutAside(tally, item.raw, item.place, problem) for tally, item in stored for problem in item.warnings]
@@ -522,9 +611,7 @@ class Ingest:
         ids = store(events) if events else range(0)
         self._stored_keys.add([key_of(event) for event in events], ids)
         for (tally, _), event_id in zip(fresh, ids, strict=True):
-            tally.stored += 1
-            tally.first = event_id if tally.first is None else tally.first
-            tally.last = event_id
+            tally.note_stored(range(event_id, event_id + 1))
         # Warnings are kept behind the acknowledgement: each of them says that its event is stored.
         self._warn(fresh)
 
@@ -535,7 +622,7 @@ class Ingest:
         known = self._stored_keys.known_rows(keys)
         fresh = delivery.events.filter(pa.array(~known))
         tally.read += fresh.num_rows
-        self._append_new(tally, fresh)
+        tally.note_stored(self._append_new(fresh))
         again = to_events(delivery.events.filter(pa.array(known)))
         return [
             (tally, Accepted(event, InputPlace(row, 0), msgspec.json.encode(event)))
@@ -647,6 +734,31 @@ class Ingest:
             tally.failure = result
             keys.append("")
         return keys
+
+
+def _read(
+    deliveries: Sequence[Delivery], tallies: Sequence[FileTally]
+) -> tuple[list[tuple[_Shares, ColumnBatch]], list[Sequence[Outcome]]]:
+    """Read what is not read yet, as columns where many events of a kind came together.
+
+    Returns:
+        The columns with the tallies of their elements, and the outcomes of each delivery that are rows.
+    """
+    outcomes = [delivery.outcomes for delivery in deliveries]
+    kinds: dict[object, list[tuple[int, SplitText]]] = defaultdict(list)
+    for place, delivery in enumerate(deliveries):
+        if isinstance(delivery, UnreadDelivery):
+            kinds[delivery.text.kind].append((place, delivery.text))
+    together = []
+    for placed in kinds.values():
+        ends = np.cumsum([len(text.pieces) for _, text in placed]).tolist()
+        if ends[-1] >= _COLUMNS_FROM:
+            shares = _Shares([tallies[place] for place, _ in placed], [0, *ends[:-1]])
+            together.append((shares, read_together([text for _, text in placed])))
+        else:
+            for place, text in placed:
+                outcomes[place] = text.outcomes()
+    return together, outcomes
 
 
 def _rejections(tally: FileTally, outcomes: Iterable[Outcome]) -> list[_PutAside]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
-
-from custody.capture import CaptureLimits, Format, read_stream
+from custody.capture import CaptureLimits, Format, split_text
 from custody.client.spool_delivery import Receipt
 from custody.errors import BackpressureError
-from custody.ingest.ingest import Delivery, Ingest
+from custody.ingest.ingest import Ingest, UnreadDelivery
 
 
 class RepositorySender:
@@ -30,8 +28,8 @@ class RepositorySender:
         Raises:
             BackpressureError, LockedError, StorageError: as `Ingest.deliveries`; the quarantine may be full, too.
         """
-        outcomes = list(read_stream(io.BytesIO(lines), self._limits, format=Format.CUSTODY))
-        delivery = Delivery(origin=self._origin, format=Format.CUSTODY, outcomes=outcomes, size=len(lines))
+        text = split_text(lines, self._limits, Format.CUSTODY)
+        delivery = UnreadDelivery(origin=self._origin, format=text.format, outcomes=(), size=len(lines), text=text)
         [report] = self._ingest.deliveries([delivery])
         if isinstance(report, BackpressureError):
             raise report

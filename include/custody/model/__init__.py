@@ -8,6 +8,7 @@ from custody.model.columns import (
     check_columns,
     column_of,
     exact_batch,
+    exact_batch_of,
     in_one_piece,
     int64_column,
     is_newer,
@@ -18,6 +19,7 @@ from custody.model.columns import (
     to_batch,
     to_present,
     unknown_columns,
+    values_of_columns,
 )
 from custody.model.cut_event import CutEvent, shortened
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
@@ -57,6 +59,7 @@ __all__ = [
     "check_event",
     "column_of",
     "exact_batch",
+    "exact_batch_of",
     "in_one_piece",
     "int64_column",
     "is_newer",
@@ -76,6 +79,7 @@ __all__ = [
     "to_present",
     "unknown_columns",
     "valid_events",
+    "values_of_columns",
     "warned_rows",
     "without_bad_rows",
 ]

@@ -113,7 +113,7 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
     """
     # Events carry no ids before they are appended.
     ids = int64_column(np.arange(first_event_id, first_event_id + len(events), dtype=np.int64))
-    columns = [column_of(field, values) for field, values in _values_of_columns(events)[1:]]
+    columns = [column_of(field, values) for field, values in values_of_columns(events)[1:]]
     return pa.RecordBatch.from_arrays([ids, *columns], schema=EVENT_SCHEMA)
 
 
@@ -126,11 +126,13 @@ def exact_batch(events: Sequence[Event]) -> pa.RecordBatch | None:
     Raises:
         UnicodeEncodeError: a text is no valid Unicode.
     """
-    if set(map(type, events)) - {Event}:
-        return None
+    return None if set(map(type, events)) - {Event} else exact_batch_of(values_of_columns(events))
+
+
+def exact_batch_of(held: Sequence[tuple[pa.Field, Sequence[Any]]]) -> pa.RecordBatch | None:
+    """Return what `values_of_columns` gave as `exact_batch` does; raises as it."""
     columns = []
     try:
-        held = _values_of_columns(events)
         lists = [_texts_in(field, values) for field, values in held]
         joined = iter(joined_texts(list(chain.from_iterable(lists))))
         for (field, values), own in zip(held, lists, strict=True):
@@ -145,7 +147,8 @@ def exact_batch(events: Sequence[Event]) -> pa.RecordBatch | None:
     return pa.RecordBatch.from_arrays(columns[1:], schema=_SCHEMA_WITHOUT_ID)
 
 
-def _values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[Any]]]:
+def values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[Any]]]:
+    """Return the values of events, a column behind the other, in the order of EVENT_SCHEMA."""
     count = len(_PLACES)
     values: list[Any] = []
     # One list, of which a column is every 37th value: that takes half as long as to turn the rows by `zip`.

@@ -125,7 +125,7 @@ def _good_events(batch: pa.RecordBatch) -> list[Event] | None:
     return None if any(problem.severity is Severity.ERROR for problem in problems) else few
 
 
-def without_bad_rows(events: pa.Table) -> tuple[pa.RecordBatch, dict[int, str]]:
+def without_bad_rows(events: pa.Table | pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
     """Return the good events as `require_valid_columns` does, and of each bad row what was expected where.
 
     Raises:

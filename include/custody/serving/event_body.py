@@ -7,8 +7,9 @@ it gets its claim.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -16,7 +17,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.capture import Accepted, CaptureLimits, Context, Format, InputPlace, Outcome, Rejected, detect, read_stream
+from custody.capture import (
+    Accepted,
+    CaptureLimits,
+    ColumnBatch,
+    Context,
+    Format,
+    InputPlace,
+    Outcome,
+    Rejected,
+    SplitText,
+    detect,
+    read_batches,
+    read_stream,
+    split_text,
+)
 from custody.capture.custody_json import (
     CONTENT_KEY,
     SOURCE_FORMAT,
@@ -24,10 +39,9 @@ from custody.capture.custody_json import (
     batch_ordinals,
     check_content_name,
     event_and_content,
+    with_ordinal,
 )
-from custody.capture.encodings import InputText
 from custody.capture.formats import DETECT_BYTES
-from custody.capture.json_splitter import JsonSplitter
 from custody.capture.validate import rejected, validate_element
 from custody.errors import InvalidInputError
 from custody.model import EVENT_SCHEMA, Event, to_events, without_bad_rows
@@ -39,6 +53,12 @@ BAD_ROWS_MAX = 1000
 """A body of columns with more bad rows is refused as a whole: each costs a file of the quarantine."""
 NODES_MAX = 1000
 """Sources of one body of columns: each costs a look-up of its own."""
+COLUMN_BYTES = 128 << 10
+"""A body of other formats that is as long becomes columns: of fewer events these take longer than rows."""
+_BATCH_EVENTS = 1 << 16
+_CONTENT_NAME = re.compile(rb"%b|\\u00[2-7]" % CONTENT_KEY.encode())
+"""What the key of a content looks like, as it is or with escapes of its characters."""
+_GZIP = b"\x1f\x8b"
 _COLUMNS = EVENT_SCHEMA.remove(0).names
 
 
@@ -70,6 +90,10 @@ class EventBody:
     """Those that stay columns, as `require_valid_columns` returns them."""
     rows: npt.NDArray[np.int64] | None = None
     """Where each of them was in the body, from 0."""
+    text: SplitText | None = None
+    """What is left to be read by whoever stores it, together with the bodies of others."""
+    batches: Sequence[ColumnBatch] = ()
+    """Those that were read as columns."""
 
 
 def read_body(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
@@ -87,16 +111,30 @@ def read_body(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
 
 
 def _of_other_format(body: bytes, head: BodyHead, limits: CaptureLimits, format: Format) -> EventBody:
-    outcomes = list(read_stream(io.BytesIO(body), limits, format=format, context=Context(head.node)))
-    return EventBody(format, outcomes)
+    context = Context(head.node)
+    if len(body) < COLUMN_BYTES:
+        return EventBody(format, list(read_stream(io.BytesIO(body), limits, format=format, context=context)))
+    outcomes: list[Outcome] = []
+    batches: list[ColumnBatch] = []
+    for part in read_batches(io.BytesIO(body), limits, batch_events=_BATCH_EVENTS, format=format, context=context):
+        if isinstance(part, ColumnBatch):
+            batches.append(part)
+        else:
+            outcomes += part
+    return EventBody(format, outcomes, batches=batches)
 
 
 def _of_json(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
     context = Context(head.node, is_numbered=head.key is None)
-    text = InputText(io.BytesIO(body), bytes_max=limits.file_bytes_max)
+    text = split_text(body, limits, Format.CUSTODY, context)
+    if head.key is not None:
+        text = replace(text, ordinals=batch_ordinals(head.key, len(text.pieces)))
+    # What names contents gets them before it is stored, and what is refused as a whole has to be read before.
+    if not head.is_strict and not body.startswith(_GZIP) and _CONTENT_NAME.search(body) is None:
+        return EventBody(Format.CUSTODY, (), text=text)
     outcomes: list[Outcome] = []
     contents: dict[int, str] = {}
-    for element in JsonSplitter(text, limits.event_bytes_max).split():
+    for number, element in enumerate(text.pieces):
         if isinstance(element, Rejected):
             outcomes.append(element)
             continue
@@ -109,24 +147,9 @@ def _of_json(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
 
         [outcome] = validate_element(element.raw, element.place, read, context)
         if names and names[0] is not None and isinstance(outcome, Accepted):
-            contents[len(outcomes)] = names[0]
-        outcomes.append(outcome)
-    return EventBody(Format.CUSTODY, _numbered(outcomes, head.key), contents)
-
-
-def _numbered(outcomes: list[Outcome], key: str | None) -> Sequence[Outcome]:
-    """Return outcomes whose events have ordinals, by their place in the batch where they had none."""
-    if key is None:
-        return outcomes
-    ordinals = batch_ordinals(key, len(outcomes))
-    return [
-        Accepted(
-            msgspec.structs.replace(outcome.event, source_ordinal=ordinal), outcome.place, outcome.raw, outcome.warnings
-        )
-        if isinstance(outcome, Accepted) and outcome.event.source_ordinal is None
-        else outcome
-        for outcome, ordinal in zip(outcomes, ordinals, strict=True)
-    ]
+            contents[number] = names[0]
+        outcomes.append(outcome if text.ordinals is None else with_ordinal(outcome, text.ordinals[number]))
+    return EventBody(Format.CUSTODY, outcomes, contents)
 
 
 def _of_arrow(body: bytes, head: BodyHead) -> EventBody:

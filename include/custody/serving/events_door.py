@@ -24,7 +24,7 @@ from custody.capture import Accepted, CaptureLimits, Format, Outcome, Rejected
 from custody.capture.custody_json import check_content_name
 from custody.errors import InvalidInputError, NotFoundError
 from custody.flow.content import StoredContent, with_content
-from custody.ingest.ingest import ColumnDelivery, Delivery, DeliveryReport
+from custody.ingest.ingest import BatchDelivery, ColumnDelivery, Delivery, DeliveryReport, delivery_of_text
 from custody.serving.access import Scope
 from custody.serving.application import Problem, passed_on
 from custody.serving.door import Measure, Services
@@ -222,6 +222,7 @@ class EventsDoor:
             _RefusedError: contents are missing, or it is to be stored as a whole and cannot.
         """
         bad = [outcome for outcome in read.outcomes if isinstance(outcome, Rejected)]
+        bad += [outcome for batch in read.batches for outcome in batch.rejected]
         if bad and head.is_strict:
             listed = [
                 {"index": item.place.index, "code": item.problem.code, "message": item.problem.message}
@@ -231,6 +232,10 @@ class EventsDoor:
             raise _RefusedError(_json(422, document))
         outcomes = self._with_contents(read) if read.contents else read.outcomes
         fields = {"origin": head.origin, "format": read.format, "outcomes": outcomes, "size": size, "node": head.node}
+        if read.text is not None:
+            return delivery_of_text(read.text, head.origin, size, head.node)
+        if read.batches:
+            return BatchDelivery(batches=read.batches, **fields)  # type: ignore[arg-type]
         if read.events is None:
             return Delivery(**fields)  # type: ignore[arg-type]
         return ColumnDelivery(events=read.events, rows=read.rows, **fields)  # type: ignore[arg-type]

@@ -1,13 +1,12 @@
-"""Reading a body with OpenLineage events: unzipped within bounds, cut into events, each judged.
+"""A body with OpenLineage events: unzipped within bounds, and cut into events.
 
-A large body is read in a process of its own. Decoding it takes the interpreter for as long as it lasts, and a thread
-would keep every other request of the server waiting. The process reads one body after the other from its input, and
-ends when its server does.
+A body with a large event is read in a process of its own. Decoding it takes the interpreter for as long as it lasts,
+and a thread would keep every other request of the server waiting. The process reads one body after the other from its
+input, and ends when its server does.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import struct
@@ -21,7 +20,16 @@ from typing import IO
 import msgspec
 
 import custody
-from custody.capture import Accepted, CaptureLimits, Format, InputPlace, Outcome, Rejected, read_stream
+from custody.capture import (
+    Accepted,
+    CaptureLimits,
+    Format,
+    InputPlace,
+    Outcome,
+    Rejected,
+    SplitText,
+    split_text,
+)
 from custody.capture.validate import rejected
 from custody.errors import InvalidInputError, StorageError
 from custody.serving.http_requests import BodyRefusedError, unzipped
@@ -58,8 +66,8 @@ _BODY = msgspec.msgpack.Decoder(LineageBody)
 _READING = msgspec.msgpack.Decoder(_Reading)
 
 
-def read_body(body: LineageBody) -> list[Outcome]:
-    """Return the outcomes of a body.
+def split_body(body: LineageBody) -> SplitText:
+    """Return a body cut into its events, none of which is read; what is no text of events is a rejected piece.
 
     Raises:
         BodyRefusedError: it is too large when it is unzipped, or has too many events.
@@ -67,19 +75,21 @@ def read_body(body: LineageBody) -> list[Outcome]:
     try:
         text = unzipped(body.raw, body.bytes_max, "serve.openlineage_bytes_max") if body.is_zipped else body.raw
     except InvalidInputError as error:
-        return [rejected(InputPlace(None, 0), "bad-gzip", str(error), body.raw)]
+        return _of_no_events("bad-gzip", str(error), body.raw)
     limits = CaptureLimits(event_bytes_max=body.bytes_max, file_bytes_max=body.bytes_max)
-    outcomes: list[Outcome] = []
-    for outcome in read_stream(io.BytesIO(text), limits, format=Format.OPENLINEAGE):
-        if len(outcomes) == body.events_max:
-            expected = f"expected at most {body.events_max} events (serve.openlineage_events_max)"
-            raise BodyRefusedError(413, "events", expected)
-        outcomes.append(outcome)
-    return outcomes or [rejected(InputPlace(None, 0), "empty", "expected an event, got none", text)]
+    split = split_text(text, limits, Format.OPENLINEAGE, pieces_max=body.events_max + 1)
+    if len(split.pieces) > body.events_max:
+        expected = f"expected at most {body.events_max} events (serve.openlineage_events_max)"
+        raise BodyRefusedError(413, "events", expected)
+    return split if split.pieces else _of_no_events("empty", "expected an event, got none", text)
+
+
+def _of_no_events(code: str, message: str, raw: bytes) -> SplitText:
+    return SplitText(Format.OPENLINEAGE, [rejected(InputPlace(None, 0), code, message, raw)])
 
 
 class BodyProcess:
-    """The process that reads large bodies; for any number of threads, one body at a time."""
+    """The process that reads bodies with large events; for any number of threads, one body at a time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -92,7 +102,7 @@ class BodyProcess:
                 self._started()
 
     def read(self, body: LineageBody) -> list[Outcome]:
-        """Return the outcomes of a body, as `read_body` does.
+        """Return the outcomes of a body.
 
         Raises:
             BodyRefusedError: it is too large when it is unzipped, or has too many events.
@@ -152,8 +162,7 @@ def main() -> None:
             return
         body = _BODY.decode(request)
         try:
-            outcomes = read_body(body)
-            reading = _Reading([_pair(outcome) for outcome in outcomes])
+            reading = _Reading([_pair(outcome) for outcome in split_body(body).outcomes()])
         except BodyRefusedError as refused:
             reading = _Reading([], _Refusal(refused.status, refused.code, str(refused)))
         _write(target, msgspec.msgpack.encode(reading))

@@ -18,21 +18,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from custody.capture import Format, Outcome
-from custody.ingest.ingest import Delivery, DeliveryReport, RefusedPiece
+from custody.capture import Rejected
+from custody.ingest.ingest import Delivery, DeliveryReport, RefusedPiece, UnreadDelivery, delivery_of_text
 from custody.serving.access import Scope
 from custody.serving.door import Measure, Services
 from custody.serving.http_requests import BodyRefusedError, bounded_body
-from custody.serving.lineage_body import BodyProcess, LineageBody, read_body
+from custody.serving.lineage_body import BodyProcess, LineageBody, split_body
 
 ONE = "/api/v1/lineage"
 BATCH = "/api/v1/lineage/batch"
 PREFIX = "/openlineage"
 _SHORT_BYTES = 16 << 10
-"""A longer body is read in a thread. To change threads costs about as much as a body of this length."""
+"""A longer body is cut in a thread. To change threads costs about as much as a body of this length."""
 _LONG_BYTES = 256 << 10
-"""A longer body is read in a process. Decoding one of this length takes the interpreter for some milliseconds."""
-_ZIPPED_BYTES = 8 << 10
+"""A longer event is read in a process. Decoding one of this length takes the interpreter for some milliseconds."""
 _REASON_CHARACTERS_MAX = 300
 _FAILED_MAX = 1000
 """So many bad events of a batch are listed in the answer; all of them are counted."""
@@ -112,31 +111,30 @@ class OpenLineageDoor:
             raise BodyRefusedError(415, "content-encoding", "expected a body as it is, or gzip")
         limit = self._options.openlineage_bytes_max
         raw = await bounded_body(request, limit, self._options.body_seconds)
-        outcomes = await self._read(raw, is_zipped=coding != "identity")
-        size = sum(len(outcome.raw) for outcome in outcomes)
+        body = LineageBody(raw, coding != "identity", limit, self._options.openlineage_events_max)
         # Neither query nor login: both may hold secrets. The host is the sender's word.
-        origin = request.url.path
-        report = await self._intake.take(
-            Delivery(origin=origin, format=Format.OPENLINEAGE, outcomes=outcomes, size=size)
-        )
+        delivery = await self._delivery(body, request.url.path)
+        report = await self._intake.take(delivery)
         self._counts["stored"] += report.counts.stored
         self._counts["repeated"] += report.counts.repeated
         self._counts["quarantined"] += len(report.refused)
         return report
 
-    async def _read(self, raw: bytes, *, is_zipped: bool) -> Sequence[Outcome]:
-        """Return the outcomes of a body: read here, in a thread, or in a process, by its length."""
-        body = LineageBody(raw, is_zipped, self._options.openlineage_bytes_max, self._options.openlineage_events_max)
-        if not is_zipped and len(raw) <= _SHORT_BYTES:
-            return read_body(body)
+    async def _delivery(self, body: LineageBody, origin: str) -> Delivery:
+        """Return what a body delivers: cut here or in a thread by its length, and read in a process if it has to be."""
+        if not body.is_zipped and len(body.raw) <= _SHORT_BYTES:
+            text = split_body(body)
+            return UnreadDelivery(origin=origin, format=text.format, outcomes=(), size=len(body.raw), text=text)
         # One at a time: reading takes memory, and the processor from everybody else.
         async with self._reading:
-            return await asyncio.to_thread(read_body if self._is_short(body) else self._process.read, body)
+            return await asyncio.to_thread(self._read, body, origin)
 
-    @staticmethod
-    def _is_short(body: LineageBody) -> bool:
-        # Nobody knows how long a zipped body is.
-        return len(body.raw) <= (_ZIPPED_BYTES if body.is_zipped else _LONG_BYTES)
+    def _read(self, body: LineageBody, origin: str) -> Delivery:
+        text = split_body(body)
+        size = sum(len(piece.raw) for piece in text.pieces)
+        if all(isinstance(piece, Rejected) or len(piece.raw) <= _LONG_BYTES for piece in text.pieces):
+            return delivery_of_text(text, origin, size)
+        return Delivery(origin=origin, format=text.format, outcomes=self._process.read(body), size=size)
 
 
 def _kept_answer(piece: RefusedPiece) -> Response:

@@ -163,7 +163,7 @@ class PacketIntake:
 def _delivery(batch: Sequence[Outcome] | ColumnBatch, origin: str, format: Format) -> Delivery:
     if isinstance(batch, ColumnBatch):
         size = batch.events.nbytes + sum(len(piece.raw) for piece in batch.rejected)
-        return BatchDelivery(origin=origin, format=format, outcomes=(), size=size, batch=batch)
+        return BatchDelivery(origin=origin, format=format, outcomes=(), size=size, batches=(batch,))
     size = sum(len(outcome.raw) for outcome in batch)
     return Delivery(origin=origin, format=format, outcomes=batch, size=size)
 
