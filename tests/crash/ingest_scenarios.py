@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
-from custody.capture import Format
-from custody.capture.event_reader import read_file
+from custody.capture import CaptureLimits, Format, read_batches
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.repository import FileReport, Ingest, Repository
@@ -84,9 +84,18 @@ class Ingesting(_Reporting):
 
 
 class PuttingAside(_Reporting):
-    """Of what comes some events are stored with a warning and some elements are refused, several at a time."""
+    """Of what comes some events are stored with a warning and some elements are refused, several at a time.
+
+    An event that is stored is a repetition when it comes again, so its warning has to be kept before it is stored.
+
+    Args:
+        is_columns: whether it is read as columns.
+    """
 
     WARNED, REFUSED = range(3), range(3, 6)
+
+    def __init__(self, *, is_columns: bool = False) -> None:
+        self._is_columns = is_columns
 
     def run(self, fs: FileSystem, record: Reports) -> None:
         report = self._ingest(fs)
@@ -100,21 +109,27 @@ class PuttingAside(_Reporting):
         stored = {
             item.source_ordinal for name in SETTINGS.repository.slots for item in opened.events(0, EVERYTHING, name)
         }
-        assert {entry.index for entry in entries if entry.is_stored} <= stored, "a warning of an event that is lost"
+        assert stored <= {entry.index for entry in entries if entry.is_stored}, "a stored event without its warning"
         assert record.counted <= {entry.index for entry in entries}, "what was put aside is lost"
 
     def use(self, fs: FileSystem, record: Reports) -> None:
         report = self._ingest(fs)
         assert report.stored + report.repeated == len(self.WARNED), report
-        record.counted |= set(self.REFUSED)
+        record.counted = {*self.WARNED, *self.REFUSED}
 
     def _ingest(self, fs: FileSystem) -> FileReport:
         forks = [document("FORK", eventOrdinal=number, childIds=[], parentIds=[]) for number in self.WARNED]
         text = json.dumps([*forks, *({"eventOrdinal": number} for number in self.REFUSED)]).encode()
-        outcomes = list(read_file(text, event_bytes_max=1 << 20))
+        batches = read_batches(
+            io.BytesIO(text),
+            CaptureLimits(1 << 20),
+            batch_events=10,
+            format=Format.NIFI,
+            columns_from=0 if self._is_columns else len(forks) + 10,
+        )
         # So that few files are synced as many are.
         with patch.object(durable, "_ONE_SYNC_FILES", 2), _repository(fs).ingest() as work:
-            report = work.batches([outcomes], origin="bad.json", format=Format.NIFI)
+            report = work.batches(batches, origin="bad.json", format=Format.NIFI)
         assert report.rejected == len(self.REFUSED), report
         return report
 

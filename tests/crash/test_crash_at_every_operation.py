@@ -168,8 +168,11 @@ def test_a_crash_while_shards_are_made_anew_leaves_whole_shards_or_logs_that_ans
 
 
 @pytest.mark.in_parts
-def test_a_crash_while_much_is_put_aside_lists_nothing_that_cannot_be_read(part: Part) -> None:
-    outcome = enumerate_crashes(PuttingAside(), seeds=4, part=part)
+@pytest.mark.parametrize("is_columns", [False, True])
+def test_a_crash_while_much_is_put_aside_lists_nothing_that_cannot_be_read_and_keeps_each_warning(
+    part: Part, *, is_columns: bool
+) -> None:
+    outcome = enumerate_crashes(PuttingAside(is_columns=is_columns), seeds=4, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 60
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -210,6 +211,8 @@ class FileTally:
         self.first: int | None = None
         self.last: int | None = None
         self.problems: list[str] = []
+        self.failure: BackpressureError | None = None
+        """Why all of it has to come again, of what is one of several deliveries."""
 
     def note_stored(self, ids: range) -> None:
         """Count events that were stored, behind those that were before."""
@@ -244,7 +247,6 @@ class _SharedTally(FileTally):
     def __init__(self, file: str, format: Format, node: str | None) -> None:
         super().__init__(file, format, node)
         self._refused: list[RefusedPiece] = []
-        self.failure: BackpressureError | None = None
 
     def note_refused(self, place: InputPlace, problem: EventProblem, key: str) -> None:
         """Note a piece that was not stored, with its place."""
@@ -564,15 +566,14 @@ class Ingest:
             # place.
             again = {id(item) for _, item in self._without_stored(former)}
             is_new[[row for row, (_, item) in zip(rows.tolist(), former, strict=True) if id(item) in again]] = True
+        warned = [row for row in batch.warned if is_new[row]]
+        tallies = shares.tallies_of(batch.numbers[warned])
+        is_new[warned] = self._warn([(tally, batch.warned[row]) for tally, row in zip(tallies, warned, strict=True)])
         # A filter copies all that it leaves.
         ids = self._append_new(batch.events if is_new.all() else batch.events.filter(pa.array(is_new)))
         for tally, count in shares.counts(batch.numbers[is_new]):
             tally.note_stored(ids[:count])
             ids = ids[count:]
-        # Behind the acknowledgement: each warning says that its event is stored.
-        warned = [row for row in batch.warned if is_new[row]]
-        tallies = shares.tallies_of(batch.numbers[warned])
-        self._warn([(tally, batch.warned[row]) for tally, row in zip(tallies, warned, strict=True)])
 
     def _append_new(self, events: pa.RecordBatch) -> range:
         """Append events that are columns; return their ids."""
@@ -582,11 +583,18 @@ class Ingest:
         self._stored_keys.add_columns(events.select(_KEY_COLUMNS), ids)
         return ids
 
-    def _warn(self, stored: Sequence[tuple[FileTally, Accepted]]) -> None:
-        """Keep the bytes of stored events with their warnings."""
-        self._put_aside(
-            [_PutAside(tally, item.raw, item.place, problem) for tally, item in stored for problem in item.warnings]
-        )
+    def _warn(self, accepted: Sequence[tuple[FileTally, Accepted]]) -> list[bool]:
+        """Keep the bytes of events that are about to be stored, with their warnings; return which may be.
+
+        Before they are stored: an event that is stored is a repetition when it comes again, and would be warned of
+        never again if what warns of it had been lost with the process.
+        """
+        pieces = [
+            _PutAside(tally, item.raw, item.place, problem) for tally, item in accepted for problem in item.warnings
+        ]
+        self._put_aside(pieces)
+        # One whose warning found no room comes again, for its sender is told so.
+        return [not item.warnings or tally.failure is None for tally, item in accepted]
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -606,14 +614,13 @@ class Ingest:
         if nodes:
             self._know_stored(nodes)
         fresh = self._without_stored(accepted)
+        fresh = list(compress(fresh, self._warn(fresh)))
         events = [item.event for _, item in fresh]
         # Nothing to append is no reason to wait where too much waits to be rolled over.
         ids = store(events) if events else range(0)
         self._stored_keys.add([key_of(event) for event in events], ids)
         for (tally, _), event_id in zip(fresh, ids, strict=True):
             tally.note_stored(range(event_id, event_id + 1))
-        # Warnings are kept behind the acknowledgement: each of them says that its event is stored.
-        self._warn(fresh)
 
     def _store_columns(self, tally: FileTally, delivery: ColumnDelivery) -> list[tuple[FileTally, Accepted]]:
         """Store those events of a delivery that are new; return the others, which are compared one by one."""

@@ -105,7 +105,10 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_stored(self) -> bool:
-        """Whether the event was stored all the same: a warning, not an error."""
+        """Whether the event was stored all the same: a warning, not an error.
+
+        The warning came first. Where the process died in between, the event comes when its sender sends it again.
+        """
         return self.severity == "warning"
 
 

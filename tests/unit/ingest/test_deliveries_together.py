@@ -134,3 +134,24 @@ def test_one_who_sends_copies_does_not_send_the_others_the_slow_way(
     assert isinstance(second, DeliveryReport)
     assert (first.counts.stored, second.counts.stored, second.counts.repeated) == (100, 5, 5)
     assert slow == [10]
+
+
+@pytest.mark.parametrize("columns_from", [1, 1 << 30])
+def test_an_event_whose_warning_finds_no_room_is_stored_when_it_comes_again(
+    tmp_path: Path, columns_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_COLUMNS_FROM", columns_from)
+    warned = [own_event(n, source_node="a", source_ordinal=n, transit_uri=None, details="x" * 900) for n in range(70)]
+    Repository.create(tmp_path / "r")
+    monkeypatch.setenv("CUSTODY__REPOSITORY__QUARANTINE_BYTES_MAX", str(1 << 16))
+    with Repository.open(tmp_path / "r").ingest() as ingest:
+        [report] = ingest.deliveries([delivery(warned, "/a")])
+        assert isinstance(report, BackpressureError)
+    monkeypatch.delenv("CUSTODY__REPOSITORY__QUARANTINE_BYTES_MAX")
+    repository = Repository.open(tmp_path / "r")
+    with repository.ingest() as ingest:
+        [again] = ingest.deliveries([delivery(warned, "/a")])
+        assert isinstance(again, DeliveryReport)
+        assert again.counts.stored + again.counts.repeated == 70
+    assert len(list(repository.quarantine.entries())) == 70
+    assert len(list(repository.events(0, 1000))) == 70
