@@ -19,7 +19,7 @@ def keep_freed_memory() -> None:
     of what a search took that looks at many documents. These are the bounds that glibc itself ends at once an array of
     32 MiB was freed.
 
-    It holds for all of the process, so only a program that is the process calls it: a server, or the command.
+    It holds for all of the process, so only a program that is the process calls it: a server, the command, or a job.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt

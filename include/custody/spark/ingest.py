@@ -18,6 +18,7 @@ import msgspec
 
 from custody.config import Settings
 from custody.errors import CustodyError, ExitCode
+from custody.freed_memory import keep_freed_memory
 from custody.landing import Interval, LandedFile
 from custody.repository import Repository
 from custody.repository.landing_ingest import ingest_landed, shares, waiting_files
@@ -90,6 +91,7 @@ _FILES = msgspec.json.Decoder(list[LandedFile])
 def _execute(settings_json: str, run_id: str | None, share: bytes) -> bytes:
     """Ingest one task's files, in a Python worker or the driver; return their reports as JSON."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    keep_freed_memory()  # a task is the process, in either place
     files = _FILES.decode(share)
     return msgspec.json.encode(ingest_landed(Repository(Settings.from_json(settings_json)), files, run_id))
 
