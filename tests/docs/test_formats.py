@@ -60,7 +60,7 @@ from custody.lease.lease import PREAMBLE as LEASE_PREAMBLE
 from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
-from custody.quarantine import Quarantine, QuarantineEntry
+from custody.quarantine import Quarantine, QuarantineEntry, bad_piece
 from custody.replay import Refusal, replay_plan
 from custody.serving.jobs import KeptJob, decode_job
 from custody.site_to_site.transactions import EndedTransaction, read_ended
@@ -459,16 +459,18 @@ def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Pat
     assert (outcome.problem.severity, outcome.problem.code) == (entry.severity, entry.code)
     assert outcome.problem.message == entry.message
     Quarantine(FS, tmp_path).add(
-        raw,
-        severity=entry.severity,
-        code=entry.code,
-        message=entry.message,
-        file=entry.file,
-        index=entry.index,
-        offset=entry.offset,
-        node=entry.node,
-        received_ms=entry.received_ms,
-        format=entry.format,
+        bad_piece(
+            raw,
+            severity=entry.severity,
+            code=entry.code,
+            message=entry.message,
+            file=entry.file,
+            index=entry.index,
+            offset=entry.offset,
+            node=entry.node,
+            received_ms=entry.received_ms,
+            format=entry.format,
+        )
     )
     assert (tmp_path / f"{entry.key}.json").read_text() == shown["envelope"].rstrip("\n")
     assert (tmp_path / f"{entry.key}.raw").read_bytes() == raw

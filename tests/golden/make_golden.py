@@ -50,6 +50,7 @@ from custody.maintenance.findings import Finding
 from custody.maintenance.scrub import ScrubRound, ScrubState, encode_scrub
 from custody.model import Event, to_batch
 from custody.ngsi_sink.sink import Sink
+from custody.quarantine import bad_piece
 from custody.recovery import STEPS
 from custody.replay import ReplayPlan, save_plan
 from custody.repository import Repository
@@ -341,16 +342,18 @@ def _steps(repository: Repository, clock: ManualClock, *names: str) -> None:
 def _quarantine(repository: Repository, case: dict[str, object]) -> None:
     entry = msgspec.convert(case["entry"], dict[str, object])
     repository.quarantine.add(
-        str(case["raw"]).encode(),
-        severity=str(entry["severity"]),
-        code=str(entry["code"]),
-        message=str(entry["message"]),
-        file=str(entry["file"]),
-        index=msgspec.convert(entry["index"], int),
-        offset=msgspec.convert(entry["offset"], int),
-        node=None,
-        received_ms=msgspec.convert(entry["received_ms"], int),
-        format=str(entry.get("format", "nifi")),
+        bad_piece(
+            str(case["raw"]).encode(),
+            severity=str(entry["severity"]),
+            code=str(entry["code"]),
+            message=str(entry["message"]),
+            file=str(entry["file"]),
+            index=msgspec.convert(entry["index"], int),
+            offset=msgspec.convert(entry["offset"], int),
+            node=None,
+            received_ms=msgspec.convert(entry["received_ms"], int),
+            format=str(entry.get("format", "nifi")),
+        )
     )
 
 

@@ -28,7 +28,7 @@ from custody.export.opening import open_receiver
 from custody.export.receiver import EventBatch, Receiver, RefusedError, UnavailableError
 from custody.lease import Attempt, FencedFileSystem, Heartbeat, take
 from custody.model.visibility import Visibility
-from custody.quarantine import Quarantine, QuarantineEntry
+from custody.quarantine import Quarantine, QuarantineEntry, bad_piece
 from custody.read.reader import get_many, tables_from
 from custody.read.results import Notices, waiting_for_stripes
 from custody.read.settled import settled_bound
@@ -357,16 +357,18 @@ class ExportRun:
     def _keep(self, batch: EventBatch, error: RefusedError) -> None:
         event = batch.events()[0]
         self._quarantine.add(
-            msgspec.json.encode(event_to_json(event)),
-            severity="error",
-            code="export-refused",
-            message=f"event {event.event_id} of writer {batch.writer!r}: {error}",
-            file=f"export {self._export.name}",
-            index=event.event_id,
-            offset=0,
-            node=batch.writer,
-            received_ms=self._clock.now_ms(),
-            format=f"{QUARANTINE_FORMAT}:{self._export.name}",
+            bad_piece(
+                msgspec.json.encode(event_to_json(event)),
+                severity="error",
+                code="export-refused",
+                message=f"event {event.event_id} of writer {batch.writer!r}: {error}",
+                file=f"export {self._export.name}",
+                index=event.event_id,
+                offset=0,
+                node=batch.writer,
+                received_ms=self._clock.now_ms(),
+                format=f"{QUARANTINE_FORMAT}:{self._export.name}",
+            )
         )
 
     def _move(self, writer: str, next_event_id: int, delivered: int, refused: int) -> None:

@@ -66,7 +66,7 @@ from custody.ingest.dedup import (
 from custody.ingest.source_locks import SourceLocks
 from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid, to_events
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
-from custody.quarantine import BadPiece, Quarantine, QuarantineEntry
+from custody.quarantine import BadPiece, Quarantine, QuarantineEntry, bad_piece
 from custody.read.reader import get_many
 from custody.workspace import Workspace
 
@@ -730,7 +730,8 @@ class Ingest:
         """Put pieces into the quarantine; return the key of each there, none of one that found no room."""
         if not pieces:
             return []
-        results = self._quarantine.add_all([_bad_piece(piece) for piece in pieces], self._workspace.clock.now_ms())
+        now_ms = self._workspace.clock.now_ms()
+        results = self._quarantine.add_all([_kept(piece, now_ms) for piece in pieces])
         keys = []
         for (tally, *_), result in zip(pieces, results, strict=True):
             if isinstance(result, QuarantineEntry):
@@ -772,10 +773,10 @@ def _rejections(tally: FileTally, outcomes: Iterable[Outcome]) -> list[_PutAside
     return [_PutAside(tally, item.raw, item.place, item.problem) for item in outcomes if isinstance(item, Rejected)]
 
 
-def _bad_piece(piece: _PutAside) -> BadPiece:
+def _kept(piece: _PutAside, now_ms: int) -> BadPiece:
     tally, raw, place, problem = piece
-    return BadPiece(
-        raw=raw,
+    return bad_piece(
+        raw,
         severity=problem.severity,
         code=problem.code,
         message=problem.message,
@@ -783,6 +784,7 @@ def _bad_piece(piece: _PutAside) -> BadPiece:
         index=place.index,
         offset=place.offset,
         node=tally.node,
+        received_ms=now_ms,
         format=tally.format,
     )
 

@@ -15,7 +15,7 @@ from custody.errors import InvalidInputError
 from custody.ngsi_sink import batch_file
 from custody.ngsi_sink.batch_file import DEFERRED
 from custody.ngsi_sink.batch_plan import NOT_WRITTEN
-from custody.quarantine import Quarantine, QuarantineEntry
+from custody.quarantine import Quarantine, QuarantineEntry, bad_piece
 from custody.quarantine.store import entry_key
 from custody.vfs import FileSystem
 
@@ -46,18 +46,21 @@ def show_entry(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> N
     Durability: on return the entry survives power loss.
     """
     code, message, raw, offset = _entry_of(name, data)
+    # A full quarantine must not hide it: the sink holds the bytes already.
     quarantine.add(
-        raw,
-        severity="error",
-        code=code,
-        message=message,
-        file=name,
-        index=None,
-        offset=offset,
-        node=None,
-        received_ms=now_ms,
-        format=FORMAT,
-        always=True,  # a full quarantine must not hide it: the sink holds the bytes already
+        bad_piece(
+            raw,
+            severity="error",
+            code=code,
+            message=message,
+            file=name,
+            index=None,
+            offset=offset,
+            node=None,
+            received_ms=now_ms,
+            format=FORMAT,
+        ),
+        always=True,
     )
 
 

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -115,18 +116,43 @@ class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
 _ENTRY = msgspec.json.Decoder(QuarantineEntry)
 
 
-class BadPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece that is to be kept, with what its envelope says of it."""
+class BadPiece(NamedTuple):
+    """A piece that is to be kept, and its envelope."""
 
     raw: bytes
-    severity: str
-    code: str
-    message: str
-    file: str
-    index: int | None
-    offset: int
-    node: str | None
-    format: str = "nifi"
+    entry: QuarantineEntry
+
+
+def bad_piece(
+    raw: bytes,
+    *,
+    severity: str,
+    code: str,
+    message: str,
+    file: str,
+    index: int | None,
+    offset: int,
+    node: str | None,
+    received_ms: int,
+    format: str = "nifi",
+) -> BadPiece:
+    """Return a piece with its envelope; the arguments are the keys of that."""
+    digest = hashlib.sha256(raw).hexdigest()
+    entry = QuarantineEntry(
+        key=entry_key(digest, code, file, index, offset),
+        severity=severity,
+        code=code,
+        message=message,
+        file=file,
+        index=index,
+        offset=offset,
+        size_bytes=len(raw),
+        sha256=digest,
+        node=node,
+        received_ms=received_ms,
+        format=format,
+    )
+    return BadPiece(raw, entry)
 
 
 class Quarantine:
@@ -138,21 +164,7 @@ class Quarantine:
         self._folder = folder
         self._quota = None if bytes_max is None else Quota(fs, folder, bytes_max)
 
-    def add(
-        self,
-        raw: bytes,
-        *,
-        severity: str,
-        code: str,
-        message: str,
-        file: str,
-        index: int | None,
-        offset: int,
-        node: str | None,
-        received_ms: int,
-        format: str = "nifi",
-        always: bool = False,
-    ) -> QuarantineEntry:
+    def add(self, piece: BadPiece, *, always: bool = False) -> QuarantineEntry:
         """Keep a piece; the same piece from the same place, rejected for the same reason, is kept once.
 
         With `always`, it is kept beyond the quota: for what custody itself puts aside, which is bounded elsewhere.
@@ -162,43 +174,26 @@ class Quarantine:
         Raises:
             BackpressureError: the quota is used up; nothing was kept.
         """
-        piece = BadPiece(
-            raw=raw,
-            severity=severity,
-            code=code,
-            message=message,
-            file=file,
-            index=index,
-            offset=offset,
-            node=node,
-            format=format,
-        )
-        [entry] = self.add_all([piece], received_ms, always=always)
+        [entry] = self.add_all([piece], always=always)
         if isinstance(entry, BackpressureError):
             raise entry
         return entry
 
-    def add_all(
-        self, pieces: Sequence[BadPiece], received_ms: int, *, always: bool = False
-    ) -> list[QuarantineEntry | BackpressureError]:
+    def add_all(self, pieces: Sequence[BadPiece], *, always: bool = False) -> list[QuarantineEntry | BackpressureError]:
         """Keep pieces as `add` does, with few syncs for all; return the entry of each, or why it was not kept.
 
         Durability: on return the pieces that have an entry survive power loss.
         """
-        keys: list[str] = []
         results: dict[str, QuarantineEntry | BackpressureError] = {}
         new: dict[str, tuple[bytes, bytes]] = {}
-        for piece in pieces:
-            digest = hashlib.sha256(piece.raw).hexdigest()
-            key = entry_key(digest, piece.code, piece.file, piece.index, piece.offset)
-            keys.append(key)
-            if key in results:
+        for raw, entry in pieces:
+            if entry.key in results:
                 continue  # the same piece once more
-            if self._fs.exists(self._folder / f"{key}.json"):
-                results[key] = self.get(key)
+            if self._fs.exists(self._folder / f"{entry.key}.json"):
+                results[entry.key] = self.get(entry.key)
                 continue
-            results[key] = entry = _entry_of(piece, key, digest, received_ms)
-            new[key] = piece.raw, encode_entry(entry)
+            results[entry.key] = entry
+            new[entry.key] = raw, encode_entry(entry)
         # Behind the look for the same entries: a repeated rejection takes no room.
         if self._quota is not None and not always:
             refusals = self._quota.take(*(len(raw) + len(envelope) for raw, envelope in new.values()))
@@ -215,7 +210,7 @@ class Quarantine:
         elif any(isinstance(result, QuarantineEntry) for result in results.values()):
             # Its first writer may have died before the name was durable.
             self._fs.sync_directory(self._folder)
-        return [results[key] for key in keys]
+        return [results[piece.entry.key] for piece in pieces]
 
     def entries(self) -> Iterator[QuarantineEntry]:
         """Yield all entries, by key."""
@@ -279,23 +274,6 @@ def entry_key(sha256: str, code: str, file: str, index: int | None, offset: int)
     return hashlib.sha256(identity).hexdigest()[:16]
 
 
-def _entry_of(piece: BadPiece, key: str, sha256: str, received_ms: int) -> QuarantineEntry:
-    return QuarantineEntry(
-        key=key,
-        severity=piece.severity,
-        code=piece.code,
-        message=piece.message,
-        file=piece.file,
-        index=piece.index,
-        offset=piece.offset,
-        size_bytes=len(piece.raw),
-        sha256=sha256,
-        node=piece.node,
-        received_ms=received_ms,
-        format=piece.format,
-    )
-
-
 def encode_entry(entry: QuarantineEntry) -> bytes:
     """Return an envelope's bytes."""
     return with_checksum(msgspec.json.encode(entry))
@@ -332,16 +310,18 @@ def keep_evidence(
     Durability: on return they survive power loss.
     """
     return Quarantine(fs, folder).add(
-        data,
-        severity="error",
-        code=code,
-        message=message,
-        file=file,
-        index=None,
-        offset=offset,
-        node=None,
-        received_ms=now_ms,
-        format=format,
+        bad_piece(
+            data,
+            severity="error",
+            code=code,
+            message=message,
+            file=file,
+            index=None,
+            offset=offset,
+            node=None,
+            received_ms=now_ms,
+            format=format,
+        )
     )
 
 

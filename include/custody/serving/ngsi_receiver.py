@@ -28,7 +28,7 @@ from custody.config import Settings
 from custody.config.ngsi import CORRELATOR_CHARACTERS_MAX, HEALTH_TARGET
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.ngsi.http_notification import Accepts, Arrival, Read, Refusal, judge_head, read_arrival
-from custody.quarantine import Quarantine
+from custody.quarantine import Quarantine, bad_piece
 from custody.serving.access import Tokens
 from custody.serving.http_requests import SINGLE, BodyRefusedError, ambiguous, bounded_body
 from custody.serving.ngsi_intake import Intake
@@ -187,21 +187,24 @@ class Receiver:
         """Put something unreadable into the quarantine; one at a time, so that bad input cannot take all threads."""
         async with self._keeping:
             try:
-                await asyncio.to_thread(
-                    self._quarantine.add,
-                    item.raw,
-                    severity=item.problem.severity,
-                    code=item.problem.code,
-                    message=item.problem.message,
-                    file=url,
-                    index=item.place.index,
-                    offset=item.place.offset,
-                    node=None,
-                    received_ms=self._clock.now_ms(),
-                    format=Format.NGSI,
-                )
+                await asyncio.to_thread(self._put_aside, item, url)
             except CustodyError as error:
                 raise _not_stored(error) from error
+
+    def _put_aside(self, item: Rejected, url: str) -> None:
+        piece = bad_piece(
+            item.raw,
+            severity=item.problem.severity,
+            code=item.problem.code,
+            message=item.problem.message,
+            file=url,
+            index=item.place.index,
+            offset=item.place.offset,
+            node=None,
+            received_ms=self._clock.now_ms(),
+            format=Format.NGSI,
+        )
+        self._quarantine.add(piece)
 
 
 def receiver_app(receiver: Receiver) -> FastAPI:

@@ -21,7 +21,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.format.names import name_as_text
 from custody.ingest.ingest import BatchDelivery, Delivery, FileReport, FileTally, Ingest
-from custody.quarantine import Quarantine
+from custody.quarantine import Quarantine, bad_piece
 from custody.serving.event_intake import BATCH_EVENTS_MAX, EventIntake
 
 PROVENANCE = "SiteToSiteProvenanceReportingTask"
@@ -146,16 +146,18 @@ class PacketIntake:
     def _keep(self, kind: str, origin: str, content: BinaryIO) -> None:
         raw = content.read(PIECE_BYTES_MAX)
         self._quarantine.add(
-            raw,
-            severity="error",
-            code="not-provenance",
-            message=f"expected packets of {PROVENANCE}, got one of {_shown(kind)}. Point that task elsewhere.",
-            file=origin,
-            index=None,
-            offset=0,
-            node=None,
-            received_ms=self._clock.now_ms(),
-            format=Format.NIFI,
+            bad_piece(
+                raw,
+                severity="error",
+                code="not-provenance",
+                message=f"expected packets of {PROVENANCE}, got one of {_shown(kind)}. Point that task elsewhere.",
+                file=origin,
+                index=None,
+                offset=0,
+                node=None,
+                received_ms=self._clock.now_ms(),
+                format=Format.NIFI,
+            )
         )
         self.kept += 1
 

@@ -11,6 +11,7 @@ from custody.config import load_settings
 from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.repair import RepairReport, repair_repository
 from custody.maintenance.verification import VerificationReport, verify_repository
+from custody.quarantine import bad_piece
 from custody.repository import Repository
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
@@ -52,10 +53,11 @@ def build(root: Path) -> None:
     journal = sorted(root.glob("disk*/main/journals/*120.*.sealed"))[0]
     data = journal.read_bytes()
     journal.rename(journal.with_suffix(".journal")).write_bytes(data[: data.rindex(b"\xc5\x7e\xa1\x1d")])
-    repository.quarantine.add(
+    piece = bad_piece(
         b"not an event", severity="error", code="not-json", message="broken", file="a.json",
         index=None, offset=0, node=None, received_ms=NOW_MS,
     )  # fmt: skip
+    repository.quarantine.add(piece)
 
 
 def _append(repository: Repository, first: int, count: int) -> None:

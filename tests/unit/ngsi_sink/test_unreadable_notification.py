@@ -10,6 +10,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.ngsi import http_notification as arrivals
 from custody.ngsi.http_notification import Accepts, Arrival, Refusal, read_arrival
+from custody.quarantine import bad_piece
 from custody.repository import Repository
 from tests.support import run_steps
 from tests.unit.ngsi.notification_records import attribute
@@ -49,16 +50,18 @@ def keep(found: Repository, body: bytes) -> str:
     if read.events:
         receive(found, [body])
     entry = found.quarantine.add(
-        rejected.raw,
-        severity=rejected.problem.severity,
-        code=rejected.problem.code,
-        message=rejected.problem.message,
-        file=URL,
-        index=None,
-        offset=0,
-        node=None,
-        received_ms=NOW_MS,
-        format="ngsi",
+        bad_piece(
+            rejected.raw,
+            severity=rejected.problem.severity,
+            code=rejected.problem.code,
+            message=rejected.problem.message,
+            file=URL,
+            index=None,
+            offset=0,
+            node=None,
+            received_ms=NOW_MS,
+            format="ngsi",
+        )
     )
     return entry.key
 

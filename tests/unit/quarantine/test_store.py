@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from custody.errors import BackpressureError, CorruptionError, NotFoundError
-from custody.quarantine import BadPiece, Quarantine, QuarantineEntry
+from custody.quarantine import BadPiece, Quarantine, QuarantineEntry, bad_piece
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.support import files_below
@@ -22,17 +22,7 @@ def quarantine(tmp_path: Path) -> Quarantine:
 
 
 def add(quarantine: Quarantine, raw: bytes = RAW, **changes: Any) -> QuarantineEntry:
-    values: dict[str, Any] = {
-        "severity": "error",
-        "code": "not-json",
-        "message": "broken \x1b[31m",
-        "file": "/landing/a.json",
-        "index": 3,
-        "offset": 120,
-        "node": None,
-        "received_ms": 5,
-    }
-    return quarantine.add(raw, **{**values, **changes})
+    return quarantine.add(_piece(raw, **{"received_ms": 5, **changes}))
 
 
 def test_an_empty_quarantine_lists_nothing(quarantine: Quarantine) -> None:
@@ -58,19 +48,19 @@ def test_the_same_piece_twice_is_one_entry_that_stays_as_it_was(quarantine: Quar
 def test_pieces_that_are_added_together_are_kept_as_one_by_one(quarantine: Quarantine, tmp_path: Path) -> None:
     pieces = [_piece(b"%d" % number) for number in range(40)]
     found = add(quarantine, pieces[3].raw)
-    entries = quarantine.add_all([*pieces, pieces[5]], 7)
+    entries = quarantine.add_all([*pieces, pieces[5]])
     assert (entries[3], entries[40]) == (found, entries[5])
     alone = Quarantine(PosixFileSystem(), tmp_path / "alone")
     for piece in pieces:
         add(alone, piece.raw, received_ms=5 if piece is pieces[3] else 7)
     assert files_below(tmp_path / "quarantine") == files_below(tmp_path / "alone")
-    assert quarantine.add_all(pieces, 9) == entries[:40]
-    assert quarantine.add_all([], 9) == []
+    assert quarantine.add_all(pieces) == entries[:40]
+    assert quarantine.add_all([]) == []
 
 
 def test_of_pieces_that_are_added_together_those_are_kept_that_find_room(tmp_path: Path) -> None:
     quarantine = Quarantine(PosixFileSystem(), tmp_path / "quarantine", bytes_max=3000)
-    small, large, other = quarantine.add_all([_piece(b"small"), _piece(bytes(3000)), _piece(b"other")], 7)
+    small, large, other = quarantine.add_all([_piece(b"small"), _piece(bytes(3000)), _piece(b"other")])
     assert isinstance(large, BackpressureError)
     assert set(quarantine.entries()) == {small, other}
 
@@ -80,23 +70,24 @@ def test_many_pieces_take_as_few_syncs_as_one() -> None:
     quarantine = Quarantine(fs, Path("/quarantine"))
     add(quarantine)
     before = len(fs.operations)
-    quarantine.add_all([_piece(b"%d" % number) for number in range(100)], 7)
+    quarantine.add_all([_piece(b"%d" % number) for number in range(100)])
     syncs = [operation for operation in fs.operations[before:] if "sync" in str(operation)]
     # Of the folder's own name, of all bytes, of the names of the pieces and of those of the envelopes.
     assert len(syncs) == 4, syncs
 
 
-def _piece(raw: bytes) -> BadPiece:
-    return BadPiece(
-        raw=raw,
-        severity="error",
-        code="not-json",
-        message="broken \x1b[31m",
-        file="/landing/a.json",
-        index=3,
-        offset=120,
-        node=None,
-    )
+def _piece(raw: bytes, **changes: Any) -> BadPiece:
+    values: dict[str, Any] = {
+        "severity": "error",
+        "code": "not-json",
+        "message": "broken \x1b[31m",
+        "file": "/landing/a.json",
+        "index": 3,
+        "offset": 120,
+        "node": None,
+        "received_ms": 7,
+    }
+    return bad_piece(raw, **{**values, **changes})
 
 
 @pytest.mark.parametrize(

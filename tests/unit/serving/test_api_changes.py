@@ -20,6 +20,7 @@ from custody.catalog.difference_summary import difference_summary
 from custody.clock import SystemClock
 from custody.config.sections import ListenerSection
 from custody.flow import Component
+from custody.quarantine import bad_piece
 from custody.repository import EventSelection, Repository
 from custody.repository.local_pass import PASSES, run_locally
 from custody.serving.access import Scope, Tokens, add_token
@@ -221,15 +222,17 @@ def test_pieces_of_the_quarantine_are_stored_at_another_try(client: TestClient, 
 
 def quarantined(repository: Repository, piece: bytes) -> str:
     return repository.quarantine.add(
-        piece,
-        severity="error",
-        code="bad-value",
-        message="it was not liked",
-        file="one.json",
-        index=0,
-        offset=0,
-        node="node-1",
-        received_ms=1_772_409_600_000,
+        bad_piece(
+            piece,
+            severity="error",
+            code="bad-value",
+            message="it was not liked",
+            file="one.json",
+            index=0,
+            offset=0,
+            node="node-1",
+            received_ms=1_772_409_600_000,
+        )
     ).key
 
 
