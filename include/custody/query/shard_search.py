@@ -241,9 +241,10 @@ class _Search:
         remaining = filter(self._may_hold, ordered)
         wave = 1
         while shards := list(islice(remaining, wave)):
-            closed = [shard for shard in shards if not self.live.opened.is_open(self.live.path(shard))]
-            if pool is not None and len(closed) > 1:
-                list(pool.map(carried(self._open_quietly), closed))
+            if pool is not None:
+                closed = [shard for shard in shards if not self.live.opened.is_open(self.live.path(shard))]
+                if len(closed) > 1:
+                    list(pool.map(carried(self._open_quietly), closed))
             yield shards
             # Waves grow: the newest shard alone often answers, and a search without a limit soon opens many at once.
             wave = min(2 * wave, _WAVE_MAX)
@@ -318,7 +319,6 @@ class _Search:
 
     def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
         """Return what a shard answers, None when it cannot be read."""
-        path = self.live.path(shard)
         try:
             index = self.live.current(shard, self._fields, self._old)
             if index is None:
@@ -331,7 +331,7 @@ class _Search:
             answer = ask(index)
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
             # Not kept open: it may be rebuilt at any moment, and the next search is to see the new one.
-            self.live.opened.forget(path)
+            self.live.opened.forget(self.live.path(shard))
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"
             # A shard is asked twice, for ids and for the total, and would be named twice.
             if notice not in self.notices:

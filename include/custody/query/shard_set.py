@@ -266,12 +266,11 @@ class ShardSet:
         """
         if shard.name in old.names:
             return None
-        path = self.path(shard)
         index = self.open(shard)
         if not index.fields.issuperset(fields):
             # It may have been rebuilt since it was opened.
             # An open shard stays mapped when its folder is replaced: the new one may have the field.
-            self.opened.forget(path)
+            self.opened.forget(self.path(shard))
             index = self.open(shard)
         lacking = set(fields).difference(index.fields)
         if not lacking:
