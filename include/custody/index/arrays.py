@@ -39,9 +39,16 @@ def integers(column: pa.Array | pa.ChunkedArray, kind: type[Number]) -> npt.NDAr
 def flags(column: pa.Array | pa.ChunkedArray) -> Mask:
     """Return truth values; absent ones are false."""
     array = one(column)
-    # Arrow packs truth values into bits; the cast gives one byte each, as numpy has them.
-    mask = integers(array.cast(pa.uint8()), np.uint8).astype(np.bool_)
-    return mask & integers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_) if array.null_count else mask
+    validity, values = array.buffers()
+    mask = _unpacked(values, array)
+    return mask & _unpacked(validity, array) if array.null_count else mask
+
+
+def _unpacked(buffer: pa.Buffer | None, array: pa.Array) -> Mask:
+    """Return the bits of an array, which Arrow packs, lowest first, as bytes, as numpy has them."""
+    end = array.offset + len(array)
+    bits = np.unpackbits(np.frombuffer(buffer or b"", np.uint8), count=end, bitorder="little")
+    return bits[array.offset :].view(np.bool_)
 
 
 def number_scalar(value: int) -> pa.Scalar:

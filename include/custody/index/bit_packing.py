@@ -24,6 +24,8 @@ _HALF, _HALF_MAX = np.dtype("<u4"), 25
 _WHOLE = {width: np.dtype(f"<u{width >> 3}") for width in (8, 16, 32)}
 """Widths of numbers that can be read without taking bits apart."""
 _WORD_SHIFT, _WORD_MASK = 6, 63
+# Up to one byte of so many with a bit that is one, only these bytes are taken apart.
+_SPARSE = 4
 _MASKS = np.array([(1 << width) - 1 for width in range(65)], np.uint64)
 
 
@@ -68,6 +70,22 @@ def unpacked(data: Bytes, places: Ints, widths: Ints) -> Ints:
     words &= masks(widths)
     numbers: Ints = words.view(np.int64)
     return numbers
+
+
+def ones(data: Bytes) -> Ints:
+    """Return which bits of some bytes are one, going up, shape (ones,)."""
+    used: Ints = (data != 0).nonzero()[0]
+    if not len(used):
+        return used
+    # Where few bytes have any, taking all bits apart costs several times what finding these bytes does.
+    if len(used) * _SPARSE > len(data):
+        return np.unpackbits(data, bitorder="little").view(np.bool_).nonzero()[0]
+    within = np.unpackbits(data[used], bitorder="little").view(np.bool_).nonzero()[0]
+    places: Ints = used[within >> 3]
+    places <<= 3
+    within &= 7
+    places |= within
+    return places
 
 
 def masks(widths: Ints) -> Words:

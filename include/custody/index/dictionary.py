@@ -22,6 +22,7 @@ from whoosh.filedb.structfile import StructFile
 from zlib_ng import zlib_ng
 
 from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, raw, starts, take_rows, within
+from custody.index.doc_sets import DocList, DocSet, EmptySet
 from custody.index.inverted_field import InvertedField
 from custody.index.manifest import Description
 from custody.index.paged_file import CheckedFile, numbers_at, window
@@ -243,7 +244,7 @@ class Dictionary:
         self._layout: Literal["bulk", "stock"] = "bulk" if description.layout == "bulk" else "stock"
         self._records = _Records(terms, description)
         self._ranges: dict[str, tuple[int, int]] = {}
-        self._kept = PostingsCache()
+        self.kept = PostingsCache()
         self._texts: tuple[tuple[int, int], pa.StringArray] = (-1, -1), pa.nulls(0, pa.string())
 
     def find(self, field: str, term: bytes) -> PostingList | None:
@@ -267,15 +268,15 @@ class Dictionary:
             return None
         return self._filter.candidates(term_set, number.to_bytes(FIELD_BYTES, "big"))
 
-    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> Ints:
+    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> DocSet:
         """Return the documents that have any of some terms, or of those with some numbers; many are found at once."""
         number = self._fields.get(field)
         if number is None:
-            return NONE
+            return EmptySet()
         keys, hashes = term_set.hashed(number.to_bytes(FIELD_BYTES, "big"))
         if chosen is not None and len(chosen) < len(keys):
             keys, hashes = [keys[term] for term in chosen.tolist()], hashes[chosen]
-        return self._union(*self._records.find_all(keys, hashes))
+        return DocList(self._union(*self._records.find_all(keys, hashes)))
 
     def range_of(self, field: str) -> tuple[int, int]:
         """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
@@ -338,9 +339,9 @@ class Dictionary:
         """Return how many documents each of the terms with these numbers has."""
         return np.array([self.list_of(number).frequency for number in range(first, end)], np.int64)
 
-    def union(self, terms: Sequence[int] | Ints) -> Ints:
-        """Return the documents that have any of the terms with these numbers, going up."""
-        return self._union(*self._records.keys(self._records.places(np.asarray(terms, np.int64))))
+    def union(self, terms: Ints) -> DocSet:
+        """Return the documents that have any of the terms with these numbers."""
+        return DocList(self._union(*self._records.keys(self._records.places(terms))))
 
     def _union(self, keys: Ints, lengths: Ints) -> Ints:
         """Return the documents that have any of the terms whose keys lie at some places and have some lengths."""
@@ -426,7 +427,7 @@ class Dictionary:
                 raise self._terms.error(value, "the place of a posting list", "a list")
             return InlineList(self._terms, end, value + size, frequency)
         place, _ = EXTENT_STRUCT.unpack(self._terms.span(end, end + EXTENT_STRUCT.size))
-        return PostingList(self._postings, self._layout, place, frequency, first, last, self._kept)
+        return PostingList(self._postings, self._layout, place, frequency, first, last, self.kept)
 
 
 class _Records:

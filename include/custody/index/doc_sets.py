@@ -8,9 +8,8 @@ some documents it holds (`among`). It belongs to one query of one thread.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from custody.format.number_sets import distinct
 from custody.index.arrays import Ints
+from custody.index.bit_packing import ones
 from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS
 
@@ -30,7 +30,7 @@ _WINDOW_MAX = 1 << 16
 _BITS_MAX = 1 << 18
 # So many matches are wanted of a first window of bits: of a page of newest events that is enough, and a shard of few
 # matches is done in one window.
-_FIRST_MATCHES = 256
+_FIRST_MATCHES = 1024
 # Document above position in one signed 64-bit number: documents have up to 32 bits, positions up to 31.
 _POSITION_BITS = 31
 
@@ -152,15 +152,20 @@ class BitIntersection(_Counted):
     """The documents that are in each of some sets of bits: whole bytes of them are compared."""
 
     def __init__(self, parts: Sequence[BitDocs]) -> None:
-        self._parts = sorted(parts, key=lambda part: part.size)
-        self.size = self._parts[0].size
-        self.low = max(part.low for part in parts)
-        self.high = max(self.low, min(part.high for part in parts))
-        # As if the sets had nothing to do with each other.
-        share = prod(part.size / max(part.high - part.low, 1) for part in parts)
-        self._window = _CHUNK
-        while self._window < _BITS_MAX and self._window * share < _FIRST_MATCHES:
-            self._window *= 2
+        self._parts = parts
+        size, low, high, share = parts[0].size, 0, parts[0].high, 1.0
+        # One loop: each shard of a question makes such a set.
+        for part in parts:
+            size = part.size if part.size < size else size
+            low = part.low if part.low > low else low
+            high = part.high if part.high < high else high
+            # As if the sets had nothing to do with each other.
+            share *= part.size / (part.high - part.low or 1)
+        self.size, self.low, self.high = size, low, max(low, high)
+        window = _CHUNK
+        while window < _BITS_MAX and window * share < _FIRST_MATCHES:
+            window *= 2
+        self._window = window
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield the common documents of windows that grow."""
@@ -169,9 +174,12 @@ class BitIntersection(_Counted):
         while low < high:
             stop = min((low & ~7) + window, high)
             bits = self._common(low, stop)
-            documents = np.unpackbits(bits, bitorder="little")[low & 7 : stop - (low & ~7)].view(np.bool_).nonzero()[0]
+            # Of the first and the last byte the bits of other documents do not count.
+            bits[0] &= 0xFF << (low & 7) & 0xFF
+            bits[-1] &= 0xFF >> (-stop & 7)
+            documents = ones(bits)
             if len(documents):
-                documents += low
+                documents += low & ~7
                 yield documents
             low, window = stop, min(2 * window, _BITS_MAX)
 
@@ -238,7 +246,10 @@ class DocList:
     """Documents that are in memory, in rising order."""
 
     def __init__(self, documents: Ints) -> None:
+        # What it gives out are slices, and other questions may get the same.
+        documents.flags.writeable = False
         self._documents = documents
+        self.nbytes = documents.nbytes
         self.size = len(documents)
         self.low, self.high = (int(documents[0]), int(documents[-1]) + 1) if len(documents) else (0, 0)
 
@@ -309,12 +320,12 @@ class RangeDocs(_Counted):
 
 
 class Intersection(_Counted):
-    """The documents that are in each of some sets: the smallest leads, the others filter its documents."""
+    """The documents that are in each of some sets: the smallest leads, the others filter its documents in turn."""
 
     def __init__(self, parts: Sequence[DocSet]) -> None:
         # The others are asked only about documents of the smallest set, so its size bounds the work of all.
-        ordered = sorted(parts, key=lambda part: part.size)
-        self._lead, self._others = ordered[0], ordered[1:]
+        self._lead = min(parts, key=_size)
+        self._others = [part for part in parts if part is not self._lead]
         self.size = self._lead.size
         self.low = max(part.low for part in parts)
         # Parts that do not meet give an empty range, not a negative one.
@@ -413,6 +424,15 @@ class Complement:
         return self.size - self._part.count()
 
 
+def by_size(parts: Iterable[DocSet]) -> list[DocSet]:
+    """Return sets, the smallest first."""
+    return sorted(parts, key=_size)
+
+
+def _size(part: DocSet) -> int:
+    return part.size
+
+
 def phrase(words: Sequence[PlacedPostings]) -> DocSet:
     """Return the documents in which these words follow each other.
 
@@ -420,7 +440,7 @@ def phrase(words: Sequence[PlacedPostings]) -> DocSet:
     its distance from the first, are the same.
     """
     # First the documents that have all words, which need no positions; few are left to look into.
-    together = Intersection([TermDocs(starts_of_phrase) for starts_of_phrase in words])
+    together = Intersection(by_size(TermDocs(starts_of_phrase) for starts_of_phrase in words))
     documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
     if len(words) == 1 or not len(documents):
         return DocList(documents)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from custody.index.arrays import Bytes, Ints, starts
 from custody.index.bit_packing import WORD_BYTES, padded
 from custody.index.dictionary import FIELD_BYTES, above_all_with, crc32_of
+from custody.index.doc_sets import DocList, DocSet, EmptySet
 from custody.index.inverted_field import InvertedField
 from custody.index.manifest import PackedField
 from custody.index.packed_positions import WordPlaces, encoded_positions
@@ -143,7 +144,7 @@ class PackedDictionary:
         bases = [0, *accumulate(field.terms for field in self._about.values())]
         self._firsts = dict(zip(self._about, bases[:-1], strict=True))
         self._fields: dict[str, _Field] = {}
-        self._lists_kept = PostingsCache()
+        self.kept = PostingsCache()
         self._blocks_kept = BlockCache()
         self._texts: tuple[tuple[int, int], pa.StringArray] = (-1, -1), pa.nulls(0, pa.string())
 
@@ -175,11 +176,11 @@ class PackedDictionary:
             return None
         return self._filter.candidates(term_set, about.number.to_bytes(FIELD_BYTES, "big"))
 
-    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> Ints:
+    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> DocSet:
         """Return the documents that have any of some terms, or of those with some numbers; many are found at once."""
         own = self._field(field)
         if own is None:
-            return NONE
+            return EmptySet()
         terms: Sequence[bytes] = term_set.terms
         uuids: Sequence[bytes | None] = term_set.uuids
         if chosen is not None and len(chosen) < len(terms):
@@ -206,6 +207,8 @@ class PackedDictionary:
 
     def with_prefix(self, field: str, prefix: bytes) -> tuple[int, int]:
         """Return the numbers of the terms that begin with some bytes."""
+        if not prefix:
+            return self.range_of(field)
         return self.between(field, prefix, above_all_with(prefix))
 
     def texts(self, first: int, end: int) -> pa.StringArray:
@@ -234,10 +237,10 @@ class PackedDictionary:
         own = self._field_of(first)
         return own.lists.counts(first - own.first, end - own.first)
 
-    def union(self, terms: Ints) -> Ints:
-        """Return the documents that have any of the terms with these numbers, which are of one field, going up."""
+    def union(self, terms: Ints) -> DocSet:
+        """Return the documents that have any of the terms with these numbers, which are of one field."""
         if not len(terms):
-            return NONE
+            return DocList(NONE)
         own = self._field_of(int(terms[0]))
         return own.lists.union(terms - own.first)
 
@@ -262,7 +265,7 @@ class PackedDictionary:
     def _field(self, name: str) -> _Field | None:
         own = self._fields.get(name)
         if own is None and (about := self._about.get(name)) is not None:
-            own = _Field(about, self._firsts[name], self._file, self._documents, self._lists_kept, self._blocks_kept)
+            own = _Field(about, self._firsts[name], self._file, self._documents, self.kept, self._blocks_kept)
             # Without a lock: two threads make the same.
             self._fields[name] = own
         return own

@@ -13,7 +13,7 @@ Docs: docs/formats/packed-shard.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ from custody.index.bit_packing import (
     as_bytes,
     bit_lengths,
     masks,
+    ones,
     packed,
     run,
     unpacked,
@@ -34,7 +35,7 @@ from custody.index.bit_packing import (
 from custody.index.doc_sets import DocList
 from custody.index.inverted_field import InvertedField
 from custody.index.paged_file import CheckedFile
-from custody.index.postings import NONE, BlockedPostings, Mask, PostingsCache
+from custody.index.postings import NONE, BlockedPostings, DecodedPostings, Mask, PostingsCache, WholePostings
 
 # The format: shared by the writer and the readers below.
 SHORT_MAX = 255
@@ -57,16 +58,22 @@ _BLOCK = np.dtype([("last", "<u4"), ("end", "<u4")])
 # What only the reader needs.
 _CHUNK = 4096
 _WINDOW_MAX = 1 << 16
-# Below so many documents each, sorting a union costs less than a flag for each document of the shard.
-_SPARSE = 64
 # Up to so many terms, heads of one group are taken twice sooner than groups are told apart.
 _GROUPS_TWICE = 256
 _KNOWN_MAX = 256
+# After so many blocks of a list the rest is decoded as well, and kept.
+_BLOCKS_ALONE = 3
+# A list with more than one document in so many is kept as bits. They may take eight times the memory of numbers of 32
+# bits, within the bound of what is kept; to ask them takes less than half the time.
+_IN_BITS = 256
+# Below so many documents each, sorting a union costs less than a flag for each document of the shard.
+_SPARSE = 64
 _GAP_BITS_MAX = 32
-# Below so many a list is taken apart in Python, which costs less than calls of numpy.
-_FEW = 24
+# Up to so many documents a list is taken apart in Python, which costs less than calls of numpy.
+_FEW = 160
 # So few lists are taken apart one by one sooner than together: all calls of numpy take as long as these.
 _FEW_LISTS = 12
+_FEW_DOCUMENTS = 400
 
 Documents = npt.NDArray[np.int64]
 
@@ -237,24 +244,27 @@ class ListTable:
         return ShortList(np.array(self._few(place, bit, count, width), np.int64))
 
     def _asked(self, longer: BitList | EliasFanoBlocks) -> PackedPostings:
-        return longer if isinstance(longer, BitList) else EliasFanoList(longer, self._cache)
+        if isinstance(longer, BitList):
+            return longer
+        kept = self._cache.get(longer.place)
+        return kept if isinstance(kept, DecodedBits) else EliasFanoList(longer, self._cache)
 
-    def union(self, numbers: Ints) -> Ints:
-        """Return the documents that have any of some terms, going up."""
+    def union(self, numbers: Ints) -> DocList | BitPostings:
+        """Return the documents that have any of some terms."""
         if not len(numbers):
-            return NONE
+            return DocList(NONE)
         # Of a file that is read by ranges the pages of all lists are fetched together.
         if len(numbers) <= _FEW_LISTS and not self._file.is_ranged:
             few = self._union_of_few(numbers.tolist())
             if few is not None:
-                return few
+                return DocList(few)
         counts, widths, places = self._located(numbers)
         is_short = counts > 0
         all_short = bool(is_short.all())
         if all_short:
             documents = self._several(places, counts, widths)
             if len(documents) * _SPARSE <= self._documents:
-                return distinct(documents)
+                return DocList(distinct(documents))
         # One flag a document: a union of many lists needs no sorting, and its cost does not grow with overlaps.
         has = np.zeros(self._documents, np.bool_)
         if all_short:
@@ -263,14 +273,16 @@ class ListTable:
             has[self._several(places[is_short], counts[is_short], widths[is_short])] = True
         for place, form in zip(places[~is_short].tolist(), widths[~is_short].tolist(), strict=True):
             self._asked(self._longer(form, *self._entry(place >> 3, place & 7))).mark(has)
-        return np.flatnonzero(has)
+        return DecodedBits(has, 0)
 
     def _union_of_few(self, numbers: list[int]) -> Ints | None:
         """Return the documents that have any of a few terms, going up; None where a list is too long for that."""
         documents: set[int] = set()
+        left = _FEW_DOCUMENTS
         for number in numbers:
             place, bit, count, width = self._located_one(number)
-            if not 0 < count <= _FEW:
+            left -= count
+            if not 0 < count <= _FEW or left < 0:
                 return None
             documents.update(self._few(place, bit, count, width))
         return np.array(sorted(documents), np.int64)
@@ -420,10 +432,10 @@ class EliasFanoBlocks:
 class EliasFanoList(BlockedPostings):
     """A longer list in blocks, each of which is decoded by itself."""
 
-    _blocks_alone = 2  # they are half as long as Whoosh's
-
     def __init__(self, blocks: EliasFanoBlocks, cache: PostingsCache | None) -> None:
-        super().__init__(blocks.place, blocks.frequency, blocks.first, blocks.last, cache)
+        # They are half as long as Whoosh's. A list of few is decoded at once: otherwise it would never be kept.
+        alone = _BLOCKS_ALONE if blocks.count > _BLOCKS_ALONE else 0
+        super().__init__(blocks.place, blocks.frequency, blocks.first, blocks.last, cache, alone)
         self._file = blocks.file
         self._count = blocks.count
         self._data = blocks.data
@@ -433,6 +445,16 @@ class EliasFanoList(BlockedPostings):
         """Set the flags of all documents."""
         for documents in self.blocks():
             has[documents] = True
+
+    def _in_memory(self) -> WholePostings:
+        documents = np.concatenate(list(self.blocks()))
+        if len(documents) * _IN_BITS < self.last - self.first:
+            return DecodedPostings(documents.astype(np.int32))
+        base = self.first & ~7
+        documents -= base
+        has = np.zeros(self.last - base + 1, np.bool_)
+        has[documents] = True
+        return DecodedBits(has, base)
 
     def _block_from(self, document: int) -> int | None:
         # Of the same type: otherwise the table is copied into another one first.
@@ -476,23 +498,29 @@ def _counting(count: int) -> Ints:
 _COUNTED = np.arange(BLOCK_POSTINGS)
 
 
-class BitList:
-    """A dense list, a bit a document; read where it lies."""
+class BitPostings:
+    """A list with a bit for each document from the first one to the last.
 
-    def __init__(self, file: CheckedFile, place: int, count: int, first: int, last: int) -> None:
-        self._file = file
+    Args:
+        count: how many documents it has.
+        first, last: the first and the last one.
+        span: returns some bytes of the bits, to be read only; the first byte has the bit of the first document.
+    """
+
+    def __init__(self, count: int, first: int, last: int, span: Callable[[int, int], Bytes]) -> None:
         self.frequency = self.size = count
         self.first, self.last = first, last
         self.low, self.high = first, last + 1
         self._base = first & ~7
-        self._place = place + _BOUNDS.itemsize
-        self._end = self._place + (last >> 3) - (first >> 3) + 1
-        file.span(self._end, self._end)
+        self._span = span
+        self._is_dense = last - first < count * DENSE
+        # So large that there are about as many documents in it as in a block.
+        self._window = max(_CHUNK, min(BLOCK_POSTINGS * (last - first) // count & ~7, _WINDOW_MAX))
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield the documents from `low` to before `high`."""
         low, high = max(low, self.low), min(high, self.high)
-        window = _CHUNK
+        window = self._window
         while low < high:
             stop = min((low & ~7) + window, high)
             documents = self._within(low, stop)
@@ -516,7 +544,7 @@ class BitList:
         """Return which of some documents between the first and the last of the list are in it."""
         asked = documents - self._base
         first, last = int(asked[0]) >> 3, int(asked[-1]) >> 3
-        bits = self._file.array(self._place + first, self._place + last + 1)[(asked >> 3) - first]
+        bits = self._span(first, last + 1)[(asked >> 3) - first]
         bits >>= (asked & 7).astype(np.uint8)
         bits &= 1
         mask: Mask = bits.view(np.bool_)
@@ -539,15 +567,68 @@ class BitList:
 
     def bits(self, low: int, high: int) -> Bytes:
         """Return a bit for each document from the multiple of 8 at or below `low` to `high`, within the list's own."""
-        begin = self._place + ((low >> 3) - (self._base >> 3))
-        return self._file.array(begin, begin + (high + 7 >> 3) - (low >> 3))
+        base = self._base >> 3
+        return self._span((low >> 3) - base, (high + 7 >> 3) - base)
 
     def _within(self, low: int, high: int) -> Ints:
-        base = low & ~7
-        bits = np.unpackbits(self.bits(low, high), bitorder="little")[low - base : high - base]
-        documents = bits.view(np.bool_).nonzero()[0]
-        documents += low
+        bits = self.bits(low, high)
+        documents = np.unpackbits(bits, bitorder="little").view(np.bool_).nonzero()[0] if self._is_dense else ones(bits)
+        documents += low & ~7
+        if (low | high) & 7:
+            begin, end = documents.searchsorted((low, high)).tolist()
+            documents = documents[begin:end]
         return documents
 
 
-PackedPostings = EliasFanoList | BitList
+class BitList(BitPostings):
+    """A dense list, read where it lies."""
+
+    def __init__(self, file: CheckedFile, place: int, count: int, first: int, last: int) -> None:
+        place += _BOUNDS.itemsize
+        size = (last >> 3) - (first >> 3) + 1
+        file.span(place + size, place + size)
+        super().__init__(count, first, last, _StoredBits(file, place, size))
+
+
+class _StoredBits:
+    """The bytes of a list of bits where they lie. Not a method of the list: a cycle would keep the file mapped."""
+
+    def __init__(self, file: CheckedFile, place: int, size: int) -> None:
+        self._file, self._place, self._size = file, place, size
+        self._whole: Bytes | None = None
+
+    def __call__(self, begin: int, end: int) -> Bytes:
+        """Return some of the bytes, checked."""
+        if self._whole is None:
+            if 2 * (end - begin) < self._size:
+                return self._file.array(self._place + begin, self._place + end)
+            # Of one that is read for the most part all pages are checked, and from then on none of them again.
+            self._whole = self._file.array(self._place, self._place + self._size)
+        return self._whole[begin:end]
+
+
+class DecodedBits(BitPostings):
+    """Documents in memory, at least one; what sets have in common is found sooner of bits than of numbers.
+
+    Args:
+        has: whether each document is there, shape (documents,).
+        base: the first of these documents, a multiple of 8.
+    """
+
+    def __init__(self, has: Mask, base: int) -> None:
+        # The ends by the bytes of the bits: flags from the end on would be copied first.
+        until_last = np.packbits(has, bitorder="little").tobytes().rstrip(b"\0")
+        data = until_last.lstrip(b"\0")
+        begin, end = base + 8 * (len(until_last) - len(data)), base + 8 * len(until_last)
+        first, last = begin + (data[0] & -data[0]).bit_length() - 1, end - 9 + data[-1].bit_length()
+        bits = np.frombuffer(data, np.uint8)
+        super().__init__(int(np.bitwise_count(bits).sum()), first, last, _slices(bits))
+        self.nbytes = bits.nbytes
+        """How much memory it takes."""
+
+
+def _slices(bits: Bytes) -> Callable[[int, int], Bytes]:
+    return lambda begin, end: bits[begin:end]
+
+
+PackedPostings = EliasFanoList | BitPostings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -24,9 +24,11 @@ from custody.index.doc_sets import (
     RangeDocs,
     TermDocs,
     Union,
+    by_size,
     phrase,
 )
-from custody.index.packed_postings import BitList, ShortList
+from custody.index.packed_postings import BitPostings, DecodedBits, ShortList
+from custody.index.postings import PostingsCache
 from custody.index.query_evaluator import QueryEvaluator
 from custody.index.terms import Codes, TermSet, encoded, literal_prefix, match_wildcard
 
@@ -36,10 +38,15 @@ _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
 _MANY_TERMS = 16
 # Bounds the memory of a pattern over a large field.
 _TEXTS_AT_ONCE = 1 << 16
+# What a longer pattern finds is not kept: it comes from outside.
+_KEY_MAX = 200
 
 
 class TermIndex(Protocol):
     """The terms of a shard and the documents that have them, whatever its layout."""
+
+    kept: PostingsCache
+    """What is in memory of them."""
 
     def find(self, field: str, term: bytes) -> Postings | None:
         """Return a term's documents, None when no document has it."""
@@ -53,7 +60,7 @@ class TermIndex(Protocol):
         """Return the numbers of those of some terms that the shard may have; None for all of them."""
         ...
 
-    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> Ints:
+    def union_of(self, field: str, term_set: TermSet, chosen: Ints | None = None) -> DocSet:
         """Return the documents that have any of some terms, or of those with some numbers; many are found at once."""
         ...
 
@@ -83,8 +90,8 @@ class TermIndex(Protocol):
         """Return how many documents each of the terms with these numbers has, which are of one field."""
         ...
 
-    def union(self, terms: Ints) -> Ints:
-        """Return the documents that have any of the terms with these numbers, which are of one field, going up."""
+    def union(self, terms: Ints) -> DocSet:
+        """Return the documents that have any of the terms with these numbers, which are of one field."""
         ...
 
     def codes(self, field: str) -> Codes:
@@ -140,12 +147,29 @@ class _Planner(QueryEvaluator[DocSet]):
         return self._numbered(self._terms.with_prefix(name, encoded(text)))
 
     def wildcard(self, name: str, pattern: str) -> DocSet:
+        return self._kept((name, pattern), lambda: self._matching(name, pattern))
+
+    def _matching(self, name: str, pattern: str) -> DocSet:
         first, end = self._terms.with_prefix(name, encoded(literal_prefix(pattern)))
         numbers = [
             np.flatnonzero(match_wildcard(self._terms.texts(start, min(start + _TEXTS_AT_ONCE, end)), pattern)) + start
             for start in range(first, end, _TEXTS_AT_ONCE)
         ]
-        return DocList(self._terms.union(np.concatenate(numbers))) if numbers else EmptySet()
+        if not numbers:
+            return EmptySet()
+        matching = np.concatenate(numbers)
+        return _of_term(self._terms.list_of(int(matching[0]))) if len(matching) == 1 else self._terms.union(matching)
+
+    def _kept(self, key: tuple[str, str] | tuple[int, int], find: Callable[[], DocSet]) -> DocSet:
+        """Return the documents of many terms, which are asked for by each page of a search, and to count them."""
+        known = self._terms.kept.get(key)
+        # What lists have as key are places.
+        if isinstance(known, (DocList, DecodedBits)):
+            return known
+        found = find()
+        if isinstance(found, (DocList, DecodedBits)) and (isinstance(key[0], int) or len(key[1]) <= _KEY_MAX):
+            self._terms.kept.put(key, found)
+        return found
 
     def phrase(self, name: str, words: Sequence[str]) -> DocSet:
         lists = [self._terms.placed(name, encoded(word)) for word in words]
@@ -173,15 +197,24 @@ class _Planner(QueryEvaluator[DocSet]):
         return self._numbered(bounds)
 
     def intersect(self, parts: Iterable[DocSet]) -> DocSet:
-        # Everything narrows nothing; left in, it would be asked about each document.
-        narrowing = [part for part in parts if not isinstance(part, AllDocs)]
-        if not narrowing:
-            return self.all()
-        bits = [part for part in narrowing if isinstance(part, BitList)]
-        # Where a smaller set leads, each list of bits is asked about what is left of it, one after the other.
-        if len(bits) > 1 and isinstance(min(narrowing, key=_size), BitList):
-            narrowing = [BitIntersection(bits), *(part for part in narrowing if not isinstance(part, BitList))]
-        return narrowing[0] if len(narrowing) == 1 else Intersection(narrowing)
+        bits: list[BitPostings] = []
+        others: list[DocSet] = []
+        for part in parts:
+            if isinstance(part, BitPostings):
+                bits.append(part)
+            # Everything narrows nothing; left in, it would be asked about each document.
+            elif not isinstance(part, AllDocs):
+                others.append(part)
+        common: list[DocSet] = [*bits]
+        if len(bits) > 1:
+            together = BitIntersection(bits)
+            # Where a smaller set leads, each list of bits is asked about what is left of it, one after the other.
+            if not others or together.size <= min([part.size for part in others]):
+                common = [together]
+        if len(common) + len(others) < 2:
+            return common[0] if common else others[0] if others else self.all()
+        # Bits are asked first: that is quickest, and of another list less has to be decoded then.
+        return Intersection([*by_size(common), *by_size(others)])
 
     def unite(self, parts: Iterable[DocSet], terms: Mapping[str, TermSet]) -> DocSet:
         sets = list(parts)
@@ -194,9 +227,8 @@ class _Planner(QueryEvaluator[DocSet]):
                 lists = (self._terms.find(name, text) for text in texts)
                 sets += [_of_term(postings) for postings in lists if postings is not None]
             else:
-                documents = self._terms.union_of(name, term_set, chosen)
-                sets += [DocList(documents)] if len(documents) else []
-        sets = [part for part in sets if not isinstance(part, EmptySet)]
+                sets.append(self._terms.union_of(name, term_set, chosen))
+        sets = [part for part in sets if part.size]
         return sets[0] if len(sets) == 1 else Union(sets) if sets else EmptySet()
 
     def complement(self, part: DocSet) -> DocSet:
@@ -207,13 +239,9 @@ class _Planner(QueryEvaluator[DocSet]):
         first, end = bounds
         if end - first == 1:
             return _of_term(self._terms.list_of(first))
-        return DocList(self._terms.union(np.arange(first, end))) if end > first else EmptySet()
-
-
-def _size(part: DocSet) -> int:
-    return part.size
+        return self._kept(bounds, lambda: self._terms.union(np.arange(first, end))) if end > first else EmptySet()
 
 
 def _of_term(postings: Postings) -> DocSet:
     # Lists of these kinds are sets as they are.
-    return postings if isinstance(postings, (BitList, ShortList)) else TermDocs(postings)
+    return postings if isinstance(postings, (BitPostings, ShortList)) else TermDocs(postings)

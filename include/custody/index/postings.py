@@ -15,9 +15,9 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property, partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -57,13 +57,15 @@ _BULK_ABOUT = struct.Struct("<ixI")
 _STOCK_HEAD_MAX = 256
 _CHUNK = 4096
 # After so many blocks a query is taken to need the whole list, and the next one too.
-_BLOCKS_ALONE = 4
+_BLOCKS_ALONE = 5
 _MARK = int.from_bytes(LIST_MARK, "big")
 # Where ABOUT and the first document lie in a list of one block.
 _SINGLE_ABOUT = len(LIST_MARK) + _LENGTH.size
 _SINGLE_FIRST = len(LIST_MARK) + HEAD_BYTES + len(DATA_OPEN)
 _BITS = 32  # of a number; a list with more than one document in so many is kept as bits
 _SPARSE = 64  # up to so many numbers a document, flags are cheaper than a binary search
+# What is kept counts as so many bytes at least: its key and its objects take some.
+_KEPT_BYTES_LEAST = 256
 
 Mask = npt.NDArray[np.bool_]
 
@@ -201,15 +203,22 @@ class BlockedPostings(ABC):
     It keeps the block that was decoded last, so that neighbouring documents are cheap.
     """
 
-    _blocks_alone = _BLOCKS_ALONE
-    """A list of which more blocks were decoded is decoded whole and kept."""
-
-    def __init__(self, place: int, frequency: int, first: int, last: int, cache: PostingsCache | None) -> None:
+    def __init__(
+        self,
+        place: int,
+        frequency: int,
+        first: int,
+        last: int,
+        cache: PostingsCache | None,
+        blocks_alone: int = _BLOCKS_ALONE,
+    ) -> None:
         self.frequency = frequency
         self._place = place
         self._kept = cache
         # Looked up once: what another query caches later does not change how this one goes on.
         self._whole = None if cache is None else cache.get(place)
+        # A list of which so many blocks were decoded is decoded whole and kept.
+        self._blocks_alone = blocks_alone
         self._decodings = 0
         self.first = first
         self.last = last
@@ -235,9 +244,7 @@ class BlockedPostings(ABC):
                 return
             number = self._block(number + 1)
         if self._whole is not None:
-            begin, end = self._whole.bounds(low, high)
-            for start in range(begin, end, _CHUNK):
-                yield self._whole.documents[start : min(start + _CHUNK, end)].astype(np.int64)
+            yield from self._whole.chunks(low, high)
 
     def among(self, documents: Ints) -> Mask:
         """Return which of some documents, going up, are in the list."""
@@ -270,12 +277,16 @@ class BlockedPostings(ABC):
 
     def _is_read_on(self) -> bool:
         """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
-        if self._whole is None and self._decodings > self._blocks_alone and self._kept is not None:
+        if self._whole is None and self._decodings >= self._blocks_alone and self._kept is not None:
             # A query that needed several blocks will need more, and so will the next one: decode the rest now, and
             # keep it.
-            self._whole = DecodedPostings(np.concatenate(list(self.blocks())).astype(np.int32))
+            self._whole = self._in_memory()
             self._kept.put(self._place, self._whole)
         return self._whole is not None
+
+    def _in_memory(self) -> WholePostings:
+        """Return the list, decoded as a whole."""
+        return DecodedPostings(np.concatenate(list(self.blocks())).astype(np.int32))
 
     def _documents(self, number: int) -> Ints:
         # Neighbouring chunks of a query fall into one block: decoding it again would cost more than the answer.
@@ -485,6 +496,23 @@ def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin
         raise file.error(int(places[several[0]]), "differences", "an unknown code")
 
 
+class WholePostings(Protocol):
+    """The interface of a list that is in memory as a whole."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        ...
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the documents from `low` to before `high`, in arrays that are not empty."""
+        ...
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which of some documents, going up and at least one, are in the list."""
+        ...
+
+
 class DecodedPostings:
     """The documents of a term, going up, at least one; as bits, too, where that takes less room than the numbers."""
 
@@ -504,6 +532,12 @@ class DecodedPostings:
         # Of the same type: otherwise all of the list is copied into the type of what is looked for.
         begin, end = self.documents.searchsorted(np.array((low, high), np.int32)).tolist()
         return begin, end
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the documents from `low` to before `high`."""
+        begin, end = self.bounds(low, high)
+        for start in range(begin, end, _CHUNK):
+            yield self.documents[start : min(start + _CHUNK, end)].astype(np.int64)
 
     def among(self, documents: Ints) -> Mask:
         """Return which of some documents, going up and at least one, are in the list."""
@@ -540,26 +574,33 @@ class DecodedPostings:
 
 
 class PostingsCache:
-    """Whole lists of one shard, within a bound of bytes; may be used by several threads."""
+    """Whole lists of one shard and unions of them, within a bound of bytes; may be used by several threads.
+
+    A list has its place in the file as key, a union what was asked for.
+    """
 
     def __init__(self, bytes_max: int = 1 << 20) -> None:
         self._bytes_max = bytes_max
-        self._lists: dict[int, DecodedPostings] = {}
+        self._lists: dict[Hashable, WholePostings] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, place: int) -> DecodedPostings | None:
-        """Return the list that lies at a place, None when it is not kept."""
+    def get(self, key: Hashable) -> WholePostings | None:
+        """Return what has a key, None when it is not kept."""
         # Without the lock: a single look-up in a dict, which other threads cannot tear.
-        return self._lists.get(place)
+        return self._lists.get(key)
 
-    def put(self, place: int, postings: DecodedPostings) -> None:
-        """Keep a list; those that were kept first go."""
+    def put(self, key: Hashable, postings: WholePostings) -> None:
+        """Keep a list or a union; those that were kept first go."""
         with self._lock:
             # Two threads may decode the same list at once; counted twice, its bytes would never be given back.
-            if place in self._lists or postings.nbytes > self._bytes_max:
+            if key in self._lists or postings.nbytes > self._bytes_max:
                 return
-            self._lists[place] = postings
-            self._bytes += postings.nbytes
+            self._lists[key] = postings
+            self._bytes += _kept_bytes(postings)
             while self._bytes > self._bytes_max:
-                self._bytes -= self._lists.pop(next(iter(self._lists))).nbytes
+                self._bytes -= _kept_bytes(self._lists.pop(next(iter(self._lists))))
+
+
+def _kept_bytes(postings: WholePostings) -> int:
+    return max(postings.nbytes, _KEPT_BYTES_LEAST)

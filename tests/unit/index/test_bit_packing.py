@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.errors import CorruptionError
-from custody.index.bit_packing import WIDTH_MAX, WORD_BYTES, as_bytes, bit_lengths, masks, packed, padded, run, unpacked
+from custody.index.bit_packing import (
+    WIDTH_MAX,
+    WORD_BYTES,
+    as_bytes,
+    bit_lengths,
+    masks,
+    ones,
+    packed,
+    padded,
+    run,
+    unpacked,
+)
 from tests.unit.index.packed_files import checked
 
 COUNTS = (0, 1, 2, 7, 8, 9, 63, 64, 65, 255, 256, 1023, 1024)
@@ -73,3 +84,12 @@ def test_a_damaged_page_and_a_place_outside_are_refused_with_file_and_offset(tmp
     for place in (file.size, file.size - 100, -1, 1 << 62):
         with pytest.raises(CorruptionError, match=rf"packed\.data @{place}: "):
             run(file, place, 13, 100, 100)
+
+
+@pytest.mark.parametrize("share", [0, 0.0001, 0.01, 0.03, 0.04, 0.3, 1])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 4096])
+def test_bits_that_are_one_are_found_however_many_there_are(share: float, count: int) -> None:
+    chance = np.random.default_rng(count)
+    for _ in range(20):
+        bits = chance.random(8 * count) < share
+        assert ones(np.packbits(bits, bitorder="little")).tolist() == np.flatnonzero(bits).tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from custody.errors import CorruptionError
 from custody.index.arrays import Ints
+from custody.index.doc_sets import DocSet, TermDocs
 from custody.index.inverted_field import InvertedField
 from custody.index.packed_postings import (
     _FEW_LISTS,
@@ -20,12 +23,13 @@ from custody.index.packed_postings import (
     HEAD,
     SHORT_MAX,
     BitList,
+    DecodedBits,
     EliasFanoList,
     ListTable,
     ShortList,
     packed_lists,
 )
-from custody.index.postings import PostingsCache
+from custody.index.postings import DecodedPostings, PostingsCache
 from tests.unit.index.packed_files import checked
 
 BEFORE = 24
@@ -44,6 +48,11 @@ def table_of(folder: Path, lists: list[Ints], documents: int) -> ListTable:
     made = packed_lists(field_of(lists), documents, BEFORE)
     file = checked(folder, made.stream, made.longer, before=BEFORE)
     return ListTable(file, made.heads, made.places.astype(np.uint64), BEFORE, documents, PostingsCache())
+
+
+def all_of(found: DocSet) -> Ints:
+    """Return the documents of a set."""
+    return np.concatenate([np.empty(0, np.int64), *found.chunks(found.low, found.high)])
 
 
 def agrees(table: ListTable, lists: list[Ints], documents: int) -> None:
@@ -65,7 +74,7 @@ def agrees(table: ListTable, lists: list[Ints], documents: int) -> None:
     every = np.arange(len(lists))
     for numbers in (every, every[::3], every[:1], every[-1:], every[::-1]):
         union = np.unique(np.concatenate([lists[number] for number in numbers.tolist()]))
-        assert np.array_equal(table.union(numbers), union)
+        assert np.array_equal(all_of(table.union(numbers)), union)
     for first, end in ((0, len(lists)), (len(lists) // 3, len(lists) // 2 + 1)):
         assert table.counts(first, end).tolist() == [len(own) for own in lists[first:end]]
         terms: dict[int, list[int]] = {}
@@ -107,8 +116,10 @@ def test_the_borders_of_lists_and_blocks(tmp_path: Path, count: int, step: int) 
     own = np.arange(count) * step + 5
     lists = [own, own[:1], own + 3, own]
     table = table_of(tmp_path, lists, documents)
-    agrees(table, lists, documents)
     kind = type(table.list_of(0))
+    agrees(table, lists, documents)
+    # And once more, of what is kept.
+    agrees(table, lists, documents)
     longer = BitList if own[-1] - own[0] < count * DENSE else EliasFanoList
     assert kind is (ShortList if count <= SHORT_MAX else longer)
 
@@ -144,6 +155,41 @@ def test_no_bit_that_is_flipped_gives_another_answer(tmp_path: Path) -> None:
             table.union(np.arange(len(lists)))
 
 
+@pytest.mark.parametrize("count", [SHORT_MAX + 1, BLOCK_POSTINGS, 3 * BLOCK_POSTINGS, 4 * BLOCK_POSTINGS, 9000])
+@pytest.mark.parametrize("step", [DENSE + 1, 40, 300])
+def test_a_list_that_was_decoded_is_not_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, step: int
+) -> None:
+    own = np.arange(count) * step + 3
+    table = table_of(tmp_path, [own], count * step + 9)
+    everywhere = np.arange(count * step + 9)
+    for _ in range(2):
+        assert np.array_equal(everywhere[table.list_of(0).among(everywhere)], own)
+    monkeypatch.setattr(EliasFanoList, "_decode", None)
+    assert np.array_equal(all_of(TermDocs(table.list_of(0))), own)
+    # One whose numbers are many is kept as bits.
+    (kept,) = table._cache._lists.values()
+    assert isinstance(kept, DecodedBits if step < 256 else DecodedPostings)
+    assert kept.nbytes <= min(32 * count, own[-1] // 8 + 1)
+
+
+def test_lists_go_with_the_last_reference_and_their_file_with_them(tmp_path: Path) -> None:
+    lists = lists_of_each_form()
+    table = table_of(tmp_path, lists, 60_010)
+    found: list[weakref.ref[object]] = [weakref.ref(table.list_of(number)) for number in range(3)]
+    dense = table.list_of(2)
+    all_of(TermDocs(table.list_of(1)))
+    all_of(TermDocs(dense))
+    found += [weakref.ref(dense), weakref.ref(table._file), weakref.ref(table._cache)]
+    # Without the collector of cycles: a file is unmapped when the last reader of its shard is done.
+    gc.disable()
+    try:
+        del dense, table
+        assert [one() for one in found] == [None] * 6
+    finally:
+        gc.enable()
+
+
 def test_few_lists_are_united_as_many_are_and_their_pages_checked(tmp_path: Path) -> None:
     chance = np.random.default_rng(3)
     lists = [np.unique(chance.integers(0, 5000, chance.integers(1, 30))) for _ in range(400)]
@@ -152,8 +198,8 @@ def test_few_lists_are_united_as_many_are_and_their_pages_checked(tmp_path: Path
         for _ in range(20):
             numbers = np.sort(chance.choice(len(lists), count, replace=False))
             union = np.unique(np.concatenate([lists[number] for number in numbers.tolist()]))
-            assert np.array_equal(table.union(numbers), union)
-            assert table.union(numbers).dtype == np.int64
+            assert np.array_equal(all_of(table.union(numbers)), union)
+            assert all_of(table.union(numbers)).dtype == np.int64
     made = packed_lists(field_of(lists), 5000, BEFORE)
     sums = checked(tmp_path, made.stream, made.longer, before=BEFORE)._checksums.tolist()
     bad = made.stream.copy()
@@ -184,7 +230,7 @@ def test_forged_lists_are_refused_or_stay_within_the_shard(tmp_path: Path) -> No
         for asked in [*range(len(lists)), None]:
             try:
                 table = ListTable(file, heads, places, BEFORE, documents, PostingsCache())
-                found = [table.union(np.arange(len(lists)))] if asked is None else table.list_of(asked).blocks()
+                found = [all_of(table.union(np.arange(len(lists))))] if asked is None else table.list_of(asked).blocks()
                 assert all(int(part.min()) >= 0 and int(part.max()) < documents for part in found if len(part))
             except CorruptionError as error:
                 assert "packed.data @" in str(error)
