@@ -24,7 +24,8 @@ from custody.capture.custody_json import (
 from custody.capture.json_splitter import JsonElement
 from custody.capture.validate import NOT_JSON, Context, Outcome, Rejected
 from custody.format.identifier_columns import ordinals_of_names
-from custody.model import UNASSIGNED, Event, exact_batch_of, values_of_columns
+from custody.model import UNASSIGNED, Event, values_of_columns
+from custody.model.event_message import exact_batch_of
 
 
 class _Usual(Event, frozen=True, forbid_unknown_fields=True):

@@ -29,7 +29,6 @@ from custody.model import (
     NO_EVENTS,
     AttributeMask,
     Event,
-    exact_batch,
     int64_column,
     require_types,
     text_problems,
@@ -77,9 +76,9 @@ class PreparedEvents:
         self.count = len(events)
         self._bodies: Sequence[tuple[int, int, bytes | memoryview]]
         try:
-            batch = exact_batch(events) if len(events) > ROWS_MAX else None
-            if batch is not None:
-                self._bodies = _batch_records(mask.rows(batch))
+            message = _exact_message(events) if len(events) > ROWS_MAX else None
+            if message is not None:
+                self._bodies = _message_records(message, len(events), mask)
                 return
             _require_types(events)
             events = mask.events(events)
@@ -152,6 +151,21 @@ def _batches(events: Sequence[Event]) -> list[tuple[int, int, memoryview]]:
     # Without ids: these are taken later, under the writer's lock, and the head of the record gives them.
     batch = to_batch(events, 0).remove_column(0)
     return _batch_records(pa.RecordBatch.from_arrays(batch.columns, schema=JOURNAL_SCHEMA))
+
+
+def _exact_message(events: Sequence[Event]) -> memoryview | None:
+    # Here: a command that appends no batch of objects need not load it.
+    from custody.model.event_message import exact_message
+
+    return exact_message(events)
+
+
+def _message_records(message: memoryview, count: int, mask: AttributeMask) -> list[tuple[int, int, memoryview]]:
+    """Return (kind, events, body) of the records of a batch that is serialized already."""
+    if mask or len(message) > RECORD_BYTES:
+        return _batch_records(mask.rows(read_batch(message, JOURNAL_SCHEMA)))
+    _check_fits(len(message))
+    return [(KIND_BATCH, count, message)]
 
 
 def _batch_records(batch: pa.RecordBatch) -> list[tuple[int, int, memoryview]]:

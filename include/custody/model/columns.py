@@ -10,9 +10,8 @@ known ones is read if it says that readers of a known version can (`reader_versi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
-from itertools import chain, islice
-from types import NoneType
+from collections.abc import Sequence, Sized
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.model.event import ContentClaim, Event
-from custody.model.plain_arrays import array_of, exact_texts, joined_texts, offsets_of
+from custody.model.event import Event
+from custody.model.plain_arrays import array_of, offsets_of
 
 SCHEMA_VERSION = 1
 READER_VERSION = 1
@@ -117,36 +116,6 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([ids, *columns], schema=EVENT_SCHEMA)
 
 
-def exact_batch(events: Sequence[Event]) -> pa.RecordBatch | None:
-    """Return events as `to_batch` does, without `event_id`, if each value has the type that its field says.
-
-    The checks are those of `require_types`, asked of whole columns. None where a value may be another one: to ask each
-    event finds out which.
-
-    Raises:
-        UnicodeEncodeError: a text is no valid Unicode.
-    """
-    return None if set(map(type, events)) - {Event} else exact_batch_of(values_of_columns(events))
-
-
-def exact_batch_of(held: Sequence[tuple[pa.Field, Sequence[Any]]]) -> pa.RecordBatch | None:
-    """Return what `values_of_columns` gave as `exact_batch` does; raises as it."""
-    columns = []
-    try:
-        lists = [_texts_in(field, values) for field, values in held]
-        joined = iter(joined_texts(list(chain.from_iterable(lists))))
-        for (field, values), own in zip(held, lists, strict=True):
-            # What could not be joined is made in the order of columns: so the first one with something wrong is told.
-            texts = map(_exact_or_joined, own, list(islice(joined, len(own))))
-            column = _exact_column(field, values, texts)
-            if column is None or (column.null_count and not field.nullable):
-                return None
-            columns.append(column)
-    except (OverflowError, pa.ArrowException, TypeError, AttributeError):
-        return None
-    return pa.RecordBatch.from_arrays(columns[1:], schema=_SCHEMA_WITHOUT_ID)
-
-
 def values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[Any]]]:
     """Return the values of events, a column behind the other, in the order of EVENT_SCHEMA."""
     count = len(_PLACES)
@@ -159,87 +128,9 @@ def values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[
     return [(field, values[place::count]) for field, place in zip(EVENT_SCHEMA, _PLACES, strict=True)]
 
 
-def _texts_in(field: pa.Field, values: Sequence[Any]) -> tuple[Sequence[Any], ...]:
-    """Return the texts of a column: its values, or the names and values of its attributes, or the uuids of its lists.
-
-    Nothing for other columns, and for one that has something else in the place of attributes or of a list.
-    """
-    if field.type == _TEXT:
-        return (values,)
-    if field.name in _MAPS and _has_exact_kinds(field, values):
-        return list(chain.from_iterable(values)), list(chain.from_iterable(map(dict.values, values)))
-    if field.type == _UUIDS and _has_exact_kinds(field, values):
-        return (list(chain.from_iterable(values)),)
-    return ()
-
-
-def _exact_or_joined(values: Sequence[Any], joined: pa.Array | None) -> pa.Array | None:
-    return exact_texts(values) if joined is None else joined
-
-
-def _exact_column(field: pa.Field, values: Sequence[Any], texts: Iterator[pa.Array | None]) -> pa.Array | None:
-    """Return a column, or None where a value may have another type than the field of an event.
-
-    `texts` makes arrays of what `_texts_in` returned, or None where something else is among it.
-    """
-    # First: Arrow takes eight times as long to find out that nothing is said.
-    if field.nullable and _are_none(values):
-        return pa.nulls(len(values), field.type)
-    if field.type == _TEXT:
-        return next(texts)
-    if field.name in _MAPS or field.type == _UUIDS:
-        arrays = list(texts)
-        # A subclass of what the column holds may be as good, and is left to the slower check.
-        first = arrays[0] if arrays else None
-        if first is None or first.null_count or arrays[-1] is None:
-            return None
-        return _nested(field, _offsets(values), *arrays)
-    if field.type == _CLAIM:
-        if not _has_exact_kinds(field, values):
-            return None
-        claims = (msgspec.structs.astuple(claim) for claim in values if claim is not None)
-        parts = zip(_CLAIM, zip(*claims, strict=True), strict=True)
-        is_exact = all(_kinds(part) <= {_python_type(one.type), NoneType} for one, part in parts)
-        return column_of(field, values) if is_exact else None
-    return _exact_numbers(field, values)
-
-
-def _exact_numbers(field: pa.Field, values: Sequence[Any]) -> pa.Array | None:
-    """Return a column of numbers or times, or None where a value is no number of Python."""
-    try:
-        msgspec.convert(values, list[int])
-    except msgspec.ValidationError:
-        return column_of(field, values) if _has_exact_kinds(field, values) else None
-    numbers = np.fromiter(values, np.int64, len(values))
-    return pa.Array.from_buffers(field.type, len(values), [None, pa.py_buffer(numbers)])
-
-
-def _has_exact_kinds(field: pa.Field, values: Iterable[object]) -> bool:
-    return _kinds(values) <= _EXACT_KINDS[field.name]
-
-
-def _are_none(values: Sequence[Any]) -> bool:
+def are_none(values: Sequence[Any]) -> bool:
+    """Whether a column says nothing."""
     return not values or (values[0] is None and values.count(None) == len(values))
-
-
-def _kinds(values: Iterable[object]) -> set[type]:
-    return set(map(type, values))
-
-
-def _python_type(kind: pa.DataType) -> type:
-    return str if kind == _TEXT else int
-
-
-def _exact_kinds(field: pa.Field) -> set[type]:
-    if field.type == _UUIDS:
-        return {tuple, list}
-    if field.name in _MAPS:
-        return {dict}
-    kind = ContentClaim if field.type == _CLAIM else _python_type(field.type)
-    return {kind, NoneType} if field.nullable else {kind}
-
-
-_EXACT_KINDS = {field.name: _exact_kinds(field) for field in EVENT_SCHEMA}
 
 
 def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
@@ -252,7 +143,7 @@ def column_of(field: pa.Field, values: Sequence[Any]) -> pa.Array:
         elements = array_of(list(chain.from_iterable(values)), pa.string())
         return _nested(field, _offsets(values), elements)
     # Most columns of most producers say nothing.
-    if field.nullable and _are_none(values):
+    if field.nullable and are_none(values):
         return pa.nulls(len(values), field.type)
     if pa.types.is_struct(field.type):
         absent = [None] * len(field.type)

@@ -30,9 +30,6 @@ import pyarrow as pa
 VALUES_MAX = 8_000_000
 """So many take 0.3 s more here than in Arrow, about as long as the import of pandas. Joined texts are not counted."""
 _INT32_MAX = (1 << 31) - 1
-_SEPARATOR = "\0"
-_GROUP_CHARACTERS = 64 << 10
-"""So many characters are cut at once: more leave the processor's cache, and are new memory each time."""
 _TEXT, _BINARY, _FLAG = pa.string(), pa.binary(), pa.bool_()
 _NUMBER, _INTEGER, _TIME = pa.float64(), pa.int64(), pa.timestamp("ms")
 
@@ -68,60 +65,6 @@ def exact_texts(values: Sequence[Any]) -> pa.Array | None:
         return _of_texts(values)
     except TypeError:
         return None
-
-
-def joined_texts(columns: Sequence[Sequence[Any]]) -> list[pa.Array | None]:
-    """Return columns as arrays of texts; None in the place of each that has to be looked at.
-
-    That is one with another value than a text, one with NUL in a text, or one without texts: `exact_texts` knows what
-    to make of it. Arrow looks at each text by itself. Here Python joins all of a column, twice: as they are stored, and
-    with NUL in between, which shows for several columns at once where each text ends.
-    """
-    arrays: list[pa.Array | None] = [None] * len(columns)
-    group: list[int] = []
-    joined: list[str] = []
-    characters = 0
-    for place, texts in enumerate(columns):
-        if not texts:
-            continue
-        try:
-            # It takes for a text what Arrow takes for one, and refuses all else.
-            joined.append(_SEPARATOR.join(texts))
-        except TypeError:
-            continue
-        group.append(place)
-        characters += len(joined[-1])
-        if characters > _GROUP_CHARACTERS:
-            _cut_joined(columns, group, joined, arrays)
-            group, joined, characters = [], [], 0
-    if group:
-        _cut_joined(columns, group, joined, arrays)
-    return arrays
-
-
-def _cut_joined(
-    columns: Sequence[Sequence[Any]], group: Sequence[int], joined: Sequence[str], arrays: list[pa.Array | None]
-) -> None:
-    """Put the arrays of some columns, each of which is joined, in their places; none where that cannot be."""
-    try:
-        data = np.frombuffer(_SEPARATOR.join(joined).encode(), np.uint8)
-    except UnicodeEncodeError:
-        return
-    count = sum(len(columns[place]) for place in group)
-    ends = np.flatnonzero(data == 0)
-    if len(ends) != count - 1 or len(data) > _INT32_MAX:
-        return
-    offsets = np.zeros(count + 1, np.int32)
-    offsets[1:-1] = ends
-    offsets[-1] = len(data)
-    offsets[1:] -= np.arange(count, dtype=np.int32)  # the separators before each end
-    first = 0
-    for place in group:
-        rows = len(columns[place])
-        own = offsets[first : first + rows + 1] - offsets[first]
-        texts = pa.py_buffer("".join(columns[place]).encode())
-        arrays[place] = pa.Array.from_buffers(_TEXT, rows, [None, pa.py_buffer(own), texts], 0)
-        first += rows
 
 
 def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

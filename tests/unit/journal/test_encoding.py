@@ -28,14 +28,15 @@ from custody.journal.encoding import (
 )
 from custody.model import (
     EVENT_SCHEMA,
+    AttributeMask,
     ContentClaim,
     Event,
     EventType,
-    exact_batch,
     to_batch,
     to_events,
     valid_events,
 )
+from custody.model.event_message import exact_message
 from custody.vfs import PosixFileSystem
 from tests.support import EVENTS, TEXTS, event, numbered, sample
 from tests.unit.journal.watched_disk import stored
@@ -54,6 +55,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a fraction": {"file_size": 1.5},
     "a whole fraction": {"file_size": 1.0},
     "a truth value for a number": {"file_size": True},
+    "a truth value for an optional number": {"source_ordinal": True},
     "nothing for a number": {"file_size": None},
     "nothing for a text": {"event_type": None},
     "a number for a text": {"details": 5},
@@ -258,21 +260,70 @@ def test_what_no_column_holds_is_refused_before_an_id_is_used(
 def test_whole_columns_take_nothing_that_single_events_refuse(values: dict[str, Any]) -> None:
     """An exact batch means that each event was asked; wherever it may not be one, each event is."""
     try:
-        batch = exact_batch([*sample(20), event(**values), *sample(20)])
+        message = exact_message([*sample(20), event(**values), *sample(20)])
     except UnicodeEncodeError:
-        batch = None
-    assert batch is None
+        message = None
+    assert message is None
+
+
+LISTS: list[Any] = [(), [], ("f1",), ["f1", "f2"], ("a\0b",)]
+MAPS: list[Any] = [{}, {"a": "b"}, {"a": None}, {"a": "", "b": None}, {"b": "1", "a": "2"}, {"\0": "\0"}]
+
+
+@given(st.lists(st.tuples(*map(st.sampled_from, (LISTS, LISTS, MAPS, MAPS)), EVENTS), min_size=1, max_size=50))
+def test_lists_and_maps_are_those_of_single_events(held: list[tuple[Any, Any, Any, Any, Event]]) -> None:
+    names = ("parent_uuids", "child_uuids", "previous_attributes", "updated_attributes")
+    events = [msgspec.structs.replace(item, **dict(zip(names, values, strict=True))) for *values, item in held]
+    message = exact_message(events)
+    assert message is not None
+    assert message == to_batch(events, 0).remove_column(0).serialize().to_pybytes()
+
+
+def test_a_subclass_of_what_a_column_holds_is_left_to_each_event() -> None:
+    class Attributes(dict[str, str | None]):
+        """As `collections.OrderedDict` is one."""
+
+    class Uuids(tuple[str, ...]):
+        """As a named tuple is one."""
+
+        __slots__ = ()
+
+    for values in ({"updated_attributes": Attributes()}, {"child_uuids": Uuids()}, {"parent_uuids": Uuids(["a"])}):
+        assert exact_message([*sample(20), event(**values), *sample(20)]) is None
+
+
+def test_an_event_of_another_class_is_left_to_each_event() -> None:
+    class Longer(Event, frozen=True, gc=False):
+        more: int = 0
+
+    class Same(Event, frozen=True, gc=False):
+        pass
+
+    for kind in (Longer, Same):
+        assert exact_message([*sample(20), kind(**msgspec.structs.asdict(event(1))), *sample(20)]) is None
+
+
+def test_a_mask_hides_values_of_a_batch_made_of_events() -> None:
+    events = [event(number, updated_attributes={"secret": "s", "filename": f"f{number}"}) for number in range(50)]
+    [pieces] = PreparedEvents(events, AttributeMask(["secret"])).records(7)
+    [item] = frames(b"".join(pieces))
+    assert isinstance(item, Frame)
+    found = to_events(decode([EventRecord.of(item, Path("journal"), 0, JOURNAL_SCHEMA)]))
+    assert [one.updated_attributes for one in found] == [
+        {"secret": "***", "filename": f"f{number}"} for number in range(50)
+    ]
 
 
 @given(st.lists(EVENTS, max_size=5))
 def test_whole_columns_hold_what_single_events_become(events: list[Event]) -> None:
-    batch = exact_batch([*events, *sample(3), *events])
-    assert batch is not None
+    message = exact_message([*events, *sample(3), *events])
+    assert message is not None
+    batch = pa.ipc.read_record_batch(pa.py_buffer(message), JOURNAL_SCHEMA)
     batch.validate(full=True)
     one_by_one = to_batch([*events, *sample(3), *events], 0).remove_column(0)
     assert batch.equals(one_by_one)
     # What is written is the same to the bit, too.
-    assert batch.serialize().equals(one_by_one.serialize())
+    assert message == one_by_one.serialize().to_pybytes()
 
 
 def test_few_columns_become_rows_and_more_stay_columns() -> None:

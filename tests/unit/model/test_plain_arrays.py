@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from custody.model import plain_arrays
-from custody.model.plain_arrays import array_of, exact_texts, joined_texts, offsets_of
+from custody.model.plain_arrays import array_of, exact_texts, offsets_of
 
 
 @pytest.fixture(params=["buffers", "arrow"], autouse=True)
@@ -79,50 +79,6 @@ def test_a_column_of_texts_is_none_where_a_value_is_something_else() -> None:
         assert pa.array(texts, pa.string()).equals(exact_texts(texts))
     with pytest.raises(UnicodeEncodeError):
         exact_texts(["a", "\ud800"])
-
-
-class _Name(str):
-    """A text all the same."""
-
-    __slots__ = ()
-
-
-ODD_TEXTS = [None, "", "a\0b", "\0", "\ud800", b"bytes", 1, _Name("a"), "\U0001f702", "a" * 300, "\xe4"]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    columns=st.lists(st.lists(st.text(max_size=6) | st.sampled_from(ODD_TEXTS), max_size=8), max_size=6),
-    group=st.sampled_from([0, 5, 1 << 16]),
-)
-def test_columns_that_are_joined_are_the_ones_that_arrow_makes(columns: list[list[Any]], group: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_arrays, "_GROUP_CHARACTERS", group)
-        arrays = joined_texts(columns)
-    assert len(arrays) == len(columns)
-    for array, values in zip(arrays, columns, strict=True):
-        if array is not None:
-            array.validate(full=True)
-            assert array.equals(pa.array(values, pa.string()))
-            assert (array.offset, array.null_count) == (0, 0)
-            # No byte of another column goes to the disk with it.
-            assert array.buffers()[2].size == sum(len(text.encode()) for text in values)
-
-
-def test_columns_of_texts_are_joined_and_others_left_alone() -> None:
-    columns: list[list[Any]] = [["a", "", "\xe4"], ["b", None], [], [""], ["c", b"d"], ["e"]]
-    arrays = joined_texts(columns)
-    assert [None if array is None else array.to_pylist() for array in arrays] == [
-        ["a", "", "\xe4"],
-        None,
-        None,
-        [""],
-        None,
-        ["e"],
-    ]
-    # A text with NUL, or half a character, is left with those that were joined with it.
-    for odd in ("a\0b", "\ud800"):
-        assert joined_texts([["a"], [odd]]) == [None, None]
 
 
 def test_more_than_an_array_holds_is_refused() -> None:

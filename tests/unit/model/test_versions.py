@@ -118,7 +118,7 @@ def test_a_journal_of_an_older_version_is_read_with_the_present_columns(
     many = EVENTS * 10  # so many that they are written as columns
     with monkeypatch.context() as past:
         past.setattr("custody.journal.encoding.JOURNAL_SCHEMA", OLD_SCHEMA.remove(0))
-        past.setattr("custody.journal.encoding.exact_batch", lambda _: None)
+        past.setattr("custody.model.event_message.exact_message", lambda _: None)
         past.setattr("custody.journal.encoding.to_batch", _old_batch)
         past.setattr(journal_file, "JOURNAL_SCHEMA", OLD_SCHEMA.remove(0))
         header = journal_file.JournalHeader
