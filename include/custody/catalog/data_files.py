@@ -14,7 +14,7 @@ import hashlib
 import math
 import time
 from builtins import list as list_of
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -232,6 +232,26 @@ class DataFiles:
                 yield ObjectInfo(key, info.size_bytes, info.modified_ms)
             if not present_only:
                 place.check()  # a listing during which the disk went away is not whole
+
+    def names(self, folder: str) -> Iterator[str]:
+        """Yield the paths alone that `list` yields; on a local disk the files themselves are not touched."""
+        for prefix, place in self._parts(folder, present_only=False):
+            for key in place.store.keys(place.key):
+                yield prefix + key.removeprefix(self._home)
+            place.check()
+
+    def others(self, folder: str, known: Container[str]) -> Iterator[ObjectInfo]:
+        """Yield what `list` yields with `present_only`, without known paths; on a local disk those are not touched."""
+        for prefix, place in self._parts(folder, present_only=True):
+            # An object store says of each object how large it is, wherever that is asked.
+            if place.store.is_remote:
+                found: Iterator[ObjectInfo | None] = iter(place.store.list(place.key))
+            else:
+                keys = place.store.keys(place.key)
+                found = (place.store.head(key) for key in keys if prefix + key.removeprefix(self._home) not in known)
+            for info in found:
+                if info is not None and (path := prefix + info.key.removeprefix(self._home)) not in known:
+                    yield ObjectInfo(path, info.size_bytes, info.modified_ms)
 
     def parts(self) -> list_of[tuple[str, Path]]:
         """Return the folders of the store and of the stripes that are there, each behind what its paths begin with.

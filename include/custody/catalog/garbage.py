@@ -68,7 +68,7 @@ def collect_garbage(
     """
     files, now = catalog.objects.files, clock.now_ms()
     # Data before the catalog: a file that is committed in between is then in the catalog that is loaded second.
-    data = [*files.list("data/"), *(files.list(f"{INDEX}/") if files.copies is not None else ())]
+    data = [*files.names("data/"), *(files.names(f"{INDEX}/") if files.copies is not None else ())]
     # The trash is listed before this run moves anything, so no file is deleted in the run that moved it.
     trash = list(files.list("trash/"))
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
@@ -190,12 +190,12 @@ class _Run:
                     self._files.delete(info.key)
                     self._files.drop_folder(info.key.rpartition("/")[0] + "/")
 
-    def move(self, data: list[ObjectInfo], limit: int | None) -> None:
+    def move(self, data: list[str], limit: int | None) -> None:
         """Move what is not listed and old to the trash."""
         report = self.report
-        for info in data:
-            path = info.key
-            if self._is_listed(path):
+        for path in data:
+            # Of what is listed, as nearly all is, the name is enough.
+            if self._is_listed(path) or (info := self._files.head(path)) is None:
                 continue
             if not _is_own(path):
                 report.unknown.append(path)

@@ -24,10 +24,12 @@ from custody.catalog import (
     raise_floor,
     readable_checkpoints,
 )
+from custody.catalog.data_files import DataFiles
 from custody.errors import StripeMissingError
 from custody.format.names import ContainerPaths, parse_trash
 from custody.maintenance import remove_folder
 from custody.retention.disk_usage import allocated_bytes, allocated_folder_bytes
+from custody.store import ObjectInfo
 from custody.workspace import Workspace
 
 GROUPS_KEPT_MS = 7 * 86_400_000
@@ -63,7 +65,7 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     live = {path for file in catalog.load().files.values() for path in (file.path, file.toc_path)}
     store, marked = catalog.objects.files, {path for mark in marks for path in mark.paths} - live
     # What lies on a stripe that is away waits: its mark is settled when the files are gone.
-    files = [info for info in store.list("data/", present_only=True) if info.key in marked]
+    files = [info for path in sorted(marked) if (info := _present(store, path)) is not None]
     for info in store.list("trash/", present_only=True):  # the garbage collection may have been faster
         trashed = parse_trash(info.key)
         files += [info] if trashed is not None and trashed[1] in marked else []
@@ -72,6 +74,13 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     for folder in sorted({info.key.rpartition("/")[0] for info in files}):
         store.drop_folder(f"{folder}/")
     return len(files), sum(allocated_bytes(info.size_bytes) for info in files)
+
+
+def _present(files: DataFiles, path: str) -> ObjectInfo | None:
+    try:
+        return files.head(path)
+    except StripeMissingError:
+        return None
 
 
 def delete_shards(workspace: Workspace) -> tuple[int, int]:

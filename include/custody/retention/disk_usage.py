@@ -88,8 +88,8 @@ def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
     live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
     marked = {path for mark in state.marks.values() for path in mark.paths}
     size = sum(allocated_bytes(info.size_bytes) for info in files.list("trash/", present_only=True))
-    for info in files.list("data/", present_only=True):
-        if info.key in marked or (info.key not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
+    for info in files.others("data/", live - marked):
+        if info.key in marked or info.modified_ms <= now_ms - OLDER_THAN_MS:
             size += allocated_bytes(info.size_bytes)
     for mark in state.marks.values():
         for shard in mark.shards:
