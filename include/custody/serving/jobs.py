@@ -346,10 +346,14 @@ class Jobs:
         if entry.is_cancelled or (is_due and self._fs.exists(self._mark(entry.job.id))):
             raise JobCancelledError
 
-    def _change(self, entry: _Entry, job: KeptJob) -> bool:
-        """Take a new state of a job, and write it; return whether the disk took it."""
+    def _change(self, entry: _Entry, job: KeptJob) -> None:
+        """Take a new state of a job that has not ended, and write it."""
         with self._changed:
             entry.job = job
+        self._is_written(entry, job)
+
+    def _is_written(self, entry: _Entry, job: KeptJob) -> bool:
+        """Write a state of a job; return whether the disk took it."""
         entry.said = time.monotonic()
         try:
             self._write(job)
@@ -370,9 +374,11 @@ class Jobs:
         job = msgspec.structs.replace(
             entry.job, state=state, ended_ms=self._clock.now_ms(), result=result, problem=problem
         )
-        is_written = self._change(entry, job)
+        is_written = self._is_written(entry, job)
         with self._changed:
-            # Not before it is written: in between another request would read the state before.
+            # Not before it is written: in between another request would read the state before, or be told of an end
+            # that a crash takes back, and a sweep would remove the file just before it is written once more.
+            entry.job = job
             self._entries.pop(job.id, None)
             if not is_written:
                 self._unwritten[job.id] = job

@@ -275,6 +275,21 @@ def test_what_is_no_job_is_not_there(jobs: Jobs, job_id: str) -> None:
         jobs.cancel(job_id)
 
 
+def test_nobody_is_told_of_an_end_that_is_not_written(tmp_path: Path) -> None:
+    told: list[JobState] = []
+
+    class Disk(PosixFileSystem):
+        def write_durably(self, path: Path, data: bytes) -> None:
+            if b'"succeeded"' in data:
+                told.append(kept.get(path.stem).state)
+            super().write_durably(path, data)
+
+    kept = Jobs(Disk(), tmp_path / "jobs", tmp_path, ManualClock(1_772_409_600_000))
+    job = ended(kept, submit(kept, lambda _: Outcome({})).id)
+    assert job.state is JobState.SUCCEEDED
+    assert told == [JobState.RUNNING]
+
+
 def test_jobs_that_ended_long_ago_go_and_no_more_are_kept_than_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
