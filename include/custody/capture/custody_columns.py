@@ -7,6 +7,7 @@ Usual is an event that names no content and whose claims are not custody's own. 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,8 +25,8 @@ from custody.capture.custody_json import (
 from custody.capture.json_splitter import JsonElement
 from custody.capture.validate import NOT_JSON, Context, Outcome, Rejected
 from custody.format.identifier_columns import ordinals_of_names
-from custody.model import UNASSIGNED, Event, values_of_columns
-from custody.model.event_message import exact_batch_of
+from custody.model import UNASSIGNED, Event
+from custody.model.event_message import exact_batch
 
 
 class _Usual(Event, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +35,7 @@ class _Usual(Event, frozen=True, forbid_unknown_fields=True):
 
 _USUAL = msgspec.json.Decoder(_Usual)
 _NAME = msgspec.json.Encoder()
+_FORMAT, _NODE, _ORDINAL = map(Event.__struct_fields__.index, ("source_format", "source_node", "source_ordinal"))
 
 
 def read_custody_columns(
@@ -74,23 +76,25 @@ def _numbered(carefully: Carefully, ordinals: Sequence[int]) -> Carefully:
 
 def _table(events: Sequence[_Usual], context: Context, given: Sequence[int] | None) -> EventTable:
     """Return the events as columns; raises as Arrow does."""
-    held = {field.name: (field, values) for field, values in values_of_columns(events)}
-
-    def fill(name: str, values: Sequence[object]) -> None:
-        held[name] = held[name][0], values
-
-    formats, nodes, ordinals = (held[name][1] for name in ("source_format", "source_node", "source_ordinal"))
-    fill("source_format", [format or SOURCE_FORMAT for format in formats])
-    fill("source_node", [node or context.node or UNNAMED_NODE for node in nodes])
+    formats = [event.source_format or SOURCE_FORMAT for event in events]
+    nodes = [event.source_node or context.node or UNNAMED_NODE for event in events]
+    ordinals: Sequence[int | None] = [event.source_ordinal for event in events]
     if None in ordinals:
         if given is None and context.is_numbered:
-            given = _ordinals_by_content(events, held["source_format"][1], held["source_node"][1])
+            given = _ordinals_by_content(events, formats, nodes)
         if given is not None:
-            fill("source_ordinal", [own if mine is None else mine for mine, own in zip(ordinals, given, strict=True)])
-    batch = exact_batch_of(list(held.values()))
+            ordinals = [own if mine is None else mine for mine, own in zip(ordinals, given, strict=True)]
+    batch = exact_batch(map(_row, events, formats, nodes, ordinals))
     if batch is None:
         raise pa.ArrowInvalid("a value that no column takes")
     return batch, None
+
+
+def _row(event: _Usual, format: str, node: str, ordinal: int | None) -> list[Any]:
+    """Return the values of an event's fields, with what its text left open."""
+    row = list(msgspec.structs.astuple(event))
+    row[_FORMAT], row[_NODE], row[_ORDINAL] = format, node, ordinal
+    return row
 
 
 def _ordinals_by_content(events: Sequence[_Usual], formats: Sequence[str], nodes: Sequence[str]) -> list[int]:

@@ -17,7 +17,6 @@ from custody.model.columns import (
     to_batch,
     to_present,
     unknown_columns,
-    values_of_columns,
 )
 from custody.model.cut_event import CutEvent, shortened
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
@@ -75,7 +74,6 @@ __all__ = [
     "to_present",
     "unknown_columns",
     "valid_events",
-    "values_of_columns",
     "warned_rows",
     "without_bad_rows",
 ]

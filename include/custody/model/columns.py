@@ -88,12 +88,10 @@ EVENT_SCHEMA = pa.schema(
 NO_EVENTS = pa.Table.from_arrays([pa.nulls(0, field.type) for field in EVENT_SCHEMA], schema=EVENT_SCHEMA)
 """A table without rows. Not `empty_table`: Arrow makes its columns of lists, and so imports pandas where it is
 installed, which takes longer than the first questions of a process."""
-_SCHEMA_WITHOUT_ID = EVENT_SCHEMA.remove(0)
 # Asked of each log that is opened: the schema would make a list of texts each time it is asked for its names.
 _NAMES = frozenset(EVENT_SCHEMA.names)
 _PLACES = [Event.__struct_fields__.index(name) for name in EVENT_SCHEMA.names]
 """Of the columns among the fields of an event."""
-_MAPS = {"previous_attributes", "updated_attributes"}
 
 
 def int64_column(numbers: npt.NDArray[np.int64]) -> pa.Array:
@@ -112,11 +110,11 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
     """
     # Events carry no ids before they are appended.
     ids = int64_column(np.arange(first_event_id, first_event_id + len(events), dtype=np.int64))
-    columns = [column_of(field, values) for field, values in values_of_columns(events)[1:]]
+    columns = [column_of(field, values) for field, values in _values_of_columns(events)[1:]]
     return pa.RecordBatch.from_arrays([ids, *columns], schema=EVENT_SCHEMA)
 
 
-def values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[Any]]]:
+def _values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence[Any]]]:
     """Return the values of events, a column behind the other, in the order of EVENT_SCHEMA."""
     count = len(_PLACES)
     values: list[Any] = []

@@ -104,17 +104,16 @@ def exact_message(events: Sequence[Event]) -> memoryview | None:
     return _message(map(msgspec.structs.astuple, events))
 
 
-def exact_batch_of(held: Iterable[tuple[pa.Field, Sequence[Any]]]) -> pa.RecordBatch | None:
-    """Return what `values_of_columns` gave, of at least one event, as a batch of the columns of `exact_message`.
+def exact_batch(rows: Iterable[Sequence[Any]]) -> pa.RecordBatch | None:
+    """Return events, each as the values of its fields and at least one, as a batch of the columns of `exact_message`.
 
     Refuses and raises as `exact_message` does.
     """
-    columns = {field.name: values for field, values in held}
-    message = _message(zip(*(columns[name] for name in Event.__struct_fields__), strict=True))
+    message = _message(rows)
     return None if message is None else pa.ipc.read_record_batch(pa.py_buffer(message), _SCHEMA)
 
 
-def _message(rows: Iterable[tuple[Any, ...]]) -> memoryview | None:
+def _message(rows: Iterable[Sequence[Any]]) -> memoryview | None:
     try:
         walked = _walk(rows)
         waiting = [_column(field, walked) for field in _FIELDS]
@@ -134,8 +133,8 @@ def _template() -> MessageTemplate:
     return MessageTemplate(_SCHEMA)
 
 
-def _walk(rows: Iterable[tuple[Any, ...]]) -> _Walked:
-    """Return what events hold, each of which is the tuple of its fields."""
+def _walk(rows: Iterable[Sequence[Any]]) -> _Walked:
+    """Return what events hold, each of which is the values of its fields."""
     values: list[Any] = []
     parents: list[tuple[int, Sequence[str]]] = []
     children: list[tuple[int, Sequence[str]]] = []

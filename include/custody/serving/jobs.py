@@ -350,9 +350,9 @@ class Jobs:
         """Take a new state of a job that has not ended, and write it."""
         with self._changed:
             entry.job = job
-        self._is_written(entry, job)
+        self._try_to_write(entry, job)
 
-    def _is_written(self, entry: _Entry, job: KeptJob) -> bool:
+    def _try_to_write(self, entry: _Entry, job: KeptJob) -> bool:
         """Write a state of a job; return whether the disk took it."""
         entry.said = time.monotonic()
         try:
@@ -374,7 +374,7 @@ class Jobs:
         job = msgspec.structs.replace(
             entry.job, state=state, ended_ms=self._clock.now_ms(), result=result, problem=problem
         )
-        is_written = self._is_written(entry, job)
+        is_written = self._try_to_write(entry, job)
         with self._changed:
             # Not before it is written: in between another request would read the state before, or be told of an end
             # that a crash takes back, and a sweep would remove the file just before it is written once more.
