@@ -14,8 +14,9 @@ from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
 from custody.index import DAY, STANDARD_FIELDS, UTC_DAYS, Days, OpenShard, day_name, identifier_fields
 from custody.query.cut_values import CutShards, LongConditions, has_cut_names
+from custody.query.joined_shards import ShardChoice
 from custody.query.scan import Columns, Scan
-from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of, time_bounds
+from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of
 
 # A facet has one code a document, so of several terms it would count one only.
 SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
@@ -39,6 +40,7 @@ def check_facets(fields: Sequence[str], attributes: Iterable[str], standard: Ite
 
 def facets_of(
     live: ShardSet,
+    choice: ShardChoice,
     log_tables: Callable[[AddShard], Iterable[pa.Table]],
     readable: Callable[[EventIds], npt.NDArray[np.bool_]],
     question: query.Query,
@@ -46,17 +48,15 @@ def facets_of(
     attributes: Sequence[str],
     days: Days = UTC_DAYS,
 ) -> tuple[Facets, list[str]]:
-    """Return the counts over all live shards, and notices.
+    """Return the counts over the live shards that were chosen as those that can match, and notices.
 
     A shard is answered from its logs when it cannot be read, is older than a field, has events that must not be given
     out, or has matching events that are not `readable` any more.
     """
     counts: Facets = {field: Counter() for field in fields}
     ask = _IndexFacets(live, readable, question, fields, days)
-    low, high = time_bounds(question)
-    for shard in live.state.shards.values():
-        if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
-            continue
+    for number in choice.numbers.tolist():
+        shard = live.live.shards[number]
         shard_counts = ask.counts(shard)
         if shard_counts is not None:
             for field, values in shard_counts.items():

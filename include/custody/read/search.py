@@ -565,7 +565,7 @@ class _SearchOfSeveral:
 
 
 def count_facets(
-    sources: Iterable[SearchSource],
+    sources: SearchedWriters,
     shards: ShardCache,
     question: query.Query,
     attributes: Sequence[str],
@@ -576,15 +576,19 @@ def count_facets(
     counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
     notices: list[str] = []
 
-    def counted_of(source: SearchSource) -> tuple[dict[str, Counter[str]], list[str]]:
-        live = source.shards(shards)
-        of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes, days)
+    choice = sources.joined(shards).shards.choose(question)
+
+    def counted_of(numbered: tuple[int, SearchSource]) -> tuple[dict[str, Counter[str]], list[str]]:
+        number, source = numbered
+        live, of_source = source.shards(shards), choice.of(number)
+        tables, readable = source.log_tables, source.readable
+        of_writer, said = facets_of(live, of_source, tables, readable, question, fields, attributes, days)
         for look in source.tail.looks():
             facets_of_table(of_writer, look, question, attributes, days)
         return of_writer, said
 
-    listed = list(sources)
-    for of_writer, said in side_by_side(counted_of, listed, of=[source.workspace for source in listed]):
+    workspaces = [source.workspace for source in sources]
+    for of_writer, said in side_by_side(counted_of, list(enumerate(sources)), of=workspaces):
         notices += said
         for name, values in of_writer.items():
             counts[name].update(values)
