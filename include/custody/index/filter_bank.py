@@ -512,6 +512,13 @@ class _MayHave(QueryEvaluator[Mask]):
         return has_all
 
 
+class Counts(dict[str, int]):
+    """How many events match a query in shards, by their names."""
+
+    have_files = False
+    """Whether what files of filters tell is among them."""
+
+
 class CountMemo:
     """How many events of a shard match a query, by the query and the name of the shard; for some queries, the last.
 
@@ -521,17 +528,17 @@ class CountMemo:
 
     def __init__(self, queries_max: int = 64) -> None:
         self._queries_max = queries_max
-        self._counts: dict[query.Query, dict[str, int]] = {}
+        self._counts: dict[query.Query, Counts] = {}
         self._lock = threading.Lock()
 
-    def of(self, question: query.Query) -> dict[str, int]:
+    def of(self, question: query.Query) -> Counts:
         """Return the counts of a query by the names of shards, to be read and added to."""
         # Whoosh's queries compare by value.
         if len(leaves(question)) > _LEAVES_MAX:
-            return {}
+            return Counts()
         with self._lock:
             counts = self._counts.pop(question, None)
-            self._counts[question] = counts = {} if counts is None else counts
+            self._counts[question] = counts = Counts() if counts is None else counts
             while len(self._counts) > self._queries_max:
                 del self._counts[next(iter(self._counts))]
         return counts
@@ -583,9 +590,13 @@ class ShardFacts:
             self.counts.keep_only(live)
             self.filters.use_files(find_files(), names, find_bounds())
 
-    def counts_of(self, question: query.Query) -> dict[str, int]:
-        """Return how many events match a query in shards, by their names, to be read and added to."""
+    def counts_of(self, question: query.Query, *, in_files: bool) -> dict[str, int]:
+        """Return how many events match a query in shards, by their names, to be read and added to.
+
+        `in_files` adds what files of filters tell, which takes longer than to ask a few shards.
+        """
         counts = self.counts.of(question)
-        if not counts and type(question) is query.Term:
+        if in_files and not counts.have_files and type(question) is query.Term:
             counts.update(self.filters.counts_of_term(question.fieldname, question.text))
+            counts.have_files = True
         return counts

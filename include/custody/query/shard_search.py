@@ -1,14 +1,15 @@
 """The search over the live shards of one catalog, without the events whose log is gone.
 
-Shards whose times cannot match are not opened. The others are asked from the newest to the oldest, and no more of them
-than the wanted events need; an exact total asks all of them, but keeps no events. A shard that is gone, damaged, or
-older than a field of the query, is answered from its logs.
+Shards whose times cannot match are not opened, nor those of which an earlier search found out that nothing matches.
+The others are asked from the newest to the oldest, and no more of them than the wanted events need; an exact total asks
+all of them, but keeps no events. A shard that is gone, damaged, or older than a field of the query, is answered from
+its logs.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -39,6 +40,46 @@ from custody.store import carried
 # Bounds how many shards are opened ahead of a search that may need no more of them.
 _WAVE_MAX = 16
 _Answer = TypeVar("_Answer")
+
+
+class _KnownCounts:
+    """How many events match a query in shards, as far as earlier searches found out."""
+
+    def __init__(self, live: ShardSet, question: query.Query, *, are_wanted: bool) -> None:
+        self._live = live
+        self._counts = self._within = live.facts.counts_of(question, in_files=are_wanted)
+        self._times = None
+        apart = beside_times(question)
+        if apart is not None:
+            # Of a shard within the times the number is that of every other question whose times have it as a whole.
+            others, self._times = apart
+            self._within = live.facts.counts_of(others, in_files=are_wanted)
+
+    def of(self, numbers: EventIds, shards: Sequence[AddShard]) -> Mapping[str, int]:
+        """Return what is known, by the names of the shards, of those of some that give out all of their events."""
+        if not self._counts and not self._within:
+            return {}
+        gives_out_all = self._live.giving_out_all(numbers)
+        if self._times is None and gives_out_all.all():
+            return self._counts
+        # Once a question, over all shards, however few of them are asked: nothing more belongs into it.
+        is_within = [True] * len(shards)
+        if self._times is not None:
+            is_within = self._live.live.are_within(numbers, self._times).tolist()
+        found: dict[str, int] = {}
+        for shard, gives_all, within in zip(shards, gives_out_all.tolist(), is_within, strict=True):
+            count = (self._within if within else self._counts).get(shard.name) if gives_all else None
+            if count is not None:
+                found[shard.name] = count
+        return found
+
+    def put(self, shard: AddShard, count: int) -> None:
+        """Keep how many events of a shard match, if it gives out all of its events: then the number stays the same."""
+        if not self._live.is_whole(shard) or len(self._live.buried_in(shard)):
+            return
+        times = self._times
+        is_within = times is None or (times[0] <= shard.first_event_time_ms and shard.last_event_time_ms <= times[1])
+        (self._within if is_within else self._counts)[shard.name] = count
 
 
 class _NeedsLogsError(Exception):
@@ -92,6 +133,8 @@ class _Search:
     explained: SearchStats = field(default_factory=SearchStats)
 
     def __post_init__(self) -> None:
+        self._failed: set[str] = set()
+        """The names of shards that could not be read."""
         self._fields = fields_of(self.question)
         self._old = OldShards()
         self._long = LongConditions(self.question)
@@ -108,10 +151,12 @@ class _Search:
         # do ranges overlap; then the order of shards is not the order of events.
         if do_overlap:
             return self._merge_overlapping(candidates)
-        ordered = candidates[::-1] if self.id_range.oldest_first else candidates
+        memo = _KnownCounts(self.live, self.question, are_wanted=count)
+        known = memo.of(numbers, candidates)
+        ordered = [shard for shard in candidates if known.get(shard.name) != 0] if known else candidates
         parts: list[EventIds] = []
         counted: dict[str, int] = {}
-        for shards in self._opened(ordered, pool):
+        for shards in self._opened(ordered[::-1] if self.id_range.oldest_first else ordered, pool):
             # Shards behind these hold only older events (or newer ones, oldest first): the page is full.
             if self._is_full():
                 break
@@ -120,13 +165,15 @@ class _Search:
                 parts.append(ids[: self._missing])
                 if whole is not None:
                     counted[shard.name] = whole
+                    self._remember(memo, shard, whole)
                 self._missing = None if self._missing is None else self._missing - len(parts[-1])
                 if self._is_full():
                     break
         event_ids = np.concatenate(parts) if parts else NO_IDS
         if not count:
             return event_ids, 0
-        return event_ids, sum(counted.values()) + self._rest(numbers, candidates, counted)
+        rest = [shard for shard in candidates if shard.name not in counted]
+        return event_ids, sum(counted.values()) + self._rest(memo, known, rest)
 
     def times_of(self, event_ids: EventIds) -> EventIds | None:
         """Return the times of events that this search found; None where a shard did not tell."""
@@ -140,45 +187,27 @@ class _Search:
         places = order[np.searchsorted(ids[order], event_ids).clip(max=len(ids) - 1)]
         return times[places] if (ids[places] == event_ids).all() else None
 
-    def _rest(self, numbers: EventIds, shards: Sequence[AddShard], counted: Container[str]) -> int:
-        """Return how many events match of the shards with some numbers that were not counted yet."""
-        # Of a shard whose events are all given out the number stays the same, so it is counted once.
-        gives_out_all = self.live.giving_out_all(numbers).tolist()
-        total, remembered, unknown, settled = 0, 0, list[AddShard](), dict[str, dict[str, int]]()
-        # This loop is over all shards of each question, however few of them are asked: nothing more belongs into it.
-        for shard, is_settled, memo in zip(shards, gives_out_all, self._memos(numbers), strict=True):
-            name = shard.name
-            if name in counted:
-                continue
-            known = memo.get(name) if is_settled else None
-            if known is not None:
-                total += known
-                remembered += 1
-                continue
-            unknown.append(shard)
-            if is_settled:
-                settled[name] = memo
-        self.explained.counted += remembered
-        notices = len(self.notices)
+    def _rest(self, memo: _KnownCounts, known: Mapping[str, int], shards: Sequence[AddShard]) -> int:
+        """Return how many events match of the shards that were not counted yet."""
+        total, unknown = 0, list[AddShard]()
+        # As many as the question has shards: nothing more belongs into this loop.
+        for shard in shards:
+            number = known.get(shard.name)
+            if number is None:
+                unknown.append(shard)
+            else:
+                total += number
+        self.explained.counted += len(shards) - len(unknown)
         for shard, number in self._each(unknown, _Search._count):
             total += number
-            # Not of one that is damaged or old: its logs were counted, and it may be whole the next time.
-            if len(self.notices) == notices and shard.name not in self._old.names and shard.name in settled:
-                settled[shard.name][shard.name] = number
-            notices = len(self.notices)
+            self._remember(memo, shard, number)
         return total
 
-    def _memos(self, numbers: EventIds) -> list[dict[str, int]]:
-        """Return what is known of the numbers of events that match in each of some shards, by the names of shards."""
-        facts = self.live.facts
-        memo = facts.counts_of(self.question)
-        apart = beside_times(self.question)
-        if apart is None:
-            return [memo] * len(numbers)
-        # Of a shard within the times the number is that of every other question whose times have it as a whole.
-        others, times = apart
-        of_others = facts.counts_of(others)
-        return [of_others if is_within else memo for is_within in self.live.live.are_within(numbers, times).tolist()]
+    def _remember(self, memo: _KnownCounts, shard: AddShard, count: int) -> None:
+        """Keep how many events of a shard match for the next search."""
+        # Not of one that is damaged or old: its logs were counted, and it may be whole the next time.
+        if shard.name not in self._failed and shard.name not in self._old.names:
+            memo.put(shard, count)
 
     def _is_full(self) -> bool:
         return self._missing is not None and self._missing <= 0
@@ -332,6 +361,7 @@ class _Search:
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
             # Not kept open: it may be rebuilt at any moment, and the next search is to see the new one.
             self.live.opened.forget(self.live.path(shard))
+            self._failed.add(shard.name)
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"
             # A shard is asked twice, for ids and for the total, and would be named twice.
             if notice not in self.notices:

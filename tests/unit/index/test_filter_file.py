@@ -105,14 +105,14 @@ def test_numbers_of_events_are_those_of_the_shards(path: Path, shards: list[Open
     texts = ("create", "CREATE", "send", "SEND", "x")
     for term in [query.Term("component_type", "type3"), *(query.Term("event_type", text) for text in texts)]:
         expected = {name: shard.count(term) for name, shard in zip(NAMES, shards, strict=True)}
-        assert facts.counts_of(term) == expected
+        assert facts.counts_of(term, in_files=True) == expected
         counted += sum(expected.values())
     assert counted > SHARDS * EVENTS
     # Of many terms nobody counts each one.
     assert shards[0].terms.range_of("flowfile_uuid")[1] > COUNTED_TERMS_MAX
-    assert facts.counts_of(query.Term("flowfile_uuid", uuid_of(0, 1))) == {}
+    assert facts.counts_of(query.Term("flowfile_uuid", uuid_of(0, 1)), in_files=True) == {}
     # Only of a term that is asked by itself.
-    assert facts.counts_of(query.And([query.Term("event_type", "create"), query.Every()])) == {}
+    assert facts.counts_of(query.And([query.Term("event_type", "create"), query.Every()]), in_files=True) == {}
 
 
 def test_of_a_text_that_may_be_cut_the_number_is_not_told(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_shard_that_was_damaged_is_asked_from_then_on(path: Path, shards: list
     assert not told(facts.filters, nothing)[3]
     facts.forget("s3")
     assert told(facts.filters, nothing)[3]
-    assert "s3" not in facts.counts_of(query.Term("event_type", "send"))
+    assert "s3" not in facts.counts_of(query.Term("event_type", "send"), in_files=True)
     # A later look at the same file does not bring it back.
     facts.follow(2, NAMES, all_bounds, lambda: [FilterFile(FS, path)])
     assert told(facts.filters, nothing)[3]

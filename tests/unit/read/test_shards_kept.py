@@ -35,6 +35,8 @@ from tests.unit.index.query_strategies import QUERIES
 TEXT = "[eventlog]\nlog_bytes_target = 120000\n[index]\nattributes = ['mime.type']\n[query]\nopen_shards_max = 4\n"
 EVENTS = sample(900)
 UUIDS = [one.flowfile_uuid for one in EVENTS]
+# Where filters are wanted, other questions: of one that was asked before, shards without a match are not asked again.
+DIFFERENT = list(dict.fromkeys(UUIDS))
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def same_as_once(repository: Repository, root: Path, text: str, **options: Any) 
 
 def test_shards_whose_filter_denies_a_term_are_not_opened_the_third_time(root: Path) -> None:
     repository, others = Repository.open(root), len(shards(root)) - 1
-    pruned = [same_as_once(repository, root, f"flowfile_uuid:{uuid}") for uuid in UUIDS[:3]]
+    pruned = [same_as_once(repository, root, f"flowfile_uuid:{uuid}") for uuid in DIFFERENT[:3]]
     assert pruned[:2] == [0, 0], "who asks once copies no filters"
     # The filter of a small shard has few bits: it may take a term for its own.
     assert others - 2 <= pruned[2] <= others
@@ -99,8 +101,8 @@ def test_shards_whose_filter_denies_a_term_are_not_opened_the_third_time(root: P
 )
 def test_filters_rule_out_no_more_than_a_query_allows(root: Path, text: str, is_pruned: bool) -> None:
     repository = Repository.open(root)
-    for _ in range(2):
-        repository.search("flowfile_uuid:none")
+    for number in range(2):
+        repository.search(f"flowfile_uuid:none{number}")
     for number in (0, 400, 899):
         asked_for = text.format(UUIDS[number], UUIDS[number // 2])
         assert (same_as_once(repository, root, asked_for, limit=50) > 0) == is_pruned
@@ -147,8 +149,8 @@ def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         # From the first question on.
         assert asked(Repository.open(root), "flowfile_uuid:none")[1] == 6
     repository = Repository.open(root)
-    for _ in range(2):
-        repository.search("flowfile_uuid:none")
+    for number in range(2):
+        repository.search(f"flowfile_uuid:none{number}")
     assert asked(repository, "flowfile_uuid:none")[1] == 6
     return repository, plain
 
@@ -281,18 +283,42 @@ def test_which_shards_give_out_all_events_is_known_of_all_at_once(root: Path) ->
     assert live.giving_out_all(np.array([1, 3])).tolist() == [one_by_one[1], one_by_one[3]]
 
 
+def test_shards_of_which_it_is_known_that_nothing_matches_are_not_asked_again(root: Path) -> None:
+    repository = Repository.open(root)
+    chosen = sorted(repository.workspace().state().shards.values(), key=lambda one: one.first_event_id)[2]
+    text = f"filename:*1* AND flowfile_uuid:{UUIDS[chosen.first_event_id]}"
+    first, again = (repository.search(text, limit=100, oldest_first=turn) for turn in (False, True))
+    assert first.total == again.total == Repository.open(root).search(text).total
+    asked_first, asked_again = ([*one.explained.values()][0] for one in (first, again))
+    assert asked_first.searched + asked_first.pruned == asked_first.shards == len(shards(root))
+    assert 0 < asked_again.searched < asked_first.searched
+    # One that is damaged is told, though nothing of it matches: its logs say so, and it may be whole the next time.
+    [others, *_] = (path for path in shards(root) if path.name != chosen.name)
+    for file in others.iterdir():
+        file.write_bytes(flipped(file.read_bytes(), file.stat().st_size // 2) if file.stat().st_size else b"")
+    damaged = Repository.open(root)
+    for oldest_first in (False, True):
+        result = damaged.search(text, limit=100, oldest_first=oldest_first)
+        assert result.total == first.total
+        assert any(others.name in notice for notice in result.notices)
+    # Of one whose log has gone, the number is not that of its index.
+    workspace = repository.workspace()
+    workspace.catalog.commit([Action(remove_file=RemoveFile(path=path)) for path in chosen.log_paths])
+    assert repository.search(text).total == Repository.open(root).search(text).total < first.total
+
+
 def test_a_rebuilt_shard_is_asked_for_the_fields_that_it_has_now(root: Path) -> None:
     repository = Repository.open(root)
-    for _ in range(3):
-        assert same_as_once(repository, root, f"flowfile_uuid:{UUIDS[5]}") >= 0
+    for uuid in DIFFERENT[:3]:
+        assert same_as_once(repository, root, f"flowfile_uuid:{uuid}") >= 0
     (root / SETTINGS_FILE).write_text(TEXT.replace("'mime.type'", "'mime.type', 'order.region'"))
     newer = Repository.open(root)
     total = sum(str(one.updated_attributes.get("order.region", "")).lower() == "eu" for one in EVENTS)
     for _ in range(3):
         assert same_as_once(newer, root, "attribute.order.region:eu") == 0, "no filter has the field"
     assert list(newer.rebuild_index())
-    for _ in range(3):
-        result, pruned = asked(newer, "attribute.order.region:nowhere")
+    for number in range(3):
+        result, pruned = asked(newer, f"attribute.order.region:nowhere{number}")
         assert result.total == 0
     assert pruned >= len(shards(root)) - 1
     assert asked(newer, "attribute.order.region:eu")[0].total >= total
@@ -307,8 +333,8 @@ def test_values_that_were_cut_are_searched_in_the_logs_whatever_filters_say(tmp_
         append(repository, [event(10 * shard + n, updated_attributes={"note": f"{shard}" * 80}) for n in range(5)])
         run_steps(repository.settings)
     repository = Repository.open(root)
-    for _ in range(3):
-        assert asked(repository, "attribute.note:short")[0].total == 0
+    for number in range(3):
+        assert asked(repository, f"attribute.note:short{number}")[0].total == 0
     assert asked(repository, "attribute.note:short")[1] == 3, "a short text is no beginning of a long one"
     for _ in range(2):
         result, pruned = asked(repository, f"attribute.note:{'1' * 80}")
@@ -337,8 +363,8 @@ def test_two_writers_whose_shards_have_one_name_are_kept_apart(tmp_path: Path) -
 
 def test_what_is_live_no_more_is_kept_no_more_but_the_past_is_answered(root: Path) -> None:
     repository = Repository.open(root)
-    for _ in range(3):
-        repository.search(f"flowfile_uuid:{UUIDS[5]}")
+    for uuid in DIFFERENT[:3]:
+        repository.search(f"flowfile_uuid:{uuid}")
     facts = repository._shards.facts("main")
     kept = len(facts.filters)
     assert kept >= len(shards(root)) - 1
