@@ -46,6 +46,8 @@ class Figures:
     """For custody: milliseconds of questions that visit so many shards, by kind of question."""
     process_cpu: float = 0.0
     """For NiFi: CPU seconds of the whole process while it stored and indexed; `cpu` is that of its index threads."""
+    again: dict[str, list[float]] = field(default_factory=dict)
+    """For custody: milliseconds of questions that were asked before, by shape."""
     peak_bytes: int = 0
     """For custody alone: the most memory that the process had."""
     times: dict[str, list[float]] = field(default_factory=dict)
@@ -114,19 +116,26 @@ def _measure(peers: dict[str, Peer], folder: Path, events: int, shard: int, ques
         figures[name].process_cpu = getattr(peer, "process_cpu_seconds", 0.0)
         files = (path for path in (folder / name).rglob("*") if path.is_file())
         figures[name].size_bytes = peer.size_bytes or sum(path.stat().st_size for path in files)
-    for shape, listed in asked.items():
-        for number, question in enumerate(listed):
-            _ask(peers, figures, shape, question, number)
-        click.echo(f"asked: {shape}", err=True)
-    custody = peers.get("custody")
-    if isinstance(custody, Custody):
-        counts = [count for count in VISITED if count <= events // shard]
-        figures["custody"].visits = custody.visits(counts, questions)
+    _ask_all(peers, figures, asked, [count for count in VISITED if count <= events // shard])
     for peer in peers.values():
         peer.close()
     if list(peers) == ["custody"]:
         figures["custody"].peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     return figures
+
+
+def _ask_all(
+    peers: dict[str, Peer], figures: dict[str, Figures], asked: dict[str, list[Question]], visits: list[int]
+) -> None:
+    custody = peers.get("custody")
+    for shape, listed in asked.items():
+        for number, question in enumerate(listed):
+            _ask(peers, figures, shape, question, number)
+            if isinstance(custody, Custody):
+                figures["custody"].again.setdefault(shape, []).extend(custody.again(question))
+        click.echo(f"asked: {shape}", err=True)
+    if isinstance(custody, Custody):
+        figures["custody"].visits = custody.visits(visits, len(next(iter(asked.values()))))
 
 
 def _ask(peers: dict[str, Peer], figures: dict[str, Figures], shape: str, question: Question, number: int) -> None:
@@ -159,6 +168,9 @@ def _print(figures: dict[str, Figures], events: int) -> None:
         click.echo(f"{shape:14}" + "".join(f"{cell:>20}" for cell in cells))
     whole = {name: [t for times in f.times.values() for t in times] for name, f in figures.items()}
     click.echo(f"{'all':14}" + "".join(f"{_cell(times):>20}" for times in whole.values()))
+    if "custody" in figures:
+        again = figures["custody"].again
+        click.echo("custody, asked before: " + ", ".join(f"{shape} {_cell(times)}" for shape, times in again.items()))
 
 
 def _cell(times: list[float]) -> str:

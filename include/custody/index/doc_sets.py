@@ -149,7 +149,7 @@ class BitDocs(Protocol):
 
 
 class BitIntersection(_Counted):
-    """The documents that are in each of some sets of bits: whole bytes of them are compared."""
+    """The documents that are in each of two or more sets of bits: whole bytes of them are compared."""
 
     def __init__(self, parts: Sequence[BitDocs]) -> None:
         self._parts = parts
@@ -197,7 +197,10 @@ class BitIntersection(_Counted):
         return total
 
     def _common(self, low: int, high: int) -> npt.NDArray[np.uint8]:
-        bits: npt.NDArray[np.uint8] = reduce(np.bitwise_and, [part.bits(low, high) for part in self._parts])
+        first, second, *others = [part.bits(low, high) for part in self._parts]
+        bits: npt.NDArray[np.uint8] = first & second
+        for other in others:
+            bits &= other
         return bits
 
     def among(self, documents: Ints) -> Mask:

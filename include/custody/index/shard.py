@@ -10,7 +10,6 @@ import struct
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from custody.index.packed_dictionary import PackedDictionary
 from custody.index.packed_numbers import PackedColumn
 from custody.index.paged_file import CheckedFile, Checksums, pages_of
 from custody.index.plan import TermIndex, plan
+from custody.index.postings import NONE
 from custody.index.term_filter import SUFFIX, TermFilter
 from custody.vfs import FileSystem
 
@@ -60,6 +60,7 @@ class OpenShard:
         self.path = path
         self._fs = fs
         self.stored = stored
+        self._reported = _Reported(path, is_stored=stored is not None)
         decoded = self._manifest() if stored is None else stored.manifest
         self.description = decoded.description
         self.documents = self.description.documents
@@ -75,7 +76,7 @@ class OpenShard:
         self._columns: dict[str, NumberColumn | PackedColumn] = {}
         self._facets: dict[str, tuple[pa.StringArray, npt.NDArray[np.signedinteger[Any]]]] = {}
         self._lock = threading.Lock()
-        with self._reported():
+        with self._reported:
             self.term_filter = self._filter()
             self.terms = self._terms()
 
@@ -118,7 +119,7 @@ class OpenShard:
             InvalidInputError: a kind of query that custody does not know.
             CorruptionError: the shard is damaged.
         """
-        with self._reported():
+        with self._reported:
             documents = self._matching(question, limit, below, above, oldest_first=oldest_first)
             return self._of(POINTER_COLUMN, documents, oldest_first=oldest_first)
 
@@ -132,7 +133,7 @@ class OpenShard:
         oldest_first: bool = False,
     ) -> tuple[EventIds, EventIds]:
         """Return the same ids as `search`, and the times of these events, ms since the epoch; raises as `search`."""
-        with self._reported():
+        with self._reported:
             documents = self._matching(question, limit, below, above, oldest_first=oldest_first)
             ids, times = (self._of(name, documents, oldest_first=oldest_first) for name in (POINTER_COLUMN, _TIME))
             return ids, times
@@ -143,21 +144,23 @@ class OpenShard:
         """Return the documents that match, in the order in which their events are asked for."""
         node = plan(self, question)
         if not node.size:
-            return np.empty(0, np.int64)
-        low, high = self._window(node, below, above)
+            return NONE
+        low, high = node.low, node.high
+        if below is not None or above is not None:
+            low, high = self._window(node, below, above)
         return _newest(_backwards(node, low, high) if oldest_first else node.chunks(low, high), limit)
 
     def _of(self, name: str, documents: Ints, *, oldest_first: bool) -> EventIds:
         """Return the numbers of some documents in a column; they go down with `oldest_first`, up otherwise."""
         # Of a shard that has no match, as nearly all that a first search opens, no column is read.
         if not len(documents):
-            return np.empty(0, np.int64)
+            return NONE
         numbers = self.numbers(name).of(documents if not oldest_first else documents[::-1])
         return numbers[::-1] if oldest_first else numbers
 
     def count(self, question: query.Query) -> int:
         """Return how many events match, exactly."""
-        with self._reported():
+        with self._reported:
             return plan(self, question).count()
 
     def verify(self) -> None:
@@ -166,7 +169,7 @@ class OpenShard:
         Raises:
             CorruptionError: a file is gone, or holds other bytes than were written.
         """
-        with self._reported():
+        with self._reported:
             for name, (size, _) in self._checksums.items():
                 self._checked(name).span(0, size)
 
@@ -195,7 +198,7 @@ class OpenShard:
         """Return how many of some events, given by sorted ids, are in the shard and match."""
         if not len(event_ids):
             return 0
-        with self._reported():
+        with self._reported:
             # Ids go down with the document number; reversed they go up, as a binary search needs them.
             own = self._ids().span(0, self.documents)[::-1]
             places = np.searchsorted(own, event_ids)
@@ -208,7 +211,7 @@ class OpenShard:
 
         For fields with one term an event. The terms of the last few fields are kept for the next query.
         """
-        with self._reported():
+        with self._reported:
             node = plan(self, question)
             if field == DAY:
                 return self._days(node, days)
@@ -262,23 +265,36 @@ class OpenShard:
             return CheckedFile(self._fs, self.path / name, *self._checksums[name])
         return CheckedFile(self._fs, self.stored.source.locate() / name, *self._checksums[name], self.stored.part(name))
 
-    @contextmanager
-    def _reported(self) -> Iterator[None]:
-        """Raise every error as one of this shard, with advice.
 
-        Bytes with the right checksums may still make no sense: somebody may have forged both.
-        """
-        try:
-            yield
-        except CorruptionError as error:
+class _Reported:
+    """Raises every error as one of a shard, with advice.
+
+    Bytes with the right checksums may still make no sense: somebody may have forged both.
+    """
+
+    def __init__(self, path: Path, *, is_stored: bool) -> None:
+        self._path = path
+        self._is_stored = is_stored
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        advice = _advice(self._path)
+        if isinstance(error, CorruptionError):
             text = str(error)
-            raise CorruptionError(text if _advice(self.path) in text else f"{text} {_advice(self.path)}") from error
-        except StorageError as error:
-            if self.stored is not None:
-                raise  # the store refuses: nothing is damaged, and the logs lie there as well
-            raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
-        except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
-            raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
+            raise CorruptionError(text if advice in text else f"{text} {advice}") from error
+        if isinstance(error, StorageError):
+            if self._is_stored:
+                return  # the store refuses: nothing is damaged, and the logs lie there as well
+            raise CorruptionError(f"index shard {self._path}: {error} {advice}") from error
+        if isinstance(error, _SENSELESS):
+            raise CorruptionError(f"index shard {self._path}: {error!r}. {advice}") from error
+
+
+_SENSELESS = (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException)
 
 
 def _advice(path: Path) -> str:
@@ -295,7 +311,7 @@ def _newest(chunks: Iterator[Ints], limit: int | None) -> Ints:
         parts.append(documents)
         missing = None if missing is None else missing - len(documents)
     if len(parts) < 2:
-        return parts[0] if parts else np.empty(0, np.int64)
+        return parts[0] if parts else NONE
     return np.concatenate(parts)
 
 

@@ -34,6 +34,8 @@ class LongConditions:
 
     def unanswerable(self, shard: TermFacts) -> set[str]:
         """Return the fields of which a shard cannot tell what matches, because values of them were cut."""
+        if shard.cut is not None and not shard.cut:
+            return set()  # as nearly all: each shard of a search is asked
         fields = {name for name, longest in self._longest.items() if _may_be_cut(shard, name, longest)}
         # Of an old shard nobody knows; there a pattern is compared with the beginning of a value.
         return fields | self._patterns.intersection(shard.cut or ())

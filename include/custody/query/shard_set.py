@@ -174,11 +174,16 @@ class LiveShards:
     last_times: EventIds
     whole: npt.NDArray[np.bool_]
     """Whether the logs of all events of each are live."""
+    partial: frozenset[str]
+    """The names of those of which a log is not."""
+    folders: dict[str, Path] = field(default_factory=dict)
+    """Of those that were opened, by their names: to make a path takes longer than to find what is open."""
 
     @classmethod
     def of(cls, state: CatalogState) -> LiveShards:
         """Return the live shards of a state."""
         shards = tuple(sorted(state.shards.values(), key=lambda shard: shard.first_event_id, reverse=True))
+        whole = [all(path in state.files for path in shard.log_paths) for shard in shards]
         return cls(
             shards,
             tuple(shard.name for shard in shards),
@@ -186,7 +191,8 @@ class LiveShards:
             np.array([shard.last_event_id for shard in shards], np.int64),
             np.array([shard.first_event_time_ms for shard in shards], np.int64),
             np.array([shard.last_event_time_ms for shard in shards], np.int64),
-            np.array([_is_whole(state, shard) for shard in shards], np.bool_),
+            np.array(whole, np.bool_),
+            frozenset(shard.name for shard, is_whole in zip(shards, whole, strict=True) if not is_whole),
         )
 
     def bounds(self) -> EventIds:
@@ -214,19 +220,23 @@ class ShardSet:
 
     opened: ShardCache
     state: CatalogState
-    path: Callable[[AddShard], Path]
+    live: LiveShards
+    """Those of the state, in their order."""
+    find_folder: Callable[[AddShard], Path]
     buried: EventIds = field(default_factory=lambda: NO_IDS)
     stored: Callable[[AddShard], StoredShard | None] = lambda _: None
     """Opens a shard of an object store; None where its folder is on this machine, or there is no such store."""
     facts: ShardFacts = field(default_factory=ShardFacts)
     """What is kept of shards from one search to the next."""
-    ordered: LiveShards | None = None
-    """Those of `state`, where they are known already."""
 
-    @property
-    def live(self) -> LiveShards:
-        """The live shards in their order."""
-        return LiveShards.of(self.state) if self.ordered is None else self.ordered
+    def path(self, shard: AddShard) -> Path:
+        """Return the folder of a shard."""
+        folders = self.live.folders
+        # Without a lock: two threads find the same.
+        folder = folders.get(shard.name)
+        if folder is None:
+            folder = folders[shard.name] = self.find_folder(shard)
+        return folder
 
     def open(self, shard: AddShard) -> OpenShard:
         """Return a shard, open.
@@ -256,7 +266,7 @@ class ShardSet:
 
     def is_whole(self, shard: AddShard) -> bool:
         """Whether the logs of all events of a shard are live."""
-        return _is_whole(self.state, shard)
+        return shard.name not in self.live.partial
 
     def current(self, shard: AddShard, fields: Collection[str], old: OldShards) -> OpenShard | None:
         """Return a shard, open; None, and noted, when it was made before one of some fields was indexed.
@@ -267,11 +277,12 @@ class ShardSet:
         if shard.name in old.names:
             return None
         index = self.open(shard)
-        if not index.fields.issuperset(fields):
-            # It may have been rebuilt since it was opened.
-            # An open shard stays mapped when its folder is replaced: the new one may have the field.
-            self.opened.forget(self.path(shard))
-            index = self.open(shard)
+        if index.fields.issuperset(fields):
+            return index
+        # It may have been rebuilt since it was opened.
+        # An open shard stays mapped when its folder is replaced: the new one may have the field.
+        self.opened.forget(self.path(shard))
+        index = self.open(shard)
         lacking = set(fields).difference(index.fields)
         if not lacking:
             return index
@@ -317,7 +328,3 @@ class SearchHits:
     explained: SearchStats
     times: EventIds | None = None
     """When these events happened, ms since the epoch; None where the index does not tell, or nobody asked."""
-
-
-def _is_whole(state: CatalogState, shard: AddShard) -> bool:
-    return all(path in state.files for path in shard.log_paths)

@@ -148,7 +148,7 @@ class SearchSource:
         state, facts = self.view.state, opened.facts(workspace.writer)
         ordered = caches_of(workspace).shards(workspace, state)
         facts.follow(state.revision, ordered.names, ordered.bounds, workspace.filter_files)
-        return ShardSet(opened, state, workspace.shard_path, self.hidden, workspace.stored_shard, facts, ordered)
+        return ShardSet(opened, state, ordered, workspace.shard_path, self.hidden, workspace.stored_shard, facts)
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""
