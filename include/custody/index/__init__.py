@@ -7,6 +7,7 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
     from custody.index.builder import BuiltShard, build_shard
+    from custody.index.by_question import ByQuestion
     from custody.index.days import UTC_DAYS, Days, day_name
     from custody.index.fields import (
         ATTRIBUTE_PREFIX,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         write_filter_file,
     )
     from custody.index.manifest import Description, TermFacts
+    from custody.index.plan import Plan
     from custody.index.query_evaluator import QueryEvaluator, leaves
     from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
     from custody.index.stored_shard import ShardSource, StoredShard, open_stored, pack
@@ -50,12 +52,14 @@ __all__ = [
     "UTC_DAYS",
     "WHOLE",
     "BuiltShard",
+    "ByQuestion",
     "Days",
     "Description",
     "FilterFile",
     "IndexedFields",
     "JoinedFilters",
     "OpenShard",
+    "Plan",
     "QueryEvaluator",
     "ShardCache",
     "ShardFacts",
@@ -105,6 +109,7 @@ _MODULES = {
         "BuiltShard",
         "build_shard",
     ),
+    "custody.index.by_question": ("ByQuestion",),
     "custody.index.fields": (
         "ATTRIBUTE_PREFIX",
         "IDENTIFIER_FIELDS",
@@ -131,6 +136,7 @@ _MODULES = {
         "write_filter_file",
     ),
     "custody.index.manifest": ("Description", "TermFacts"),
+    "custody.index.plan": ("Plan",),
     "custody.index.query_evaluator": ("QueryEvaluator", "leaves"),
     "custody.index.shard": (
         "DAY",

@@ -1,4 +1,4 @@
-"""The planner of one shard: makes a query a tree of document sets, which are decoded only as far as they are read."""
+"""The planner: makes a query a tree of document sets of a shard, which are decoded only as far as they are read."""
 
 from __future__ import annotations
 
@@ -114,132 +114,182 @@ class PlannedShard(Protocol):
         ...
 
 
-def plan(shard: PlannedShard, question: query.Query) -> DocSet:
+Finder = Callable[[PlannedShard], DocSet]
+
+
+class Plan:
+    """A query made ready to be asked of shards, one after the other: what does not depend on a shard is done once.
+
+    Raises:
+        InvalidInputError: a kind of query that custody does not know.
+    """
+
+    def __init__(self, question: query.Query) -> None:
+        self.of: Finder = _Planner().evaluate(question)
+        """Returns the documents of a shard that match."""
+
+
+def plan(shard: PlannedShard, question: query.Query | Plan) -> DocSet:
     """Return the documents of a shard that match a query.
 
     Raises:
         InvalidInputError: a kind of query that custody does not know.
     """
-    return _Planner(shard).evaluate(question)
+    return (question if isinstance(question, Plan) else Plan(question)).of(shard)
 
 
-class _Planner(QueryEvaluator[DocSet]):
-    """Answers each condition with the documents that fulfil it."""
+class _Planner(QueryEvaluator[Finder]):
+    """Answers each condition with what finds the documents of a shard that fulfil it."""
 
-    def __init__(self, shard: PlannedShard) -> None:
-        self._shard = shard
-        self._terms = shard.terms
+    def all(self) -> Finder:
+        return _all
 
-    def all(self) -> DocSet:
-        return AllDocs(self._shard.documents)
+    def none(self) -> Finder:
+        return lambda _: EmptySet()
 
-    def none(self) -> DocSet:
-        return EmptySet()
+    def any_term(self, name: str) -> Finder:
+        return lambda shard: _numbered(shard.terms, shard.terms.range_of(name))
 
-    def any_term(self, name: str) -> DocSet:
-        return self._numbered(self._terms.range_of(name))
+    def term(self, name: str, text: str) -> Finder:
+        word = encoded(text)
 
-    def term(self, name: str, text: str) -> DocSet:
-        postings = self._terms.find(name, encoded(text))
-        return EmptySet() if postings is None else _of_term(postings)
+        def find(shard: PlannedShard) -> DocSet:
+            postings = shard.terms.find(name, word)
+            return EmptySet() if postings is None else _of_term(postings)
 
-    def prefix(self, name: str, text: str) -> DocSet:
-        return self._numbered(self._terms.with_prefix(name, encoded(text)))
+        return find
 
-    def wildcard(self, name: str, pattern: str) -> DocSet:
-        return self._kept((name, pattern), lambda: self._matching(name, pattern))
+    def prefix(self, name: str, text: str) -> Finder:
+        start = encoded(text)
+        return lambda shard: _numbered(shard.terms, shard.terms.with_prefix(name, start))
 
-    def _matching(self, name: str, pattern: str) -> DocSet:
-        first, end = self._terms.with_prefix(name, encoded(literal_prefix(pattern)))
-        numbers = [
-            np.flatnonzero(match_wildcard(self._terms.texts(start, min(start + _TEXTS_AT_ONCE, end)), pattern)) + start
-            for start in range(first, end, _TEXTS_AT_ONCE)
-        ]
-        if not numbers:
-            return EmptySet()
-        matching = np.concatenate(numbers)
-        return _of_term(self._terms.list_of(int(matching[0]))) if len(matching) == 1 else self._terms.union(matching)
+    def wildcard(self, name: str, pattern: str) -> Finder:
+        start = encoded(literal_prefix(pattern))
 
-    def _kept(self, key: tuple[str, str] | tuple[int, int], find: Callable[[], DocSet]) -> DocSet:
-        """Return the documents of many terms, which are asked for by each page of a search, and to count them."""
-        known = self._terms.kept.get(key)
-        # What lists have as key are places.
-        if isinstance(known, (DocList, DecodedBits)):
-            return known
-        found = find()
-        if isinstance(found, (DocList, DecodedBits)) and (isinstance(key[0], int) or len(key[1]) <= _KEY_MAX):
-            self._terms.kept.put(key, found)
-        return found
+        def matching(terms: TermIndex) -> DocSet:
+            first, end = terms.with_prefix(name, start)
+            numbers = [
+                np.flatnonzero(match_wildcard(terms.texts(begin, min(begin + _TEXTS_AT_ONCE, end)), pattern)) + begin
+                for begin in range(first, end, _TEXTS_AT_ONCE)
+            ]
+            if not numbers:
+                return EmptySet()
+            found = np.concatenate(numbers)
+            return _of_term(terms.list_of(int(found[0]))) if len(found) == 1 else terms.union(found)
 
-    def phrase(self, name: str, words: Sequence[str]) -> DocSet:
-        lists = [self._terms.placed(name, encoded(word)) for word in words]
-        # One word that no document has is enough: the phrase is nowhere, and no list is read.
-        present = [postings for postings in lists if postings is not None]
-        return phrase(present) if lists and len(present) == len(lists) else EmptySet()
+        return lambda shard: _kept(shard.terms, (name, pattern), lambda: matching(shard.terms))
 
-    def number_range(self, name: str, first: int | None, last: int | None) -> DocSet:
-        first, last = _SMALLEST if first is None else first, _GREATEST if last is None else last
-        absent = self._shard.absent(name)
-        if first > last or absent == self._shard.documents:
-            return EmptySet()  # Whoosh's own writer makes no file for a column of nothing
-        column = self._shard.numbers(name)
-        # A range that holds all numbers, such as one over all times, then costs no column at all.
-        if not absent and first <= column.least and column.greatest <= last:
-            return self.all()
-        return RangeDocs(column, self._shard.documents, first, last, has_absent=absent > 0)
+    def phrase(self, name: str, words: Sequence[str]) -> Finder:
+        wanted = [encoded(word) for word in words]
 
-    def term_range(self, question: query.TermRange) -> DocSet:
+        def find(shard: PlannedShard) -> DocSet:
+            lists = [shard.terms.placed(name, word) for word in wanted]
+            # One word that no document has is enough: the phrase is nowhere, and no list is read.
+            present = [postings for postings in lists if postings is not None]
+            return phrase(present) if lists and len(present) == len(lists) else EmptySet()
+
+        return find
+
+    def number_range(self, name: str, first: int | None, last: int | None) -> Finder:
+        least, greatest = _SMALLEST if first is None else first, _GREATEST if last is None else last
+
+        def find(shard: PlannedShard) -> DocSet:
+            absent = shard.absent(name)
+            if least > greatest or absent == shard.documents:
+                return EmptySet()  # Whoosh's own writer makes no file for a column of nothing
+            column = shard.numbers(name)
+            # A range that holds all numbers, such as one over all times, then costs no column at all.
+            if not absent and least <= column.least and column.greatest <= greatest:
+                return _all(shard)
+            return RangeDocs(column, shard.documents, least, greatest, has_absent=absent > 0)
+
+        return find
+
+    def term_range(self, question: query.TermRange) -> Finder:
+        name, after_low, with_high = question.fieldname, bool(question.startexcl), not question.endexcl
         low = None if question.start is None else encoded(question.start)
         high = None if question.end is None else encoded(question.end)
-        bounds = self._terms.between(
-            question.fieldname, low, high, after_low=bool(question.startexcl), with_high=not question.endexcl
+        return lambda shard: _numbered(
+            shard.terms, shard.terms.between(name, low, high, after_low=after_low, with_high=with_high)
         )
-        return self._numbered(bounds)
 
-    def intersect(self, parts: Iterable[DocSet]) -> DocSet:
-        bits: list[BitPostings] = []
-        others: list[DocSet] = []
-        for part in parts:
-            if isinstance(part, BitPostings):
-                bits.append(part)
-            # Everything narrows nothing; left in, it would be asked about each document.
-            elif not isinstance(part, AllDocs):
-                others.append(part)
-        common: list[DocSet] = [*bits]
-        if len(bits) > 1:
-            together = BitIntersection(bits)
-            # Where a smaller set leads, each list of bits is asked about what is left of it, one after the other.
-            if not others or together.size <= min([part.size for part in others]):
-                common = [together]
-        if len(common) + len(others) < 2:
-            return common[0] if common else others[0] if others else self.all()
-        # Bits are asked first: that is quickest, and of another list less has to be decoded then.
-        return Intersection([*by_size(common), *by_size(others)])
+    def intersect(self, parts: Iterable[Finder]) -> Finder:
+        finders = list(parts)
+        return lambda shard: _common(shard, finders)
 
-    def unite(self, parts: Iterable[DocSet], terms: Mapping[str, TermSet]) -> DocSet:
-        sets = list(parts)
-        for name, term_set in terms.items():
-            chosen = self._terms.candidates(name, term_set)
-            if chosen is not None and not len(chosen):
-                continue
-            if len(term_set) < _MANY_TERMS:
-                texts = term_set.terms if chosen is None else (term_set.terms[term] for term in chosen.tolist())
-                lists = (self._terms.find(name, text) for text in texts)
-                sets += [_of_term(postings) for postings in lists if postings is not None]
-            else:
-                sets.append(self._terms.union_of(name, term_set, chosen))
-        sets = [part for part in sets if part.size]
-        return sets[0] if len(sets) == 1 else Union(sets) if sets else EmptySet()
+    def unite(self, parts: Iterable[Finder], terms: Mapping[str, TermSet]) -> Finder:
+        finders = list(parts)
+        return lambda shard: _any_of(shard, finders, terms)
 
-    def complement(self, part: DocSet) -> DocSet:
-        return Complement(part, self._shard.documents)
+    def complement(self, part: Finder) -> Finder:
+        return lambda shard: Complement(part(shard), shard.documents)
 
-    def _numbered(self, bounds: tuple[int, int]) -> DocSet:
-        """Return the documents that have a term with a number from the first bound to before the second."""
-        first, end = bounds
-        if end - first == 1:
-            return _of_term(self._terms.list_of(first))
-        return self._kept(bounds, lambda: self._terms.union(np.arange(first, end))) if end > first else EmptySet()
+
+def _all(shard: PlannedShard) -> DocSet:
+    return AllDocs(shard.documents)
+
+
+def _common(shard: PlannedShard, finders: Sequence[Finder]) -> DocSet:
+    """Return the documents that all of some finders find."""
+    bits: list[BitPostings] = []
+    others: list[DocSet] = []
+    for find in finders:
+        part = find(shard)
+        if not part.size:
+            return part
+        if isinstance(part, BitPostings):
+            bits.append(part)
+        # Everything narrows nothing; left in, it would be asked about each document.
+        elif not isinstance(part, AllDocs):
+            others.append(part)
+    common: list[DocSet] = [*bits]
+    if len(bits) > 1:
+        together = BitIntersection(bits)
+        # Where a smaller set leads, each list of bits is asked about what is left of it, one after the other.
+        if not others or together.size <= min([part.size for part in others]):
+            common = [together]
+    if len(common) + len(others) < 2:
+        return common[0] if common else others[0] if others else _all(shard)
+    # Bits are asked first: that is quickest, and of another list less has to be decoded then.
+    return Intersection([*by_size(common), *by_size(others)])
+
+
+def _any_of(shard: PlannedShard, finders: Sequence[Finder], terms: Mapping[str, TermSet]) -> DocSet:
+    """Return the documents that one of some finders finds, or that have one of some terms of a field."""
+    own = shard.terms
+    sets = [find(shard) for find in finders]
+    for name, term_set in terms.items():
+        chosen = own.candidates(name, term_set)
+        if chosen is not None and not len(chosen):
+            continue
+        if len(term_set) < _MANY_TERMS:
+            texts = term_set.terms if chosen is None else (term_set.terms[term] for term in chosen.tolist())
+            lists = (own.find(name, text) for text in texts)
+            sets += [_of_term(postings) for postings in lists if postings is not None]
+        else:
+            sets.append(own.union_of(name, term_set, chosen))
+    sets = [part for part in sets if part.size]
+    return sets[0] if len(sets) == 1 else Union(sets) if sets else EmptySet()
+
+
+def _kept(terms: TermIndex, key: tuple[str, str] | tuple[int, int], find: Callable[[], DocSet]) -> DocSet:
+    """Return the documents of many terms, which are asked for by each page of a search, and to count them."""
+    known = terms.kept.get(key)
+    # What lists have as key are places.
+    if isinstance(known, (DocList, DecodedBits)):
+        return known
+    found = find()
+    if isinstance(found, (DocList, DecodedBits)) and (isinstance(key[0], int) or len(key[1]) <= _KEY_MAX):
+        terms.kept.put(key, found)
+    return found
+
+
+def _numbered(terms: TermIndex, bounds: tuple[int, int]) -> DocSet:
+    """Return the documents that have a term with a number from the first bound to before the second."""
+    first, end = bounds
+    if end - first == 1:
+        return _of_term(terms.list_of(first))
+    return _kept(terms, bounds, lambda: terms.union(np.arange(first, end))) if end > first else EmptySet()
 
 
 def _of_term(postings: Postings) -> DocSet:

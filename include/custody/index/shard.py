@@ -32,7 +32,7 @@ from custody.index.number_columns import NumberColumn
 from custody.index.packed_dictionary import PackedDictionary
 from custody.index.packed_numbers import PackedColumn
 from custody.index.paged_file import CheckedFile, Checksums, pages_of
-from custody.index.plan import TermIndex, plan
+from custody.index.plan import Plan, TermIndex, plan
 from custody.index.postings import NONE
 from custody.index.term_filter import SUFFIX, TermFilter
 from custody.vfs import FileSystem
@@ -104,7 +104,7 @@ class OpenShard:
 
     def search(
         self,
-        question: query.Query,
+        question: query.Query | Plan,
         limit: int | None = None,
         *,
         below: int | None = None,
@@ -125,7 +125,7 @@ class OpenShard:
 
     def search_with_times(
         self,
-        question: query.Query,
+        question: query.Query | Plan,
         limit: int | None = None,
         *,
         below: int | None = None,
@@ -139,7 +139,13 @@ class OpenShard:
             return ids, times
 
     def _matching(
-        self, question: query.Query, limit: int | None, below: int | None, above: int | None, *, oldest_first: bool
+        self,
+        question: query.Query | Plan,
+        limit: int | None,
+        below: int | None,
+        above: int | None,
+        *,
+        oldest_first: bool,
     ) -> Ints:
         """Return the documents that match, in the order in which their events are asked for."""
         node = plan(self, question)
@@ -158,7 +164,7 @@ class OpenShard:
         numbers = self.numbers(name).of(documents if not oldest_first else documents[::-1])
         return numbers[::-1] if oldest_first else numbers
 
-    def count(self, question: query.Query) -> int:
+    def count(self, question: query.Query | Plan) -> int:
         """Return how many events match, exactly."""
         with self._reported:
             return plan(self, question).count()
@@ -194,7 +200,7 @@ class OpenShard:
         """Return how many documents have no such number."""
         return self.description.absent[name]
 
-    def count_of(self, question: query.Query, event_ids: EventIds) -> int:
+    def count_of(self, question: query.Query | Plan, event_ids: EventIds) -> int:
         """Return how many of some events, given by sorted ids, are in the shard and match."""
         if not len(event_ids):
             return 0
@@ -206,7 +212,7 @@ class OpenShard:
             held = places[own[places] == event_ids[: len(places)]]
             return int(plan(self, question).among(self.documents - 1 - held[::-1]).sum())
 
-    def facet(self, question: query.Query, field: str, days: Days = UTC_DAYS) -> dict[str, int]:
+    def facet(self, question: query.Query | Plan, field: str, days: Days = UTC_DAYS) -> dict[str, int]:
         """Return how many of the events that match have each term of a field; for `DAY` are on each of some days.
 
         For fields with one term an event. The terms of the last few fields are kept for the next query.

@@ -15,8 +15,7 @@ computed once.
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
@@ -32,6 +31,7 @@ from whoosh.analysis import SimpleAnalyzer
 from zlib_ng import zlib_ng
 
 from custody.index.arrays import flags, integers, number_scalar, one, text_array, text_scalar, to_arrow, within
+from custody.index.by_question import ByQuestion
 
 TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
 WORDS = SimpleAnalyzer()
@@ -277,8 +277,6 @@ def _any_words(values: pa.StringArray) -> TermValues:
 
 Hashes = npt.NDArray[np.uint32]
 _Derived = TypeVar("_Derived")
-# A query is asked of many shards in a row; a few more allow for several threads.
-_QUESTIONS_KEPT = 16
 
 
 def encoded(text: str | bytes) -> bytes:
@@ -357,25 +355,5 @@ class Alternatives:
         self.terms = {name: TermSet(texts) for name, texts in terms.items()}
 
 
-class _AlternativesCache:
-    """The last queries taken apart, by identity of the query objects: comparing them would take as long again."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: OrderedDict[int, tuple[query.Or, Alternatives]] = OrderedDict()
-
-    def __call__(self, question: query.Or) -> Alternatives:
-        entry = self._found.get(id(question))
-        if entry is not None:  # the query is held here too, so no other object can have its id
-            return entry[1]
-        alternatives_of = Alternatives(question)
-        with self._lock:
-            # The question is kept beside its answer, so that its id cannot be given to another object.
-            self._found[id(question)] = question, alternatives_of
-            while len(self._found) > _QUESTIONS_KEPT:
-                self._found.popitem(last=False)
-        return alternatives_of
-
-
-alternatives = _AlternativesCache()
-"""Take an OR apart, once for all shards that are asked."""
+alternatives = ByQuestion(Alternatives)
+"""Take an OR apart."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from whoosh import query
 
-from custody.index import TermFacts, leaves
+from custody.index import ByQuestion, TermFacts, leaves
 
 
 class LongConditions:
@@ -44,6 +44,10 @@ class LongConditions:
         characters = len(text if isinstance(text, str) else text.decode())
         if characters >= self._longest.get(name, 0):
             self._longest[name] = characters
+
+
+long_conditions = ByQuestion(LongConditions)
+"""Return what a query asks of long values."""
 
 
 def has_cut_names(shard: TermFacts, name: str, names: Collection[str]) -> bool:

@@ -13,7 +13,7 @@ from whoosh import query
 from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
 from custody.index import DAY, STANDARD_FIELDS, UTC_DAYS, Days, OpenShard, day_name, identifier_fields
-from custody.query.cut_values import CutShards, LongConditions, has_cut_names
+from custody.query.cut_values import CutShards, has_cut_names, long_conditions
 from custody.query.joined_shards import ShardChoice
 from custody.query.scan import Columns, Scan
 from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of
@@ -85,7 +85,7 @@ class _IndexFacets:
         self._question = question
         self._fields = fields
         self._needed = fields_of(question).union(fields) - {DAY}
-        self._conditions = LongConditions(question)
+        self._conditions = long_conditions(question)
         self._old, self._cut = OldShards(), CutShards()
         self._notices: list[str] = []
 

@@ -14,7 +14,7 @@ from whoosh import query
 
 from custody.catalog import AddShard
 from custody.index import JoinedFilters, leaves
-from custody.query.cut_values import LongConditions
+from custody.query.cut_values import long_conditions
 from custody.query.may_match import columns_asked, may_match_file
 from custody.query.shard_set import NO_IDS, EventIds, SearchStats, ShardSet, time_bounds
 
@@ -97,7 +97,7 @@ class JoinedShards:
             numbers = numbers[[not self._is_ruled_out(number, question, columns) for number in numbers.tolist()]]
         by_statistics = numbers
         if len(numbers) and has_terms(question) and not self._are_few_open(numbers):
-            long = LongConditions(question)
+            long = long_conditions(question)
             # A shard whose events are gone in part is in no way special here: what matches nothing gives out nothing.
             may = self._filters.may_match(numbers, question, lambda about: not long.unanswerable(about))
             numbers = numbers if may is None else numbers[may]

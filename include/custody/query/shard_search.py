@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
@@ -21,8 +22,8 @@ from whoosh import query
 from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.format.number_sets import distinct, is_among
-from custody.index import OpenShard
-from custody.query.cut_values import CutShards, LongConditions
+from custody.index import OpenShard, Plan
+from custody.query.cut_values import CutShards, long_conditions
 from custody.query.joined_shards import JoinedShards, ShardChoice, has_terms
 from custody.query.shard_set import (
     NO_IDS,
@@ -109,7 +110,7 @@ def search_state(
     """
     start = time.perf_counter()
     search = _Search(
-        live, scan_logs, question, id_range or IdRange(), pool if is_parallel else None, with_times, choice
+        live, scan_logs, _Asked(question), id_range or IdRange(), pool if is_parallel else None, with_times, choice
     )
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
@@ -119,11 +120,25 @@ def search_state(
     return SearchHits(event_ids, total if count else None, tuple(search.notices), search.explained, times)
 
 
+class _Asked:
+    """A query, and what is made of it once for all shards."""
+
+    def __init__(self, question: query.Query) -> None:
+        self.question = question
+        self.fields = fields_of(question)
+        self.long = long_conditions(question)
+        self.has_terms = has_terms(question)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan(self.question)
+
+
 @dataclass
 class _Search:
     live: ShardSet
     scan_logs: Callable[[AddShard, query.Query], EventIds]
-    question: query.Query
+    asked: _Asked
     id_range: IdRange
     asking: Executor | None = None
     """Its threads ask several shards at once."""
@@ -135,15 +150,12 @@ class _Search:
     def __post_init__(self) -> None:
         self._failed: set[str] = set()
         """The names of shards that could not be read."""
-        self._fields = fields_of(self.question)
         self._old = OldShards()
-        self._long = LongConditions(self.question)
         self._cut = CutShards()
         self._missing = self.id_range.limit
         """How many ids the page lacks; None for all."""
         self._times: list[tuple[EventIds, EventIds]] = []
         """Ids that shards gave, and the times of their events."""
-        self._has_terms = has_terms(self.question)
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         numbers, candidates, do_overlap = self._candidates()
@@ -151,7 +163,7 @@ class _Search:
         # do ranges overlap; then the order of shards is not the order of events.
         if do_overlap:
             return self._merge_overlapping(candidates)
-        memo = _KnownCounts(self.live, self.question, are_wanted=count)
+        memo = _KnownCounts(self.live, self.asked.question, are_wanted=count)
         known = memo.of(numbers, candidates)
         ordered = [shard for shard in candidates if known.get(shard.name) != 0] if known else candidates
         parts: list[EventIds] = []
@@ -227,7 +239,7 @@ class _Search:
         missing, names, fields = self._missing, dict(self._old.names), set(self._old.fields)
 
         def work(shard: AddShard) -> tuple[_Search, _Answer] | None:
-            search = _Search(self.live, _refuse, self.question, self.id_range, with_times=self.with_times)
+            search = _Search(self.live, _refuse, self.asked, self.id_range, with_times=self.with_times)
             # As it is now: this search goes on while the threads work.
             search._missing, search._old = missing, OldShards(dict(names), set(fields))
             try:
@@ -249,7 +261,7 @@ class _Search:
         """Return the shards that can match, their numbers first, the newest events first; and whether their ranges of
         ids overlap.
         """
-        choice = self.choice or JoinedShards((self.live,)).choose(self.question).of(0)
+        choice = self.choice or JoinedShards((self.live,)).choose(self.asked.question).of(0)
         self.explained = choice.stats
         live = self.live.live
         shards = [live.shards[number] for number in choice.numbers.tolist()]
@@ -310,9 +322,9 @@ class _Search:
         """Return as many ids of a shard within the range; with times, those are kept."""
         within, order = self.id_range, self.id_range.oldest_first
         if not self.with_times:
-            return index.search(self.question, limit, below=within.below, above=within.above, oldest_first=order)
+            return index.search(self.asked.plan, limit, below=within.below, above=within.above, oldest_first=order)
         ids, times = index.search_with_times(
-            self.question, limit, below=within.below, above=within.above, oldest_first=order
+            self.asked.plan, limit, below=within.below, above=within.above, oldest_first=order
         )
         self._times.append((ids, times))
         return ids
@@ -320,7 +332,9 @@ class _Search:
     def _count(self, shard: AddShard) -> int:
         if self.live.is_whole(shard):
             buried = self.live.buried_in(shard)
-            total = self._ask(shard, lambda index: index.count(self.question) - index.count_of(self.question, buried))
+            total = self._ask(
+                shard, lambda index: index.count(self.asked.plan) - index.count_of(self.asked.plan, buried)
+            )
             if total is not None:
                 self.explained.counted += 1
                 return total
@@ -328,7 +342,7 @@ class _Search:
 
     def _all_ids(self, shard: AddShard) -> EventIds:
         """Return the ids of all live events of a shard that match, going down."""
-        ids = self._ask(shard, lambda index: index.search(self.question))
+        ids = self._ask(shard, lambda index: index.search(self.asked.plan))
         if ids is None:
             ids = self._scan(shard)
         shown = _without(ids, self.live.buried_in(shard))
@@ -338,7 +352,7 @@ class _Search:
         """Return the ids of the events of a shard's logs that match, going down."""
         self.explained.scanned += 1
         # In the order in which an index would give them, each id once.
-        return distinct(self.scan_logs(shard, self.question))[::-1]
+        return distinct(self.scan_logs(shard, self.asked.question))[::-1]
 
     def _merge_overlapping(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
         """Answer from shards whose id ranges overlap: each is asked for all its matches."""
@@ -349,13 +363,13 @@ class _Search:
     def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
         """Return what a shard answers, None when it cannot be read."""
         try:
-            index = self.live.current(shard, self._fields, self._old)
+            index = self.live.current(shard, self.asked.fields, self._old)
             if index is None:
                 return None
-            if unanswerable := self._long.unanswerable(index.description):
+            if unanswerable := self.asked.long.unanswerable(index.description):
                 self._cut.add(shard.name, shard.documents, unanswerable)
                 return None
-            if self._has_terms:
+            if self.asked.has_terms:
                 self.live.facts.filters.offer(shard.name, index)
             answer = ask(index)
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
