@@ -289,7 +289,7 @@ def test_shards_of_which_it_is_known_that_nothing_matches_are_not_asked_again(ro
     text = f"filename:*1* AND flowfile_uuid:{UUIDS[chosen.first_event_id]}"
     first, again = (repository.search(text, limit=100, oldest_first=turn) for turn in (False, True))
     assert first.total == again.total == Repository.open(root).search(text).total
-    asked_first, asked_again = ([*one.explained.values()][0] for one in (first, again))
+    asked_first, asked_again = (next(iter(one.explained.values())) for one in (first, again))
     assert asked_first.searched + asked_first.pruned == asked_first.shards == len(shards(root))
     assert 0 < asked_again.searched < asked_first.searched
     # One that is damaged is told, though nothing of it matches: its logs say so, and it may be whole the next time.
