@@ -19,7 +19,6 @@ from benchmarks.catalog.peer import peak_rss_mib
 from benchmarks.environment import ROOT, library_path
 from benchmarks.eventlog.bulk import tables, write_journals
 from custody.config import load_settings
-from custody.freed_memory import keep_freed_memory
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
@@ -41,7 +40,6 @@ class Measured(msgspec.Struct, frozen=True):
 
 def run_step(folder: Path, name: str) -> Measured:
     """Do all units of a step, one after the other, in this process."""
-    keep_freed_memory(of_arrow=True)  # as the jobs do
     settings = load_settings(folder)
     units = STEPS[name].units(settings)
     started, cpu = time.perf_counter(), time.process_time()

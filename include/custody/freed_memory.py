@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
 
-_POOL = "ARROW_DEFAULT_MEMORY_POOL"
-"""The variable that Arrow reads when it is imported."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _MAPPED_FROM = 32 << 20
 """Arrays of this size come from the system each time; smaller ones come from what was freed before."""
@@ -15,7 +11,7 @@ _KEPT_BYTES_MAX = 64 << 20
 """So much of what was freed stays with the process, of each of its heaps."""
 
 
-def keep_freed_memory(*, of_arrow: bool = False) -> None:
+def keep_freed_memory() -> None:
     """Let glibc keep what an answer, or a batch of events, freed for the next one.
 
     A search makes arrays of megabytes, frees them, and makes them again for the next question; an ingest does so for
@@ -23,19 +19,8 @@ def keep_freed_memory(*, of_arrow: bool = False) -> None:
     of what a search took that looks at many documents. These are the bounds that glibc itself ends at once an array of
     32 MiB was freed.
 
-    With `of_arrow` Arrow takes its memory from glibc, too, instead of from an allocator of its own: for work that makes
-    tables of megabytes and lets them go, as the steps do. A rollover then takes five sixths of the CPU, and compressing
-    three quarters of the memory. Whoever set ARROW_DEFAULT_MEMORY_POOL has chosen.
-
     It holds for all of the process, so only a program that is the process calls it: a server, the command, or a job.
     """
-    if of_arrow and _POOL not in os.environ:
-        arrow = sys.modules.get("pyarrow")
-        # Not imported for that: a step may need none of it.
-        if arrow is None:
-            os.environ[_POOL] = "system"
-        else:
-            arrow.set_memory_pool(arrow.system_memory_pool())
     try:
         set_option = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):  # another C library, which has no such bounds

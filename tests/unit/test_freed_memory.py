@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,16 +47,3 @@ def test_arrays_that_are_made_again_are_not_mapped_anew(tmp_path: Path, made: st
     before, behind = map(int, run.stdout.split())
     assert before > _PAGES // 4, "what glibc does by itself"
     assert behind < _PAGES // 20
-
-
-@pytest.mark.parametrize("imported", ["", "import pyarrow"], ids=["before Arrow", "behind it"])
-@pytest.mark.parametrize("chosen", [None, "mimalloc"])
-def test_steps_let_arrow_take_its_memory_from_glibc_unless_somebody_chose(imported: str, chosen: str | None) -> None:
-    program = (
-        f"{imported}\nfrom custody.freed_memory import keep_freed_memory\nkeep_freed_memory(of_arrow=True)\n"
-        "import pyarrow\nprint(pyarrow.default_memory_pool().backend_name)"
-    )
-    others = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
-    own = {} if chosen is None else {"ARROW_DEFAULT_MEMORY_POOL": chosen}
-    run = subprocess.run([sys.executable, "-c", program], env=others | own, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == (chosen or "system")

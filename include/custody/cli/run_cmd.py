@@ -16,7 +16,6 @@ from custody.cli.options import dry_run_option, json_option
 from custody.cli.output import clean, print_json, print_table, size_text, stderr
 from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError
-from custody.freed_memory import keep_freed_memory
 from custody.repository import Repository, open_repository
 from custody.repository.local_pass import ALL_STEPS, PASSES, UnitsDone, run_locally, steps_of
 from custody.repository.pluggable import OWN
@@ -92,7 +91,6 @@ def run(
             shown.add(report)
         code = max(map(exit_code, reports), default=0)
     elif local:
-        keep_freed_memory(of_arrow=True)
         with _unit_bar() as on_units:
             run_locally(
                 steps_of(step),

@@ -21,7 +21,6 @@ import msgspec
 
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, StorageError
-from custody.freed_memory import keep_freed_memory
 from custody.lease import Attempt
 from custody.repository.local_pass import ALL_STEPS, LocalUnits
 from custody.spark.environment import job_program, seconds_since_submit
@@ -50,7 +49,6 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
-    keep_freed_memory(of_arrow=True)
     with without_pandas():
         return _run(steps, settings, arguments, startup)
 
@@ -145,7 +143,6 @@ class SparkUnits:
 def _execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:
     # Into the executor's log: how far a long unit has come.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    keep_freed_memory(of_arrow=True)  # a task is the process
     return execute(name, settings_json, epochs, unit_json)
 
 
