@@ -17,7 +17,7 @@ from whoosh import query
 
 from custody.catalog import Action, AddShard, RemoveFile, RemoveShard
 from custody.config import SETTINGS_FILE
-from custody.index import describe_shard
+from custody.index import OpenShard, describe_shard
 from custody.index.filter_bank import CountMemo
 from custody.index.manifest import PackedFile
 from custody.index.term_filter import TermFilter
@@ -305,6 +305,26 @@ def test_shards_of_which_it_is_known_that_nothing_matches_are_not_asked_again(ro
     workspace = repository.workspace()
     workspace.catalog.commit([Action(remove_file=RemoveFile(path=path)) for path in chosen.log_paths])
     assert repository.search(text).total == Repository.open(root).search(text).total < first.total
+
+
+def test_facets_are_asked_of_the_shards_that_can_match_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, counted = OpenShard.facet, list[Path]()
+
+    def facet(self: OpenShard, *arguments: Any) -> dict[str, int]:
+        counted.append(self.path)
+        return own(self, *arguments)
+
+    monkeypatch.setattr(OpenShard, "facet", facet)
+    repository = Repository.open(root)
+    for uuid in DIFFERENT[:2]:
+        repository.search(f"flowfile_uuid:{uuid}")
+    text = f"flowfile_uuid:{DIFFERENT[-1]}"
+    told = repository.facets(text, ["event_type"])
+    holding = len(counted)
+    assert 0 < holding <= 3 < len(shards(root)), "the filter of a small shard may take a term for its own"
+    assert told == Repository.open(root).facets(text, ["event_type"])
+    assert len(counted) == holding + len(shards(root)), "a process that keeps no filters asks all"
+    assert sum(told[0]["event_type"].values()) == UUIDS.count(DIFFERENT[-1])
 
 
 def test_a_rebuilt_shard_is_asked_for_the_fields_that_it_has_now(root: Path) -> None:
