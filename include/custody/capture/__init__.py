@@ -21,7 +21,7 @@ from custody.capture.event_reader import (
     read_stream,
 )
 from custody.capture.formats import Format, detect
-from custody.capture.identity import contradictions, harmless_differences, is_same
+from custody.capture.identity import contradictions, harmless_differences, is_other_event, is_same
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import dataset_uuid, former_ordinal
 from custody.capture.openlineage_columns import FormerOrdinals, former_ordinals
@@ -49,6 +49,7 @@ __all__ = [
     "former_ordinal",
     "former_ordinals",
     "harmless_differences",
+    "is_other_event",
     "is_same",
     "read_batches",
     "read_file",

@@ -1,11 +1,12 @@
 """Identity of events: the comparison of two copies of an event.
 
-The identity of an event is (source_node, source_ordinal). Where a format has no ordinal, it is a digest of what
-identifies the event there, so that the same event read again has the same one (`custody.format.identifiers`).
+The key of an event is (source_node, source_ordinal). Where a format has no ordinal, it is a digest of what identifies
+the event there, so that the same event read again has the same one (`custody.format.identifiers`).
 
-Two different events of a source that get one ordinal are told apart by their content: the second one is rejected as a
-contradiction and waits in the quarantine. Among a million events of one source and hour this happens to one pair with
-a probability of 6 %; among 100 million events without a time, of 0.05 %.
+A key alone is no identity: a source whose counter begins anew numbers other events with the same ordinals, and two
+names may have one digest. Events of one key that differ in their time and in their FlowFile are different events
+(`is_other_event`). Those that agree in either are copies, or they contradict each other: then the second one is
+rejected and waits in the quarantine.
 """
 
 from __future__ import annotations
@@ -43,8 +44,13 @@ _OF_RUN = ("component_id", "component_type", "flowfile_uuid", "transit_uri")
 _CORE = ("event_type", "event_time", "component_id", "flowfile_uuid", "file_size", "parent_uuids", "child_uuids")
 
 
+def is_other_event(one: Event, other: Event) -> bool:
+    """Whether two events of one key are different events: both their times and their FlowFiles differ."""
+    return one.event_time != other.event_time and one.flowfile_uuid != other.flowfile_uuid
+
+
 def is_same(one: Event, other: Event) -> bool:
-    """Whether two events of one identity are copies; if not, they contradict each other.
+    """Whether two events of one key are copies.
 
     Not compared are: the eventId, which NiFi makes anew for each copy that it sends; fields that NiFi looks up when it
     sends, and keys that are null in one copy and missing in the other; the order of parents and of children; the time
@@ -57,7 +63,7 @@ def is_same(one: Event, other: Event) -> bool:
 
 
 def contradictions(one: Event, other: Event) -> list[str]:
-    """Return the fields in which two events of one identity contradict each other; none when they are copies."""
+    """Return the fields in which two events of one key contradict each other; none when they are copies."""
     # Formats differ in what they can express; only fields that both can express may contradict each other.
     if one.source_format != other.source_format:
         return [name for name in _CORE if _comparable(one, name) != _comparable(other, name)]

@@ -1,9 +1,10 @@
 """Deduplication: finds the events of a source that are stored already.
 
-An event is known by its key, the source node and the node's own number of the event. All writers of the repository are
-searched, not only the slots of this process: an event is stored once however it came in, also when slots were renamed
-or their number was changed. Of logs only the columns of the key are read, and only where the bounds that the catalog
-keeps for each source overlap the question.
+Events are found by their key, the source node and the node's own number of the event. A key may have several events,
+since a node whose counter begins anew gives its numbers again (`custody.capture.is_other_event`). All writers of the
+repository are searched, not only the slots of this process: an event is stored once however it came in, also when slots
+were renamed or their number was changed. Of logs only the columns of the key are read, and only where the bounds that
+the catalog keeps for each source overlap the question.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class WriterKeys:
         with self.lock:
             self.added.setdefault(node, SortedRuns()).add(ordinals, event_ids)
 
-    def find(self, node: str, ordinals: Sequence[int]) -> dict[int, int]:
-        """Return the ids of those ordinals of a source that were added."""
+    def find(self, node: str, ordinals: Sequence[int]) -> dict[int, list[int]]:
+        """Return the ids of the events of those ordinals of a source that were added."""
         return self.added[node].find(ordinals) if node in self.added else {}
 
     def has(self, node: str, ordinals: Column) -> npt.NDArray[np.bool_]:
@@ -222,10 +223,10 @@ class StoredKeys:
         for node, (ordinals, ids) in by_node.items():
             self._own.add(node, ordinals, ids)
 
-    def find(self, keys: Iterable[Key]) -> dict[Key, StoredAt]:
-        """Return where the events with these keys are stored."""
+    def find(self, keys: Iterable[Key]) -> dict[Key, list[StoredAt]]:
+        """Return where the events with these keys are stored; of a key all of its events."""
         by_node = _ordinals_by_node(keys)
-        places: dict[Key, StoredAt] = {}
+        places: dict[Key, list[StoredAt]] = defaultdict(list)
         if not by_node:
             return places
         wanted = {node: set(ordinals) for node, ordinals in by_node.items()}
@@ -235,11 +236,11 @@ class StoredKeys:
                 columns = (matches.column(name).to_pylist() for name in _COLUMNS)
                 for event_id, node, ordinal in zip(*columns, strict=True):
                     if ordinal in wanted[node]:
-                        places[node, ordinal] = StoredAt(writer, event_id)
+                        places[node, ordinal].append(StoredAt(writer, event_id))
             for node, ordinals in by_node.items():
-                added = self._own.find(node, ordinals).items()
-                places.update(((node, ordinal), StoredAt(self._writer, event_id)) for ordinal, event_id in added)
-        return places
+                for ordinal, event_ids in self._own.find(node, ordinals).items():
+                    places[node, ordinal] += [StoredAt(self._writer, event_id) for event_id in event_ids]
+        return dict(places)
 
     def known_rows(self, keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Return which rows are no new events: stored ones, forgotten ones, and those that repeat an earlier row.
@@ -348,25 +349,10 @@ class StoredKeys:
 
 
 class PreviewedKeys(StoredKeys):
-    """The stored keys for a preview: nothing is made durable, and what is added is stored nowhere.
-
-    An added event can be read from nowhere, as one that was erased.
-    """
+    """The stored keys for a preview: nothing is made durable, and the place of what is added is with `NO_WRITER`."""
 
     def __init__(self, workspaces: Callable[[], Sequence[Workspace]]) -> None:
         super().__init__(workspaces, NO_WRITER)
-
-    def find(self, keys: Iterable[Key]) -> dict[Key, StoredAt]:
-        """Return where the events with these keys are stored, without those that were added."""
-        return {key: place for key, place in super().find(keys).items() if place.writer != NO_WRITER}
-
-    def erased(self, keys: Iterable[Key]) -> set[Key]:
-        """Return which keys belong to events that cannot be read: erased ones, and those that were added."""
-        keys = list(keys)
-        gone = super().erased(keys)
-        for node, ordinals in _ordinals_by_node(keys).items():
-            gone.update((node, ordinal) for ordinal in self._own.find(node, ordinals))
-        return gone
 
     def _trust(self, workspace: Workspace) -> None:
         """A preview changes no file's durability."""
@@ -403,9 +389,7 @@ class SortedKeys:
     def among(self, nodes: pa.StringArray, ordinals: Column) -> pa.Table:
         """Return the keys with one of some sources and one of some ordinals, which are sorted and differ."""
         first, last = (np.searchsorted(self.ordinals, ordinals, side) for side in ("left", "right"))
-        counts = last - first
-        # The places first…last of each ordinal, one behind the other.
-        places = np.repeat(last - np.cumsum(counts), counts) + np.arange(counts.sum())
+        places, _ = _places_between(first, last)
         wanted = np.flatnonzero(pc.is_in(self.nodes, value_set=nodes).to_numpy(zero_copy_only=False))
         places = places[is_among(self.codes[places], wanted)]
         columns = [self.event_ids[places], self.nodes.take(pa.array(self.codes[places])), self.ordinals[places]]
@@ -421,7 +405,7 @@ class SortedRuns:
     """Maps numbers to numbers in sorted columns: 16 bytes an entry, added a batch at a time.
 
     There are only a few runs, each at least twice as long as the next, but for those that are as long as a run may be.
-    Of a number that was added again, the newer value holds.
+    A number may be added several times, with other values.
     """
 
     def __init__(self) -> None:
@@ -442,7 +426,7 @@ class SortedRuns:
             parts.insert(0, self._runs.pop())
             length += len(parts[0][0])
         keys = np.concatenate([part[0] for part in parts])
-        # Stable, with older runs in front: of equal numbers the newest is the last, which `find` takes.
+        # Stable, with older runs in front: of equal numbers the oldest is the first.
         order = np.argsort(keys, kind="stable")
         self._runs.append((keys[order], np.concatenate([part[1] for part in parts])[order]))
 
@@ -459,17 +443,24 @@ class SortedRuns:
             found |= keys[np.minimum(places, len(keys) - 1)] == numbers
         return found
 
-    def find(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Return the values of those numbers that were added."""
-        searched = np.array(numbers, np.int64)
-        values_by_number: dict[int, int] = {}
-        # The oldest run first, so that a newer value replaces an older one.
+    def find(self, numbers: Sequence[int]) -> dict[int, list[int]]:
+        """Return the values of those numbers that were added, those of a number in the order in which they were."""
+        searched = distinct(np.array(numbers, np.int64))
+        values_by_number: dict[int, list[int]] = defaultdict(list)
         for keys, values in self._runs:
-            places = np.searchsorted(keys, searched, side="right") - 1  # the newest of equal ones
-            # A number below all keys has place -1, which would mean the last key: so it is excluded first.
-            hits = (places >= 0) & (keys[places] == searched)
-            values_by_number.update(zip(searched[hits].tolist(), values[places[hits]].tolist(), strict=True))
-        return values_by_number
+            first, last = (np.searchsorted(keys, searched, side) for side in ("left", "right"))
+            places, counts = _places_between(first, last)
+            found = zip(np.repeat(searched, counts).tolist(), values[places].tolist(), strict=True)
+            for number, value in found:
+                values_by_number[number].append(value)
+        return dict(values_by_number)
+
+
+def _places_between(first: Column, last: Column) -> tuple[Column, Column]:
+    """Return the places from each first up to, not with, its last one, one behind the other; and how many of each."""
+    counts = last - first
+    places: Column = np.repeat(last - np.cumsum(counts), counts) + np.arange(counts.sum())
+    return places, counts
 
 
 def repeated_rows(keys: pa.RecordBatch) -> npt.NDArray[np.bool_]:

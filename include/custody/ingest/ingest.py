@@ -1,19 +1,21 @@
 """Ingest: a file of events becomes acknowledged events, each exactly once; what is bad goes to the quarantine.
 
-An event that is stored already, by whichever writer, is known by its key. If its content is the same it is a repetition
-and counted as such; if it differs, both cannot be true, and the second one is rejected. Ingests of several processes
+An event that is stored already, by whichever writer, is found by its key. If its content is the same it is a repetition
+and counted as such; if it differs, both cannot be true, and the second one is rejected. One of another time and another
+FlowFile is another event (`custody.capture.is_other_event`). Ingests of several processes
 lock the sources of their events, so that what one looks up is still true when it stores. A file is read once from its
 beginning to its end, in bounded memory.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -40,6 +42,7 @@ from custody.capture import (
     former_ordinal,
     former_ordinals,
     harmless_differences,
+    is_other_event,
     read_batches,
     read_piece,
     read_together,
@@ -64,10 +67,19 @@ from custody.ingest.dedup import (
     repeated_rows,
 )
 from custody.ingest.source_locks import SourceLocks
-from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text, require_valid, to_events
+from custody.model import (
+    UNASSIGNED,
+    Event,
+    EventProblem,
+    Severity,
+    require_text,
+    require_valid,
+    to_batch,
+    to_events,
+)
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
 from custody.quarantine import BadPiece, Quarantine, QuarantineEntry, bad_piece
-from custody.read.reader import get_many
+from custody.read.reader import stored_events
 from custody.workspace import Workspace
 
 _COLUMNS_FROM = 64
@@ -294,6 +306,15 @@ class _Shares:
     def _places(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         places: npt.NDArray[np.int64] = np.searchsorted(self._begins, np.asarray(numbers, np.int64), side="right") - 1
         return places
+
+
+class _StoredEvent(NamedTuple):
+    """An event that is stored already, and its writer."""
+
+    writer: str
+    event: Event
+    is_compared: bool
+    """False for one of which only time and FlowFile may be compared: a forgotten one, or one of a preview."""
 
 
 class _PutAside(NamedTuple):
@@ -649,71 +670,63 @@ class Ingest:
         searched = [key for key in (*keys, *former_keys) if key is not None]
         places = self._stored_keys.find(searched)
         stored = self._stored_events(places)
-        hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(searched)
+        # Behind the reading: what was erased meanwhile is found here.
+        erased = self._stored_keys.erased(searched)
         fresh = []
         contradicting: list[_PutAside] = []
         for (tally, item), key, former_key in zip(accepted, keys, former_keys, strict=True):
             tally.read += 1
-            if key in hidden:  # it was forgotten on purpose, so it must not come back
+            former = stored.get(key, []) if key is not None else []
+            copies = [one for one in former if not is_other_event(one.event, item.event)]
+            # What was forgotten on purpose must not come back.
+            if key in erased or not all(one.is_compared for one in copies):
                 tally.repeated += 1
                 continue
-            if self._is_stored_by_former_number(item.event, former_key, stored, hidden):
+            if self._is_stored_by_former_number(item.event, former_key, stored, erased):
                 tally.repeated += 1
                 continue
-            writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
-            if former is None:
+            if not copies:
                 fresh.append((tally, item))
                 if key is not None:
                     # So that a second one in the same batch is compared with it.
-                    stored[key] = self._writer.name, item.event
-            elif not (differ := contradictions(former, item.event)):
+                    stored.setdefault(key, []).append(_StoredEvent(self._writer.name, item.event, is_compared=True))
+                continue
+            same = [one for one in copies if not contradictions(one.event, item.event)]
+            if same:
                 tally.repeated += 1
-                tally.retold += bool(harmless_differences(former, item.event))
+                tally.retold += bool(harmless_differences(same[0].event, item.event))
             else:
-                where = (
-                    "in this file"
-                    if former.event_id == UNASSIGNED
-                    else f"as event {former.event_id} of writer {writer!r}"
-                )
-                message = (
-                    f"{item.event.source_node} number {item.event.source_ordinal} is stored {where} "
-                    f"with different content ({', '.join(differ)}); an event is never overwritten"
-                )
-                problem = EventProblem(Severity.ERROR, "contradiction", message)
-                contradicting.append(_PutAside(tally, item.raw, item.place, problem))
+                contradicting.append(_PutAside(tally, item.raw, item.place, _contradiction(copies[0], item.event)))
         self._put_aside(contradicting)
         return fresh
 
     @staticmethod
     def _is_stored_by_former_number(
-        event: Event,
-        key: Key | None,
-        stored: Mapping[Key, tuple[str, Event | None]],
-        hidden: Collection[Key],
+        event: Event, key: Key | None, stored: Mapping[Key, Sequence[_StoredEvent]], erased: Collection[Key]
     ) -> bool:
         """Whether an older custody stored this event by the number in `key`, or it was forgotten since."""
         if key is None:
             return False
-        _, former = stored.get(key, ("", None))
-        return key in hidden or (former is not None and not contradictions(former, event))
+        copies = [one for one in stored.get(key, ()) if not is_other_event(one.event, event)]
+        return key in erased or any(not one.is_compared or not contradictions(one.event, event) for one in copies)
 
-    def _stored_events(self, places: dict[Key, StoredAt]) -> dict[Key, tuple[str, Event | None]]:
-        """Return the events that are stored, each with its writer."""
+    def _stored_events(self, places: Mapping[Key, Sequence[StoredAt]]) -> dict[Key, list[_StoredEvent]]:
+        """Return the stored events of each key; one that expired since it was looked up, or was erased, is left out."""
         ids: dict[str, list[int]] = defaultdict(list)
-        for writer, event_id in places.values():
-            ids[writer].append(event_id)
-        events: dict[StoredAt, Event] = {}
+        for place in chain.from_iterable(places.values()):
+            ids[place.writer].append(place.event_id)
+        events: dict[StoredAt, _StoredEvent] = {}
         for writer, event_ids in ids.items():
-            for event in get_many(self._stored_keys.workspace(writer), event_ids):
-                events[StoredAt(writer, event.event_id)] = event
-        return {key: (place.writer, events[place]) for key, place in places.items() if place in events}
+            events.update(self._events_of(writer, event_ids))
+        held = {key: [events[place] for place in of_key if place in events] for key, of_key in places.items()}
+        return {key: of_key for key, of_key in held.items() if of_key}
 
-    def _hidden(self, places: dict[Key, StoredAt], readable: Collection[Key]) -> set[Key]:
-        """Return the keys of stored events that a tombstone hides."""
-        unread = {key: place.writer for key, place in places.items() if key not in readable}
-        stones = {name: self._stored_keys.workspace(name).catalog.load().tombstones for name in set(unread.values())}
-        # Without any tombstone, an event that is not given out expired since it was looked up.
-        return {key for key, writer in unread.items() if stones[writer]}
+    def _events_of(self, writer: str, event_ids: Sequence[int]) -> Iterator[tuple[StoredAt, _StoredEvent]]:
+        """Yield those events of a writer that are there."""
+        events, forgotten = stored_events(self._stored_keys.workspace(writer), event_ids)
+        for event in events:
+            is_compared = event.event_id not in forgotten
+            yield StoredAt(writer, event.event_id), _StoredEvent(writer, event, is_compared)
 
     def _put_aside(self, pieces: Sequence[_PutAside]) -> None:
         """Count what is rejected or warned of and keep its bytes, all with few syncs."""
@@ -789,22 +802,51 @@ def _kept(piece: _PutAside, now_ms: int) -> BadPiece:
     )
 
 
+def _contradiction(former: _StoredEvent, event: Event) -> EventProblem:
+    where = (
+        "in this file"
+        if former.event.event_id == UNASSIGNED
+        else f"as event {former.event.event_id} of writer {former.writer!r}"
+    )
+    message = (
+        f"{event.source_node} number {event.source_ordinal} is stored {where} with different content "
+        f"({', '.join(contradictions(former.event, event))}); an event is never overwritten"
+    )
+    return EventProblem(Severity.ERROR, "contradiction", message)
+
+
 class _Nowhere:
-    """Takes events and keeps none; the ids say only how many there were."""
+    """Takes events and keeps what tells those of one key apart; the ids say how many there were."""
 
     name = NO_WRITER
 
     def __init__(self) -> None:
         self._next = 0
+        self._firsts: list[int] = []
+        self._kept: list[pa.RecordBatch] = []
 
     def append(self, events: Sequence[Event]) -> range:
         require_valid(events)
-        ids = range(self._next, self._next + len(events))
-        self._next = ids.stop
-        return ids
+        return self._keep(to_batch(events, 0))
 
     def append_checked(self, events: pa.RecordBatch) -> range:
-        return self.append(to_events(events))
+        require_valid(to_events(events))
+        return self._keep(events)
+
+    def _keep(self, events: pa.RecordBatch) -> range:
+        ids = range(self._next, self._next + events.num_rows)
+        self._next = ids.stop
+        self._firsts.append(ids.start)
+        self._kept.append(events.select(["event_time", "flowfile_uuid"]))
+        return ids
+
+    def event(self, event_id: int) -> Event:
+        """Return an event with its time and its FlowFile alone."""
+        batch = bisect_right(self._firsts, event_id) - 1
+        row = event_id - self._firsts[batch]
+        columns = self._kept[batch]
+        time_ms = columns.column("event_time").cast(pa.int64())[row].as_py()
+        return Event("", time_ms, "", "", columns.column("flowfile_uuid")[row].as_py(), 0, event_id)
 
     def append_with_content(self, events: Sequence[Event], content: bytes) -> range:
         return self.append(events)
@@ -825,7 +867,8 @@ class IngestPreview(Ingest):
     def __init__(
         self, workspace: Workspace, workspaces: Callable[[], Sequence[Workspace]], quarantine: Quarantine
     ) -> None:
-        super().__init__(workspace, _Nowhere(), workspaces, quarantine)
+        self._nowhere = _Nowhere()
+        super().__init__(workspace, self._nowhere, workspaces, quarantine)
         self._stored_keys = PreviewedKeys(workspaces)
         self._is_stored_known = False
 
@@ -875,6 +918,13 @@ class IngestPreview(Ingest):
 
     def _keep(self, pieces: Sequence[_PutAside]) -> list[str]:
         return [""] * len(pieces)
+
+    def _events_of(self, writer: str, event_ids: Sequence[int]) -> Iterator[tuple[StoredAt, _StoredEvent]]:
+        if writer != NO_WRITER:
+            yield from super()._events_of(writer, event_ids)
+            return
+        for event_id in event_ids:
+            yield StoredAt(writer, event_id), _StoredEvent(writer, self._nowhere.event(event_id), is_compared=False)
 
 
 def _with_former(keys: pa.RecordBatch, older: FormerOrdinals) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ callback, `on_damage`; without one, damage raises CorruptionError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -113,10 +113,30 @@ def get_many(
     return objects_of([found], caches_of(workspace).events)[0]
 
 
-def find(workspace: Workspace, ids: EventIds, view: Snapshot | None, on_damage: OnDamage, *, keep: bool) -> FoundEvents:
+def stored_events(workspace: Workspace, event_ids: Sequence[int]) -> tuple[list[Event], set[int]]:
+    """Return the events with these ids as `get_many` does, forgotten ones among them; and the ids of those.
+
+    An ingest compares events with them; a forgotten one must not be given out. Erased ones are left out.
+    """
+    found = find(workspace, distinct(np.array(event_ids, np.int64)), None, refuse, keep=False, with_forgotten=True)
+    events = objects_of([found], caches_of(workspace).events)[0]
+    shown = {event.event_id for event in visible_copies(workspace, workspace.state(), events)}
+    return events, {event.event_id for event in events} - shown
+
+
+def find(
+    workspace: Workspace,
+    ids: EventIds,
+    view: Snapshot | None,
+    on_damage: OnDamage,
+    *,
+    keep: bool,
+    with_forgotten: bool = False,
+) -> FoundEvents:
     """Find the events of a writer with some ids, which go up; `objects_of` makes events of what was found.
 
-    With `keep` it takes those that the cache of events has, and that cache gets the others.
+    With `keep` it takes those that the cache of events has, and that cache gets the others. Forgotten events are left
+    out, but for `with_forgotten`.
     """
     caches = caches_of(workspace)
     state = view.state if view else workspace.state()
@@ -129,6 +149,8 @@ def find(workspace: Workspace, ids: EventIds, view: Snapshot | None, on_damage: 
         live = caches.live(workspace, view.state)
         held, others = live.by_log(ids)
     state = view.state if view else state
+    if with_forgotten:
+        state = replace(state, tombstones={})
     found = FoundEvents()
     for file, of_log in held:
         missing = of_log

@@ -161,6 +161,22 @@ def test_ingest_tells_contradictions_and_what_was_forgotten(repository: Reposito
     assert tree(root) == before
 
 
+def test_ingest_tells_what_a_node_numbers_from_the_start_again_as_new(repository: Repository, tmp_path: Path) -> None:
+    paths = []
+    for life in range(3):
+        events = [
+            event(10 * life + number, source_node="n1", source_ordinal=number, flowfile_uuid=f"{life}-{number}")
+            for number in range(10)
+        ]
+        paths.append(tmp_path / f"{life}.json")
+        paths[-1].write_text(json.dumps(list(map(event_to_json, events))))
+    root = repository.settings.root
+    assert run(root, "ingest", paths[0]).exit_code == 0
+    previews = json.loads(run(root, "ingest", "--dry-run", "--json", *paths, *paths).stdout)
+    assert [preview["to_store"] for preview in previews] == [0, 10, 10, 0, 0, 0]
+    assert [preview["repeated"] for preview in previews] == [10, 0, 0, 10, 10, 10]
+
+
 def test_a_dry_run_beside_a_live_writer_sees_its_events_and_takes_no_lock(
     repository: Repository, files: list[Path]
 ) -> None:

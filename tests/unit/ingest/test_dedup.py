@@ -28,18 +28,19 @@ Batches = list[list[tuple[int, int]]]
 
 
 @given(st.lists(st.lists(st.tuples(NUMBERS, st.integers(0, 1000)), max_size=8), max_size=12), st.lists(NUMBERS))
-def test_the_newest_value_of_a_number_is_found(batches: Batches, wanted: list[int]) -> None:
-    check_newest(batches, wanted)
+def test_all_values_of_a_number_are_found(batches: Batches, wanted: list[int]) -> None:
+    check_values(batches, wanted)
     # Runs as long as that are merged no more.
     with patch.object(dedup, "_RUN_LENGTH_MAX", 4):
-        check_newest(batches, wanted)
+        check_values(batches, wanted)
 
 
-def check_newest(batches: Batches, wanted: list[int]) -> None:
-    runs, known = SortedRuns(), dict[int, int]()
+def check_values(batches: Batches, wanted: list[int]) -> None:
+    runs, known = SortedRuns(), dict[int, list[int]]()
     for batch in batches:
         runs.add([number for number, _ in batch], [value for _, value in batch])
-        known.update(batch)
+        for number, value in batch:
+            known.setdefault(number, []).append(value)
         asked = [*wanted, *known]
         assert runs.find(asked) == {number: known[number] for number in asked if number in known}
     assert len(runs) == sum(map(len, batches))
@@ -48,13 +49,15 @@ def check_newest(batches: Batches, wanted: list[int]) -> None:
 @given(st.lists(st.lists(st.integers(0, 100), max_size=8), max_size=12), st.integers(0, 100))
 def test_what_lies_below_a_bound_is_dropped(batches: list[list[int]], least: int) -> None:
     """Values grow from batch to batch, as the ids of events do."""
-    runs, known = SortedRuns(), dict[int, int]()
+    runs, known = SortedRuns(), dict[int, list[int]]()
     for batch in batches:
         ids = range(len(runs), len(runs) + len(batch))
         runs.add(batch, ids)
-        known.update(zip(batch, ids, strict=True))
+        for number, value in zip(batch, ids, strict=True):
+            known.setdefault(number, []).append(value)
     runs.drop_below(least)
-    assert runs.find(list(known)) == {number: value for number, value in known.items() if value >= least}
+    left = {number: [value for value in values if value >= least] for number, values in known.items()}
+    assert runs.find(list(known)) == {number: values for number, values in left.items() if values}
 
 
 def stored(ingest: Ingest, numbers: Sequence[int], **changes: object) -> tuple[int, int]:

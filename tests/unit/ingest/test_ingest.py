@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,26 @@ import pytest
 from custody.capture import Accepted, Format, batched_outcomes, event_reader, former_ordinal
 from custody.capture.encodings import InputText
 from custody.capture.nifi_avro import read_avro
+from custody.capture.values import format_time
 from custody.errors import InvalidInputError, NotFoundError
 from custody.ingest.ingest import ColumnDelivery, DeliveryReport
 from custody.model import Event, to_batch
 from custody.repository import EventSelection, FileReport, Repository
 from tests.support import run_steps, unnumbered, write_samples
-from tests.unit.capture.json_documents import KINDS, document
-from tests.unit.capture.sample_inputs import any_avro, dataset, entity, envelope, lines, notification, read, run_event
+from tests.unit.capture.json_documents import KINDS, NODE, document
+from tests.unit.capture.sample_inputs import (
+    any_avro,
+    array,
+    avro_file,
+    dataset,
+    dto,
+    entity,
+    envelope,
+    lines,
+    notification,
+    read,
+    run_event,
+)
 from tests.unit.capture.test_ngsi_columns import ODD as NGSI_ODD
 from tests.unit.capture.test_nifi_columns import AVRO_ODD, ODD
 from tests.unit.capture.test_openlineage_columns import ALL as ALL_OF_OPENLINEAGE
@@ -203,6 +217,84 @@ def test_two_that_contradict_each_other_in_one_file_keep_the_first(repository: R
     assert (report.stored, report.rejected) == (1, 1)
     assert "in this file" in report.problems[0]
     assert stored(repository)[0].file_size == one["entitySize"]
+
+
+def life(number: int, events: int = 20) -> list[dict[str, object]]:
+    """What a NiFi reports whose counter begins at 0 in each of its lives: the same ordinals, other events."""
+    return [
+        document(
+            "CREATE",
+            eventId=f"{number}-{ordinal}",
+            eventOrdinal=ordinal,
+            entityId=f"flowfile-{number}-{ordinal}",
+            timestampMillis=1_772_409_600_000 + number * 86_400_000 + ordinal,
+        )
+        for ordinal in range(events)
+    ]
+
+
+def as_rest(event: dict[str, Any]) -> dict[str, object]:
+    return dto(
+        event["eventOrdinal"],
+        flowFileUuid=event["entityId"],
+        clusterNodeId=NODE,
+        eventTimestamp=format_time(event["timestampMillis"]),
+    )
+
+
+AS_FILES: dict[str, Callable[[list[dict[str, object]]], bytes]] = {
+    "json": array,
+    "avro": avro_file,
+    "rest": lambda events: array(map(as_rest, events)),
+}
+
+
+@pytest.mark.parametrize("count", [3, 20, 100])
+@pytest.mark.parametrize("form", AS_FILES)
+@pytest.mark.parametrize("state", ["journals", "live", "read anew"])
+def test_a_node_that_numbers_from_the_start_again_has_all_events_stored_once(
+    repository: Repository, tmp_path: Path, form: str, state: str, count: int
+) -> None:
+    files = []
+    for number in range(3):
+        files.append(tmp_path / f"{number}")
+        files[-1].write_bytes(AS_FILES[form](life(number, count)))
+    if state == "read anew":
+        reports = [report for file in files for report in ingest(repository, file)]
+    else:
+        reports = ingest(repository, *files)
+    assert [(report.stored, report.rejected) for report in reports] == [(count, 0)] * 3
+    if state == "live":
+        run_steps(repository.settings)
+    again = ingest(repository, *files, *files)
+    assert [(report.repeated, report.stored, report.rejected) for report in again] == [(count, 0, 0)] * 6
+    assert len({event.flowfile_uuid for event in stored(repository)}) == len(stored(repository)) == 3 * count
+    assert list(repository.quarantine.entries()) == []
+
+
+def test_of_several_lives_in_one_file_each_event_is_stored_once(repository: Repository, tmp_path: Path) -> None:
+    lives = [event for number in range(3) for event in life(number)]
+    [report] = ingest(repository, write(tmp_path / "a.json", *lives, *lives))
+    assert (report.stored, report.repeated, report.rejected) == (60, 60, 0)
+
+
+@pytest.mark.parametrize("changes", [{"timestampMillis": 7}, {"entityId": "another"}, {"entitySize": 77}])
+def test_an_event_of_a_former_life_that_was_changed_is_a_contradiction(
+    repository: Repository, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    ingest(repository, write(tmp_path / "a.json", *life(0), *life(1)))
+    [report] = ingest(repository, write(tmp_path / "b.json", *({**event, **changes} for event in life(0))))
+    assert (report.stored, report.repeated, report.rejected) == (0, 0, 20)
+
+
+def test_what_was_forgotten_hides_no_event_of_another_life(repository: Repository, tmp_path: Path) -> None:
+    old, new = write(tmp_path / "a.json", *life(0)), write(tmp_path / "b.json", *life(1))
+    ingest(repository, old)
+    run_steps(repository.settings)
+    repository.forget(EventSelection(flowfile_uuids=["flowfile-0-3", "flowfile-0-4"]), reason="asked")
+    [again, fresh] = ingest(repository, old, new)
+    assert (again.stored, again.repeated) == (0, 20)
+    assert (fresh.stored, fresh.repeated) == (20, 0)
 
 
 def test_the_same_number_of_another_node_is_another_event(repository: Repository, tmp_path: Path) -> None:

@@ -107,11 +107,21 @@ def test_equal_events_of_a_batch_with_a_key_are_all_stored_and_once(server: Even
     columns = arrow(as_table([own_event(1)] * 3))
     assert counts(server.post(columns, "?node=shop", **ARROW, idempotency_key="night-7")) == (0, 3, 0)
     assert counts(server.post(body, "?node=shop", idempotency_key="night-8")) == (3, 0, 0)
-    changed = server.post(ndjson([own_event(1), own_event(2), own_event(1)]), "?node=shop", idempotency_key="night-7")
+    changed = ndjson([own_event(1), own_event(1, file_size=2), own_event(1)])
+    changed = server.post(changed, "?node=shop", idempotency_key="night-7")
     assert counts(changed) == (0, 2, 1)
     [refused] = changed.json()["refused"]
     assert (refused["index"], refused["code"]) == (1, "contradiction")
     assert len(stored(root)) == 6
+
+
+def test_other_events_under_a_key_that_was_used_are_stored_once(server: EventsServer, root: Path) -> None:
+    """A producer that was set up anew counts its batches from the start again."""
+    assert counts(server.post(ndjson([own_event(1), own_event(2)]), idempotency_key="batch-1")) == (2, 0, 0)
+    others = ndjson([own_event(3), own_event(4)])
+    assert counts(server.post(others, idempotency_key="batch-1")) == (2, 0, 0)
+    assert counts(server.post(others, idempotency_key="batch-1")) == (0, 2, 0)
+    assert len(stored(root)) == 4
 
 
 def test_columns_without_numbers_need_a_key(server: EventsServer, root: Path) -> None:
@@ -165,6 +175,18 @@ def test_an_event_that_says_something_else_is_a_contradiction_and_is_reported(
     assert [piece["index"] for piece in answer.json()["refused"]] == [0, 1, 2]
     assert {piece["code"] for piece in answer.json()["refused"]} == {"contradiction"}
     assert [event.details for event in stored(root)] == [None] * 9
+
+
+@pytest.mark.parametrize("is_columns", [False, True])
+def test_a_source_that_numbers_from_the_start_again_is_stored_whole_and_once(
+    server: EventsServer, root: Path, *, is_columns: bool
+) -> None:
+    first = numbered(range(6))
+    second = numbered(range(6), flowfile_uuid="another", event_time=1_772_500_000_000)
+    for events, expected in ((first, (6, 0, 0)), (second, (6, 0, 0)), (second, (0, 6, 0)), (first, (0, 6, 0))):
+        body, headers = (arrow(as_table(events)), ARROW) if is_columns else (ndjson(events), {})
+        assert counts(server.post(body, **headers)) == expected
+    assert len(stored(root)) == 12
 
 
 def test_columns_that_repeat_one_another_are_stored_once(server: EventsServer, root: Path) -> None:

@@ -203,6 +203,24 @@ def test_a_batch_that_comes_again_with_other_names_and_limits_is_stored_once(por
     assert [told[item["eventOrdinal"]] for item in events[:4]] == [item["componentName"] for item in events[:4]]
 
 
+def test_a_nifi_that_numbers_from_the_start_again_is_kept_whole_and_once(port: Port) -> None:
+    first = payloads(6)
+    second = [
+        {
+            **event,
+            "eventId": f"of-the-second-life-{place}",
+            "entityId": f"flowfile-{place}",
+            "timestampMillis": event["timestampMillis"] + 86_400_000,
+        }
+        for place, event in enumerate(first)
+    ]
+    for events in (first, second, second, first):
+        assert result(port.deliver(packet(events)))[1] == 13
+    assert (port.intake.stored, port.intake.repeated, port.intake.rejected) == (12, 12, 0)
+    assert sorted(ordinals(port), key=str) == sorted((event["eventOrdinal"] for event in first + second), key=str)
+    assert entries(port) == []
+
+
 def test_an_event_that_says_something_else_is_a_contradiction_all_the_same(port: Port) -> None:
     [event] = payloads(1)
     port.deliver(packet([event]))
