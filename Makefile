@@ -12,6 +12,8 @@ LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes
 # One worker more than cores, for those that wait for an Airflow leave theirs idle; four at most: each may start a Spark.
 WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4)))
 PARALLEL := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+# Classes of an old protoc run on every later protobuf, those of a new one on none before it, which other packages may ask for.
+PROTOC := grpcio-tools==1.62.3
 # Hundreds of Pythons start in a run of the tests. Each compiles what it imports, Airflow and the tests above all, unless
 # the first one may keep the result: images often forbid it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -70,7 +72,8 @@ bench: env ## acknowledged events a second beside NiFi, SQLite and the raw disk 
 	PYTHONPATH=include $(BIN)/python -m benchmarks.append
 
 proto: env ## make the protobuf classes of the catalog and of the gRPC service from their .proto
-	cd include && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
+	.ci/uv run --quiet --isolated --no-project --with '$(PROTOC)' --with 'setuptools<81' \
+		python -W ignore -m grpc_tools.protoc -Iinclude --python_out=include --pyi_out=include \
 		custody/catalog/transaction.proto custody/serving/provenance.proto
 
 lock: env ## resolve requirements.lock anew from pyproject.toml

@@ -19,6 +19,7 @@ from pathlib import Path
 import yaml  # type: ignore[import-untyped]
 
 from custody.errors import ConfigurationError
+from custody.extras import install_command
 from custody.spark.environment import submit_environment
 
 USER = "admin"
@@ -143,9 +144,7 @@ def check_database(url: str) -> str:
         )
     # The server of the web page uses the second one, whatever the URL says.
     if missing := [name for name in ("psycopg2", "asyncpg") if util.find_spec(name) is None]:
-        raise ConfigurationError(
-            f"PostgreSQL: {', '.join(missing)} not installed. Run: pip install 'custody[postgres]'"
-        )
+        raise ConfigurationError(f"PostgreSQL: {', '.join(missing)} not installed. Run: {install_command('postgres')}")
     return url
 
 

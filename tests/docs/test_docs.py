@@ -10,6 +10,7 @@ import click
 import pytest
 
 from custody.capture import nifi_json, values
+from custody.config import default_settings_file
 from custody.errors import InvalidInputError
 from custody.index.terms import TERM_BYTES_MAX
 from custody.model import EVENT_SCHEMA
@@ -23,6 +24,9 @@ from tests.docs.pages import DOCS, ROOT, links, pages, read, section, table
 CODES = re.compile(r'"((?:bad|not|no|one|event|file|number|time|empty|unknown)-[a-z-]+|contradiction)"')
 MACHINE_PATH = re.compile(r"(?<![\w.:/<>-])/(?:home|root|Users|tmp|mnt|private)/|[A-Z]:\\\\")
 PAGES = list(pages())
+SETTINGS_BLOCKS = [
+    (page, block) for page in PAGES for block in re.findall(r"```toml\n(\[.*?)```", page.read_text("utf-8"), re.DOTALL)
+]
 
 
 def _names(rows: Iterable[list[str]]) -> list[str]:
@@ -186,6 +190,15 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for _, block in SETTINGS_BLOCKS],
+    ids=[f"{page.stem}-{n}" for n, (page, _) in enumerate(SETTINGS_BLOCKS)],
+)
+def test_a_block_of_settings_can_be_pasted_below_the_file_of_a_new_repository(block: str) -> None:
+    tomllib.loads(default_settings_file() + block)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -14,16 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from custody.cli.main import cli
-from custody.config import load_settings
 from tests.docs.pages import ROOT, examples
 from tests.docs.update import commands
-from tests.support import run_steps
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TOUR = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
 TOUR_COMMANDS = examples(TOUR)["use"]
 START = examples(README)["start"].replace(" && ", "\n")
-SPARK = ["custody", "run", "all"]
 
 
 def lines(script: str) -> Iterator[list[str]]:
@@ -46,8 +43,6 @@ def _run(script: str, folder: Path) -> dict[str, str]:
         if words[0] == "export":
             name, _, value = words[1].partition("=")
             os.environ[name] = value.replace("$PWD", str(folder))
-        elif words == SPARK:  # the same steps, in this process
-            run_steps(load_settings(folder / "provenance"))
         else:
             assert words[0] == "custody"
             result = CliRunner().invoke(cli, words[1:])
@@ -71,7 +66,6 @@ def test_the_tour_runs_from_top_to_bottom_on_a_fresh_repository(folder: Path) ->
 
 
 def test_the_five_commands_show_what_the_readme_shows(folder: Path) -> None:
-    assert CliRunner().invoke(cli, ["sample", "landing"]).exit_code == 0
     outputs = _run(START, folder)
     shown = re.search(r"```console\n(.*?)```", README, re.DOTALL)
     assert shown
@@ -85,7 +79,6 @@ def test_the_five_commands_show_what_the_readme_shows(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_its_commands_run_as_they_stand_in_a_shell(folder: Path) -> None:
     environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     del environ["CUSTODY_REPOSITORY"]

@@ -159,10 +159,8 @@ class AirflowApi:
             raise ConfigurationError(
                 "url: expected http://HOST or https://HOST of an Airflow, with its path if it has one, and no login."
             )
-        try:
-            import urllib3
-        except ImportError as error:
-            raise ConfigurationError("urllib3 is not installed. Run: pip install 'custody[airflow-runs]'") from error
+        import urllib3
+
         self.url = url.rstrip("/")
         """Its address, without a slash at the end."""
         self._credentials = credentials

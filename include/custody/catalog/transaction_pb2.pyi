@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -180,7 +179,7 @@ class Value(_message.Message):
     text: str
     binary: bytes
     flag: bool
-    def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ..., flag: _Optional[bool] = ...) -> None: ...
+    def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ..., flag: bool = ...) -> None: ...
 
 class SourceRange(_message.Message):
     __slots__ = ("node", "first_ordinal", "last_ordinal")
@@ -262,7 +261,7 @@ class AddTombstone(_message.Message):
     unless: _containers.RepeatedCompositeFieldContainer[Condition]
     by_retention: bool
     who: str
-    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[SourceKeys, _Mapping]]] = ..., erased_groups: _Optional[_Iterable[int]] = ..., event_types: _Optional[_Iterable[str]] = ..., unless: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., by_retention: _Optional[bool] = ..., who: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[SourceKeys, _Mapping]]] = ..., erased_groups: _Optional[_Iterable[int]] = ..., event_types: _Optional[_Iterable[str]] = ..., unless: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., by_retention: bool = ..., who: _Optional[str] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "event_types")

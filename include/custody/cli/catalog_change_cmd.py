@@ -219,7 +219,7 @@ def publish_iceberg(repository: Path, writer: str | None, as_json: bool) -> None
 
     Event logs are listed, not copied. Each kept revision of the catalog, up to iceberg.snapshots_max of the newest,
     is a snapshot. With the setting iceberg.publish each commit does the same. A table that is there is brought up to
-    date; done again, nothing changes. Needs the extra iceberg: pip install 'custody[iceberg]'.
+    date; done again, nothing changes. Needs the extra iceberg.
 
     \b
     Example:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,17 @@ class LazyGroup(CommandGroup):
             _add_repository_option(command)
             self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names; the error for an unknown name suggests a close one."""
+        name = args[0]
+        if name not in self.places and name[:1].isalnum() and not ctx.resilient_parsing:
+            # click compares with the commands that were imported, not with all.
+            close = get_close_matches(name, self.places, n=1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {close[0]!r}?" if close else ""))
+        return super().resolve_command(ctx, args)
 
     def short_helps(self) -> dict[str, str]:
         """Return the one-line help of each command."""

@@ -8,7 +8,6 @@ import click
 
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, time_text
-from custody.errors import ConfigurationError
 
 
 @click.command()
@@ -25,12 +24,9 @@ def jobs(repository: Path, limit: int, as_json: bool) -> None:
     """
     from custody.clock import SystemClock
     from custody.repository import Repository
+    from custody.serving.jobs import Jobs
     from custody.vfs import PosixFileSystem
 
-    try:
-        from custody.serving.jobs import Jobs
-    except ImportError as error:
-        raise ConfigurationError(f"{error}. Jobs are the server's: install custody[serve].") from None
     settings = Repository.open(repository).settings
     kept, total = Jobs(PosixFileSystem(), settings.jobs, settings.root, SystemClock()).newest(limit)
     if as_json:

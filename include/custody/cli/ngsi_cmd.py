@@ -130,14 +130,11 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
       custody -r demo ngsi serve --port 5050
     """
     # FastAPI and uvicorn take a second to import, and only this command needs them.
-    try:
-        from custody.serving.application import Access, application
-        from custody.serving.door import Services
-        from custody.serving.http_server import checked_tokens
-        from custody.serving.http_server import serve as serve_app
-        from custody.serving.ngsi_door import NgsiDoor
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
+    from custody.serving.application import Access, application
+    from custody.serving.door import Services
+    from custody.serving.http_server import checked_tokens
+    from custody.serving.http_server import serve as serve_app
+    from custody.serving.ngsi_door import NgsiDoor
 
     at = Repository.open(repository)
     overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

@@ -17,7 +17,7 @@ _PLAIN_NUMBER = re.compile(r"\d{1,9}(\.\d+)?")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Duration(click.ParamType[int]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on alone
     """A span of time such as `90s`, `24h` or `7 days`, which becomes a number of milliseconds.
 
     Args:

@@ -160,7 +160,12 @@ def _submit(step: str, settings: Settings, arguments: Sequence[str], shown: _Sho
         elif verbose:
             talk.print(clean(line))
 
-    code, tail = run_job(step, settings, on_line, os.environ, arguments=arguments)
+    try:
+        code, tail = run_job(step, settings, on_line, os.environ, arguments=arguments)
+    except ConfigurationError as error:
+        if step == _NGSI:
+            raise
+        raise ConfigurationError(f"{error} Without Spark and Java: custody run {step} --local") from error
     # No report says why the job failed: the end of its log has to.
     if code != 0 and not any(report.failed for report in shown.reports):
         for line in tail:

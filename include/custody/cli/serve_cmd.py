@@ -64,10 +64,8 @@ def serve(
         if value is not None
     }
     settings = at.settings.model_copy(update={"serve": at.settings.serve.model_copy(update=overrides)})
-    try:
-        from custody.serving.server_log import log_to_stderr
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error}. The server needs FastAPI and uvicorn: install custody[serve].") from None
+    from custody.serving.server_log import log_to_stderr
+
     log_to_stderr(settings.serve.log_format, logging.WARNING if quiet else logging.INFO)
     # The entrance writes a line a request already.
     for name in ("custody.ngsi.access", "custody.swh.access"):

@@ -11,7 +11,6 @@ import click
 from custody.cli.groups import CommandGroup
 from custody.cli.output import clean, stderr
 from custody.clock import SystemClock
-from custody.errors import ConfigurationError
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 
@@ -39,15 +38,12 @@ def serve(repository: Path, host: str | None, port: int | None, raw_port: int | 
       custody -r demo site-to-site serve --port 5070 --raw-port 5071
     """
     # FastAPI and uvicorn take a second to import, and only servers need them.
-    try:
-        from fastapi import FastAPI
+    from fastapi import FastAPI
 
-        from custody.serving.http_server import checked_tokens
-        from custody.serving.http_server import serve as serve_app
-        from custody.serving.site_to_site_door import SiteToSiteDoor
-        from custody.serving.site_to_site_intake import IngestStore, PacketIntake
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error}. It needs FastAPI and uvicorn: install custody[site-to-site].") from None
+    from custody.serving.http_server import checked_tokens
+    from custody.serving.http_server import serve as serve_app
+    from custody.serving.site_to_site_door import SiteToSiteDoor
+    from custody.serving.site_to_site_intake import IngestStore, PacketIntake
 
     at = Repository.open(repository)
     given = (("host", host), ("port", port), ("raw_port", raw_port))

@@ -20,6 +20,7 @@ from custody.cli.swh_output import print_first, print_occurrences
 from custody.clock import SystemClock
 from custody.config import load_settings
 from custody.errors import ConfigurationError
+from custody.extras import install_command
 from custody.repository import Repository
 from custody.spark.submit import run_job
 from custody.swh import Swhid, import_export, import_git
@@ -178,14 +179,11 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
       custody -r demo swh serve --port 5060 --grpc-port 50141
     """
     # What serves takes a second to import, and only this command needs it.
-    try:
-        from custody.serving import checked_tokens
-        from custody.serving import serve as serve_app
-        from custody.serving.application import Access, application
-        from custody.serving.door import Services
-        from custody.serving.swh_door import SwhDoor
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
+    from custody.serving import checked_tokens
+    from custody.serving import serve as serve_app
+    from custody.serving.application import Access, application
+    from custody.serving.door import Services
+    from custody.serving.swh_door import SwhDoor
 
     at = Repository.open(repository)
     overrides = {
@@ -204,8 +202,8 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
         if settings.swh.grpc_port is not None:
             try:
                 from custody.serving.swh_grpc import serving_rpc
-            except ModuleNotFoundError as error:
-                raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
+            except ModuleNotFoundError:
+                raise ConfigurationError(f"gRPC is not installed. Run: {install_command('grpc')}") from None
             address = open_.enter_context(serving_rpc(door.database, settings, tokens))
             talk.print(clean(f"custody: gRPC is answered at {address}"))
         serve_app(

@@ -347,16 +347,20 @@ def _value_text(problem: ErrorDetails) -> str:
 
 
 def default_settings_file() -> str:
-    """Return the text of a new repository's `custody.toml`: every setting with its default, commented out."""
+    """Return the text of a new repository's `custody.toml`: every section and setting, commented out.
+
+    The names of sections are comments, too: TOML allows each once, and blocks of the documentation are pasted below.
+    """
     lines = [
-        "# Settings of this custody repository. Uncomment what you change; docs/config.md explains each one.",
+        "# Settings of this custody repository. Uncomment a setting and the [section] above it, or add sections at the",
+        "# end. docs/config.md explains each setting.",
         "",
     ]
     for name, section in Settings.model_fields.items():
         model = section.annotation
         if not (isinstance(model, type) and issubclass(model, Section)):
             continue
-        lines.append(f"[{name}]")
+        lines.append(f"# [{name}]")
         for key, field in model.model_fields.items():
             lines.append(f"# {field.description}")
             lines.append(f"# {key} = {_toml_value(field.default)}")

@@ -44,12 +44,8 @@ class HttpClient:
     """
 
     def __init__(self, target: ExportTarget) -> None:
-        try:
-            import urllib3
-        except ImportError as error:
-            raise ConfigurationError(
-                f"exports of the kind {target.kind}: urllib3 is not installed. Run: pip install 'custody[export]'"
-            ) from error
+        import urllib3
+
         for path in filter(None, (target.ca_file, target.certificate_file, target.key_file)):
             if not path.is_file():
                 raise ConfigurationError(f"{path}: expected a file in PEM, found none.")

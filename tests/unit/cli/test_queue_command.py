@@ -121,7 +121,7 @@ def test_remove_takes_an_empty_queue_and_refuses_another_one(repository: Reposit
 def test_drop_shows_its_plan_and_with_consent_ends_flowfiles_with_a_reason(repository: Repository) -> None:
     # One slot for the session that goes on meanwhile.
     file = repository.settings.root / "custody.toml"
-    file.write_text(file.read_text().replace("[repository]\n", "[repository]\nwriter_slots = 2\n", 1))
+    file.write_text(file.read_text() + "[repository]\nwriter_slots = 2\n")
     repository = Repository.open(repository.settings.root)
     with repository.flowfiles() as flow:
         working = flow.session(PARSE)

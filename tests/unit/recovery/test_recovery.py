@@ -150,7 +150,7 @@ def test_unfinished_and_half_removed_things_go(repository: Repository) -> None:
 def test_unfinished_files_of_the_repository_are_shown_once_and_young_ones_stay(repository: Repository) -> None:
     settings = repository.settings
     text = (settings.root / "custody.toml").read_text()
-    (settings.root / "custody.toml").write_text(text.replace("# writer_slots = 1", "writer_slots = 2"))
+    (settings.root / "custody.toml").write_text(f"{text}[repository]\nwriter_slots = 2\n")
     opened = Repository.open(settings.root)
     with opened.writer() as first, opened.writer() as second:
         assert [first.append([event(0)]), second.append([event(1)])] == [range(1), range(1)]
