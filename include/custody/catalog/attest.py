@@ -1,8 +1,8 @@
 """Attestations: signed heads of a catalog, kept by an auditor, against the unseen removal of its newest transactions.
 
-The chain proves that nothing before its end was changed, but not where its end is. An attestation names a revision and
-its digest and is signed (Ed25519). Kept outside the store, it shows later that this revision is still there and still
-the same, and, with the chain, that all revisions before it are.
+The chain proves that nothing before its end was changed, but not where its end is. An attestation names a revision,
+its digest and the digest of the state, and is signed (Ed25519). Kept outside the store, it shows later that this
+revision is still there and still the same, and, with the chain, that all revisions before it are.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from custody.catalog.catalog import Catalog
-from custody.catalog.codec import digest
-from custody.clock import Clock
+from custody.catalog.checkpoints import checkpoint_message
+from custody.catalog.codec import digest, encode
+from custody.catalog.federation import Federation
+from custody.catalog.state import EMPTY, CatalogState
+from custody.catalog.verify import Verification, verify
+from custody.clock import Clock, SystemClock
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, CustodyError, InvalidInputError
 
 # Part of the format and of the signed bytes: a change of fields needs a new number.
@@ -39,8 +43,12 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     uuid: str
     digest: str
+    state_digest: str
+    """Of everything that is live at the revision: a forged checkpoint behind a pruning gives another state."""
     commit_time_ms: int
     attested_ms: int
+    others: dict[str, str] = {}
+    """The ids of the catalogs of the database's other writers, by writer: one that is removed later is missed."""
     public_key: str
     signature: str = ""
 
@@ -79,6 +87,7 @@ def attest(catalog: Catalog, pem: bytes, clock: Clock) -> Attestation:
     Raises:
         ConfigurationError: the key is no Ed25519 key.
         ConflictError: the catalog is empty.
+        CorruptionError: the catalog, or that of another writer, cannot be read.
     """
     # Settled first: a head that a power loss takes away would look like a transaction that somebody removed.
     key, state = _load(pem), catalog.settle()
@@ -91,8 +100,10 @@ def attest(catalog: Catalog, pem: bytes, clock: Clock) -> Attestation:
         revision=state.revision,
         uuid=state.uuid.hex,
         digest=state.digest.hex(),
+        state_digest=state_digest(state).hex(),
         commit_time_ms=state.commit_time_ms,
         attested_ms=clock.now_ms(),
+        others={name: other.catalog_id.hex for name, other in _others(catalog, clock).items()},
         public_key=_public(key),
     )
     return msgspec.structs.replace(unsigned, signature=key.sign(unsigned.signed_bytes()).hex())
@@ -127,39 +138,102 @@ def read_attestation(data: bytes, where: object, trusted_key: str | None = None)
 
 
 def compare(catalog: Catalog, attestation: Attestation) -> Comparison:
-    """Compare a catalog, whose chain was verified by itself, with an earlier signed head of it."""
+    """Walk along a catalog and compare it with an earlier signed head of it."""
+    return compare_walk(catalog, verify(catalog, files=False, states_at=(attestation.revision,)), attestation)
+
+
+def compare_walk(catalog: Catalog, walk: Verification, attestation: Attestation) -> Comparison:
+    """Compare a catalog with an earlier signed head of it, by a walk that has the state at the attested revision.
+
+    From the attested transaction on the chain is followed backwards by its digests, which the signature covers. What a
+    later transaction says of earlier ones, a note of lost revisions or a pruning, is not covered: whoever can write to
+    the store can commit it. So it excuses nothing.
+    """
+    newest = walk.state
+    wrong = _other_catalog(catalog, newest, attestation)
+    if newest is None or wrong:
+        return Comparison(defects=(wrong,))
     named = f"revision {attestation.revision}"
+    if attestation.revision < newest.floor:
+        # Anybody could have written the floor, and everything behind it.
+        text = f"{named} was pruned, the earliest revision is {newest.floor}: nothing that is kept can be compared"
+        return Comparison(unproven=(text,))
+    defect, unproven = _follow_back(catalog, walk, attestation, newest.floor)
+    state = walk.states.get(attestation.revision)
+    if not defect and (state is None or state_digest(state).hex() != attestation.state_digest):
+        # The transactions are the attested ones, so the checkpoint with which they begin was forged.
+        defect = f"{catalog.objects}: what is kept gives another state at {named} than was attested."
+    defects = (defect,) if defect else _gone(catalog, attestation)
+    proven = f"{named} is the attested one, and with the chain all before it that is kept"
+    return Comparison(defects=defects) if defects else Comparison(proven=(proven,), unproven=unproven)
+
+
+def _other_catalog(catalog: Catalog, newest: CatalogState | None, attestation: Attestation) -> str:
+    """Return why a catalog is not the one that was attested, or does not reach to that revision; empty if it is."""
     if (catalog.objects.writer, catalog.objects.database) != (attestation.writer, attestation.database):
-        of = f"{attestation.writer}/{attestation.database}"
-        return Comparison(defects=(f"the attestation is about {of}, not about {catalog.objects}.",))
-    try:
-        state = catalog.load()
-    except CustodyError as error:
-        return Comparison(defects=(f"the catalog cannot be read: {error}",))
-    if state.catalog_id.hex != attestation.catalog_id:
-        return Comparison(defects=(f"this is another catalog than the one that was attested: {state.catalog_id}.",))
-    if state.revision < attestation.revision:
-        message = f"the newest transactions are lost: {named} was attested, the newest is {state.revision}."
-        return Comparison(defects=(message,))
-    # Pruned on purpose, which the chain itself says: no defect, but no proof either.
-    if attestation.revision < state.floor:
-        return Comparison(
-            proven=(
-                f"it is the same catalog, and it goes on after {named}",
-                f"from revision {state.floor} on the chain is as it says of itself",
-            ),
-            unproven=(f"{named} was pruned: that the history from it to {state.floor} is the attested one",),
+        return f"the attestation is about {attestation.writer}/{attestation.database}, not about {catalog.objects}."
+    if newest is None:
+        return "the catalog cannot be read: its newest state is not known."
+    if newest.revision < attestation.revision:
+        return (
+            f"the newest transactions are lost: revision {attestation.revision} was attested, the newest is "
+            f"{newest.revision}."
         )
-    item = [
-        candidate for candidate in catalog.objects.at(attestation.revision) if candidate.uuid.hex == attestation.uuid
-    ]
-    data = [catalog.objects.store.get(candidate.key) for candidate in item if not candidate.is_checkpoint]
-    if not data or digest(data[0]).hex() != attestation.digest:
-        return Comparison(defects=(f"{catalog.objects}: {named} is not the one that was attested.",))
-    return Comparison(
-        proven=(f"{named} is the attested one, and with the chain all before it that is kept",),
-        unproven=(f"what was committed before revision {state.floor}",) if state.floor else (),
-    )
+    if newest.catalog_id.hex != attestation.catalog_id:
+        return f"this is another catalog than the one that was attested: {newest.catalog_id}."
+    return ""
+
+
+def _follow_back(
+    catalog: Catalog, walk: Verification, attestation: Attestation, floor: int
+) -> tuple[str, tuple[str, ...]]:
+    """Follow the digests from the attested transaction back to the floor; return what contradicts, and what is open."""
+    where, named = catalog.objects, f"revision {attestation.revision}"
+    attested = walk.links.get(attestation.revision)
+    if attested is None or attested.digest.hex() != attestation.digest:
+        return f"{where}: {named} is not the one that was attested.", ()
+    for revision in range(attestation.revision, floor, -1):
+        former = walk.links.get(revision - 1)
+        if former is not None and former.digest == walk.links[revision].previous:
+            continue
+        noted = walk.noted.get(revision - 1)
+        if noted is not None and noted <= attestation.revision:
+            # The loss was known when the head was signed: the signature covers the note.
+            return "", (f"what was committed before revision {revision}: {revision - 1} is lost, as {noted} says",)
+        text = f"{where}: revision {revision - 1} is not the one that the attestation of {named} covers."
+        if noted is not None:
+            text += f" Revision {noted} says that it is lost, and is newer than the attestation."
+        return text, ()
+    return "", (f"what was committed before revision {floor}",) if floor else ()
+
+
+def _others(catalog: Catalog, clock: Clock) -> dict[str, CatalogState]:
+    """Return the states of the database's other writers; raises CorruptionError."""
+    objects = catalog.objects
+    states = Federation(objects.store, objects.database, clock).load().states
+    return {name: state for name, state in sorted(states.items()) if name != objects.writer}
+
+
+def _gone(catalog: Catalog, attestation: Attestation) -> tuple[str, ...]:
+    """Return which writers that were there at the attestation are not there any more, or have another catalog."""
+    objects, gone = catalog.objects, []
+    for name, catalog_id in sorted(attestation.others.items()):
+        try:
+            found = Catalog(objects.store, name, objects.database, SystemClock()).load().catalog_id.hex
+        except CustodyError:
+            continue  # the check of that catalog says what is wrong with it
+        if found != catalog_id:
+            gone.append(
+                f"writer {name!r} is not the one that was there when revision {attestation.revision} of "
+                f"{attestation.writer!r} was attested: expected the catalog {catalog_id}, got "
+                f"{'none' if found == EMPTY.catalog_id.hex else found}."
+            )
+    return tuple(gone)
+
+
+def state_digest(state: CatalogState) -> bytes:
+    """Return the digest of everything that a state says: of the checkpoint that would be written of it."""
+    return digest(encode(checkpoint_message(state)))
 
 
 def _load(pem: bytes) -> Ed25519PrivateKey:

@@ -7,7 +7,7 @@ checksums tell which blocks are hurt, so that the others can still be used.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,18 +65,34 @@ class Verification:
     notices: list[str] = field(default_factory=list)
     state: CatalogState | None = None
     """The newest state, None when it cannot be told."""
+    links: dict[int, Link] = field(default_factory=dict)
+    """By revision, the transactions that could be read."""
+    noted: dict[int, int] = field(default_factory=dict)
+    """Revisions that are known to be lost, each with the first later revision that says so."""
+    states: dict[int, CatalogState] = field(default_factory=dict)
+    """The states at the revisions that were asked for, as far as they can be told."""
 
 
-def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = None) -> Verification:
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A transaction in the chain: its own digest, and that of its predecessor as it carries it."""
+
+    digest: bytes
+    previous: bytes
+
+
+def verify(
+    catalog: Catalog, *, files: bool = True, progress: Progress | None = None, states_at: Container[int] = ()
+) -> Verification:
     """Walk the chain and compare each checkpoint with what the transactions give; with `files` read all live files.
 
     Nothing is raised for damage and nothing is changed. A defect does not end the walk: behind a damaged transaction
-    it goes on with the next checkpoint.
+    it goes on with the next checkpoint. `states_at` are revisions of which the report is to have the states.
     """
     for _ in range(_WALKS):
         # Others may prune during the walk; what they deleted would look like damage.
         floor = _floor(catalog)
-        walk = _ChainWalk(catalog)
+        walk = _ChainWalk(catalog, states_at)
         state = walk.run()
         if _floor(catalog) == floor:
             break  # else others pruned what was being walked over
@@ -180,8 +196,9 @@ def _floor(catalog: Catalog) -> int:
 
 
 class _ChainWalk:
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, states_at: Container[int]) -> None:
         self._catalog = catalog
+        self._states_at = states_at
         self._objects = catalog.objects
         self._store = catalog.objects.store
         self.report = Verification()
@@ -190,8 +207,6 @@ class _ChainWalk:
         self._digest: bytes | None = b""
         self._uuid: bytes | None = b""
         self._checkpoints: list[CatalogState] = []
-        self._noted: dict[int, int] = {}
-        """Revisions that a later one, the value, says are lost."""
 
     def run(self) -> CatalogState | None:
         """Return the newest state, None when it cannot be told."""
@@ -209,6 +224,8 @@ class _ChainWalk:
             for item in items:
                 if item.is_checkpoint:
                     self._checkpoint(item)
+            if revision in self._states_at and self._draft is not None:
+                self.report.states[revision] = self._draft.state()
         self._look_for_lost_tail(max(by_revision))
         if first > 0 and not any(item.is_checkpoint for item in by_revision.get(first, [])):
             key = self._objects.folder(first - 1).rstrip("/")
@@ -261,8 +278,8 @@ class _ChainWalk:
         """Make notices of defects that a later revision takes note of: nobody can bring these transactions back."""
         defects = []
         for defect in self.report.defects:
-            if defect.part == "transaction" and defect.revision in self._noted:
-                by = self._noted[defect.revision]
+            if defect.part == "transaction" and defect.revision in self.report.noted:
+                by = self.report.noted[defect.revision]
                 self.report.notices.append(f"{defect} It is known to be lost: revision {by} says so.")
             else:
                 defects.append(defect)
@@ -288,7 +305,9 @@ class _ChainWalk:
             return
         lost = (lost for action in transaction.actions for lost in action.note.lost_revisions if lost < revision)
         # A note counts for earlier revisions only, so it can never excuse damage to the transaction that carries it.
-        self._noted.update(dict.fromkeys(lost, revision))
+        for number in lost:
+            self.report.noted.setdefault(number, revision)
+        self.report.links[revision] = Link(digest(data), transaction.previous_digest)
         self._check_link(item, transaction, revision, begins=begins)
         self._apply(item, transaction, digest(data), begins=begins)
         self._digest, self._uuid = digest(data), transaction.uuid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,8 @@ def verify_all(
     and what belongs to nothing. Nothing is changed. Without --quick and --deep every byte is compared with its
     checksum. docs/damage.md has the table of what can be found.
 
-    Exit code 0 when nothing is damaged (known losses, notices and orphans are no damage), 20 when something is.
+    Exit code 0 when nothing is damaged (known losses, notices and orphans are no damage), 20 when something is, 12 when
+    the attestation of --against proves nothing, because its revision was pruned.
 
     \b
     Example:
@@ -96,8 +97,15 @@ def verify_all(
         print_json(documents)
     else:
         _print_all(workspaces, checked, documents, only_orphans=orphans)
+    _exit(documents)
+
+
+def _exit(documents: Sequence[Mapping[str, Any]]) -> None:
+    """End the process with the exit code of what was found, if anything was, or if an attestation proves nothing."""
     if any(document["defects"] for document in documents):
         sys.exit(CorruptionError.exit_code)
+    if any("proven" in document and not document["proven"] for document in documents):
+        sys.exit(NotFoundError.exit_code)
 
 
 def _check(
@@ -249,8 +257,7 @@ def _verify_catalogs(
     else:
         for document in documents:
             _print(document)
-    if any(document["defects"] for document in documents):
-        sys.exit(CorruptionError.exit_code)
+    _exit(documents)
 
 
 def _document(catalog: Catalog, verification: Verification, attestation: Attestation | None) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from custody.catalog.attest import Attestation, compare, read_attestation
+from custody.catalog import Verification, verify
+from custody.catalog.attest import Attestation, compare_walk, read_attestation
 from custody.config import Settings
 from custody.errors import CustodyError, NotFoundError
 from custody.vfs import FileSystem
@@ -19,7 +20,7 @@ class KeptAttestation(msgspec.Struct, frozen=True, kw_only=True):
 
     file: str
     state: str
-    """`proven`: the revision is the attested one; `pruned`: it is kept no more, so less is proven;
+    """`proven`: the revision is the attested one; `pruned`: it is kept no more, so nothing is proven;
     `contradicted`: the catalog is not what was attested; `unreadable`: the file is no attestation, or was changed;
     `elsewhere`: it is about another writer or database."""
     said: tuple[str, ...]
@@ -32,10 +33,8 @@ class KeptAttestation(msgspec.Struct, frozen=True, kw_only=True):
     public_key: str | None = None
 
 
-def list_attestations(settings: Settings, fs: FileSystem, workspaces: Mapping[str, Workspace]) -> list[KeptAttestation]:
-    """Return the attestations in the folder `catalog.attestations`, the newest first; none where no folder is named.
-
-    Signatures are checked by the key that each names: whose key that is, no file tells.
+def read_attestations(settings: Settings, fs: FileSystem) -> list[tuple[Path, Attestation | CustodyError]]:
+    """Return the files in the folder `catalog.attestations`, each with what it says, or why it says nothing.
 
     Raises:
         NotFoundError: the folder is not there.
@@ -47,25 +46,55 @@ def list_attestations(settings: Settings, fs: FileSystem, workspaces: Mapping[st
         raise NotFoundError(
             f"catalog.attestations: {folder}: expected a folder of attestations, found none. Mount it, or unset it."
         )
-    names = [name for name in fs.list(folder) if name.endswith(".json")]
-    kept = [_compared(fs, folder / name, workspaces, settings.repository.database) for name in names]
+    return [(folder / name, _read(fs, folder / name)) for name in sorted(fs.list(folder)) if name.endswith(".json")]
+
+
+def list_attestations(settings: Settings, fs: FileSystem, workspaces: Mapping[str, Workspace]) -> list[KeptAttestation]:
+    """Return the attestations in the folder `catalog.attestations`, the newest first; none where no folder is named.
+
+    The chain of each catalog that one is about is walked once. Signatures are checked by the key that each names: whose
+    key that is, no file tells.
+
+    Raises:
+        NotFoundError: the folder is not there.
+    """
+    read = read_attestations(settings, fs)
+    walks: dict[str, Verification] = {}
+    for writer, workspace in workspaces.items():
+        at = {one.revision for _, one in read if isinstance(one, Attestation) and one.writer == writer}
+        if at:
+            walks[writer] = verify(workspace.catalog, files=False, states_at=at)
+    kept = [
+        KeptAttestation(file=path.name, state="unreadable", said=(str(one),))
+        if isinstance(one, CustodyError)
+        else _compared(path, one, workspaces, walks, settings.repository.database)
+        for path, one in read
+    ]
     return sorted(kept, key=lambda one: (-(one.attested_ms or 0), one.file))
 
 
-def _compared(fs: FileSystem, path: Path, workspaces: Mapping[str, Workspace], database: str) -> KeptAttestation:
+def _read(fs: FileSystem, path: Path) -> Attestation | CustodyError:
     try:
-        attestation = read_attestation(fs.read(path), path)
+        return read_attestation(fs.read(path), path)
     except CustodyError as error:
-        return KeptAttestation(file=path.name, state="unreadable", said=(str(error),))
+        return error
+
+
+def _compared(
+    path: Path,
+    attestation: Attestation,
+    workspaces: Mapping[str, Workspace],
+    walks: Mapping[str, Verification],
+    database: str,
+) -> KeptAttestation:
     workspace = workspaces.get(attestation.writer)
     if workspace is None or attestation.database != database:
         text = f"it is about {attestation.writer}/{attestation.database}, which is not here"
         return _kept(path, attestation, "elsewhere", (text,))
-    found = compare(workspace.catalog, attestation)
+    found = compare_walk(workspace.catalog, walks[attestation.writer], attestation)
     if found.defects:
         return _kept(path, attestation, "contradicted", found.defects)
-    is_kept = attestation.revision >= workspace.catalog.load().floor
-    return _kept(path, attestation, "proven" if is_kept else "pruned", (*found.proven, *found.unproven))
+    return _kept(path, attestation, "proven" if found.proven else "pruned", (*found.proven, *found.unproven))
 
 
 def _kept(path: Path, attestation: Attestation, state: str, said: tuple[str, ...]) -> KeptAttestation:

@@ -24,11 +24,13 @@ from custody.catalog import (
     ids_added_by,
     verify,
 )
+from custody.catalog.attest import Attestation, compare_walk
 from custody.catalog.second_copies import copied_entry
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.format.names import SINK, SINK_DATABASE, SINK_FOLDER, SOFTWARE
+from custody.maintenance.attestations import read_attestations
 from custody.maintenance.findings import Finding, Level
 from custody.store import LocalStore
 from custody.swh.publishing import catalog_of
@@ -37,8 +39,12 @@ from custody.workspace import Workspace
 
 
 def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
-    """Walk the whole chain; return the findings, and the counts of the walk."""
-    walk = verify(workspace.catalog, files=False)
+    """Walk the whole chain; return the findings, and the counts of the walk.
+
+    The chain is compared with the attestations that are kept, too.
+    """
+    attested, findings_of_files = _attestations(workspace)
+    walk = verify(workspace.catalog, files=False, states_at={each.revision for _, each in attested})
     readable = _readable_revision(workspace)
     findings = [_from_defect(workspace, defect, readable) for defect in walk.defects]
     findings += [
@@ -46,7 +52,30 @@ def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
     ]
     if walk.state is not None:
         findings += [_known_loss(workspace, loss) for _, loss in sorted(walk.state.losses.items())]
+    findings += findings_of_files
+    for path, attestation in attested:
+        compared = compare_walk(workspace.catalog, walk, attestation)
+        findings += [_attested(workspace, "catalog-attested", path, text) for text in compared.defects]
+        if not (compared.proven or compared.defects):
+            findings += [_attested(workspace, "attestation-pruned", path, text) for text in compared.unproven]
     return findings, walk
+
+
+def _attestations(workspace: Workspace) -> tuple[list[tuple[Path, Attestation]], list[Finding]]:
+    """Return the kept attestations that are about a writer, and a finding if the folder of them is away."""
+    try:
+        read = read_attestations(workspace.settings, workspace.fs)
+    except CustodyError as error:
+        where = workspace.settings.attestations or ""
+        return [], [Finding.of("unreadable", where, error, writer=workspace.writer)]
+    about = (workspace.writer, workspace.database)
+    return [
+        (path, one) for path, one in read if isinstance(one, Attestation) and (one.writer, one.database) == about
+    ], []
+
+
+def _attested(workspace: Workspace, kind: str, path: Path, text: str) -> Finding:
+    return Finding.of(kind, path, f"{path}: {text}", writer=workspace.writer)
 
 
 def _known_loss(workspace: Workspace, loss: AddLoss) -> Finding:
