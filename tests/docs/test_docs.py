@@ -21,7 +21,7 @@ from tests.docs import update
 from tests.docs.pages import DOCS, ROOT, links, pages, read, section, table
 
 # Codes are spelled out where a problem is made, and nowhere else with a dash: formats have dashes too.
-CODES = re.compile(r'"((?:bad|not|no|one|event|file|number|time|empty|unknown)-[a-z-]+|contradiction)"')
+CODES = re.compile(r'"((?:bad|not|no|one|own|event|file|number|time|empty|unknown)-[a-z-]+|contradiction)"')
 MACHINE_PATH = re.compile(r"(?<![\w.:/<>-])/(?:home|root|Users|tmp|mnt|private)/|[A-Z]:\\\\")
 PAGES = list(pages())
 SETTINGS_BLOCKS = [

@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.capture.json_splitter import JsonElement
+from custody.capture.own_claims import without_refused_rows
 from custody.capture.validate import Accepted, Context, ElementReader, Outcome, Rejected, validate_element
 from custody.format.number_sets import is_among
-from custody.model import EVENT_SCHEMA, to_batch, warned_rows, without_bad_rows
+from custody.model import EVENT_SCHEMA, to_batch, warned_rows
 
 _SCHEMA = EVENT_SCHEMA.remove(0)
 Numbers = npt.NDArray[np.int64]
@@ -157,7 +158,7 @@ def _usual(
     """Return the numbers of the elements that are usual, an element's once for each of its events, and the events."""
     try:
         events, is_unusual = table()
-        batch, bad = without_bad_rows(events)
+        batch, bad = without_refused_rows(events)
     except (UnicodeError, OverflowError, pa.ArrowException):
         # A text or a number that no column takes: the careful way finds out which one it is.
         return np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=_SCHEMA)

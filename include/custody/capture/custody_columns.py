@@ -1,7 +1,7 @@
 """Custody's own events as columns: many of them at once, without a Python object for each value.
 
-Usual is an event that names no content and whose claims are not custody's own. Its event is that of `custody_json`;
-`column_batch` says what becomes of the others.
+Usual is an event that names no content. Its event is that of `custody_json`; `column_batch` says what becomes of the
+others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from custody.capture.column_batch import Carefully, ColumnBatch, EventTable, col
 from custody.capture.custody_json import (
     SOURCE_FORMAT,
     UNNAMED_NODE,
-    is_own_claim,
     ordinal_name,
     read_element,
     with_ordinal,
@@ -54,12 +53,10 @@ def read_custody_columns(
         if isinstance(piece, JsonElement):
             try:
                 # What it takes is nested no deeper than its types are.
-                event = _USUAL.decode(piece.raw)
+                usual.append(_USUAL.decode(piece.raw))
             except NOT_JSON:
                 continue
-            if not (is_own_claim(event.content_claim) or is_own_claim(event.previous_content_claim)):
-                usual.append(event)
-                numbers.append(number)
+            numbers.append(number)
     given = None if ordinals is None else [ordinals[number] for number in numbers]
     carefully = reader_of_pieces(pieces, context, read_element)
     if ordinals is not None:

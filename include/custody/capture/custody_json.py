@@ -4,8 +4,7 @@ What `custody event --json` prints is in this format, so that one repository rea
 other repository is dropped. An event that names no ordinal of its source gets one by its content: the same event again
 is a repetition.
 
-Claims of contents are places in one repository and mean nothing in another one, so an event may not bring one of
-custody's own. `content_sha256` names a content that was delivered before; only the events door knows those.
+`content_sha256` names a content that was delivered before; only the events door knows those.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import msgspec
 from custody.capture.validate import Accepted, Context, Outcome, Rejected
 from custody.errors import InvalidInputError
 from custody.format.identifiers import digest_ordinal
-from custody.model import UNASSIGNED, ContentClaim, Event
+from custody.model import UNASSIGNED, Event
 
 SOURCE_FORMAT = "custody"
 UNNAMED_NODE = "events"
@@ -26,7 +25,6 @@ KEYS = frozenset(field.name for field in msgspec.structs.fields(Event)) - {"deta
 """Keys that tell this format from others."""
 CONTENT_KEY = "content_sha256"
 _HEX_DIGITS = 64
-_OWN_CLAIMS = "custody:"
 BATCH_EVENTS_MAX = 1 << 16
 """Events that the key of a batch numbers."""
 
@@ -103,11 +101,6 @@ def check_content_name(sha256: str) -> None:
         raise InvalidInputError(f"{CONTENT_KEY}: expected 64 hexadecimal digits in lower case, got {sha256[:80]!r}")
 
 
-def is_own_claim(claim: ContentClaim | None) -> bool:
-    """Whether a claim is of a content of custody's own, which no event may bring."""
-    return claim is not None and (claim.container or "").startswith(_OWN_CLAIMS)
-
-
 def with_ordinal(outcome: Outcome, ordinal: int) -> Outcome:
     """Return an outcome whose event has this ordinal, if it had none."""
     if isinstance(outcome, Rejected) or outcome.event.source_ordinal is not None:
@@ -130,12 +123,6 @@ def _named(payload: _Payload, context: Context) -> tuple[Event, str | None]:
             raise InvalidInputError(
                 f"source_format: expected {SOURCE_FORMAT!r} or none for an event with a content, "
                 f"got {payload.source_format!r}"
-            )
-    for name in ("content_claim", "previous_content_claim"):
-        if is_own_claim(getattr(payload, name)):
-            raise InvalidInputError(
-                f"{name}: expected no claim of custody's own contents, which are places in one repository. "
-                f"Deliver the content, and name it by {CONTENT_KEY}"
             )
     fields = {name: getattr(payload, name) for name in Event.__struct_fields__}
     fields["event_id"] = UNASSIGNED

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from custody.capture.own_claims import own_claim_problem
 from custody.capture.raw_json import DEPTH_MAX, check_depth
 from custody.errors import InvalidInputError
 from custody.made_types import made_at_import
@@ -119,6 +120,9 @@ def validate_element(
 def validate_event(event: Event, place: InputPlace, raw: bytes, *, relationship_exported: bool = True) -> Outcome:
     """Return an accepted event with its warnings, or its rejection for the first of its errors."""
     problems = check_event(event, relationship_exported=relationship_exported)
+    if event.content_claim is not None or event.previous_content_claim is not None:
+        problem = own_claim_problem(event)
+        problems += () if problem is None else (problem,)
     for problem in problems:
         if problem.severity is Severity.ERROR:
             return Rejected(place, problem, raw)

@@ -42,9 +42,10 @@ from custody.capture.custody_json import (
     with_ordinal,
 )
 from custody.capture.formats import DETECT_BYTES
+from custody.capture.own_claims import without_refused_rows
 from custody.capture.validate import rejected, validate_element
 from custody.errors import InvalidInputError
-from custody.model import EVENT_SCHEMA, Event, to_events, without_bad_rows
+from custody.model import EVENT_SCHEMA, Event, EventProblem, to_events
 
 ARROW = "application/vnd.apache.arrow.stream"
 AVRO = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro"})
@@ -76,6 +77,8 @@ class BodyHead:
     """Of the batch, which numbers its events that have no ordinal."""
     is_strict: bool = False
     origin: str = ""
+    sender: str = "-"
+    """The name of the token or certificate that delivers it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +161,13 @@ def _of_arrow(body: bytes, head: BodyHead) -> EventBody:
     if CONTENT_KEY in table.schema.names:
         digests = table.column(CONTENT_KEY).cast(pa.string())
         table = table.drop_columns([CONTENT_KEY])
-    events, problems = without_bad_rows(table)
+    events, problems = without_refused_rows(table)
     if len(problems) > BAD_ROWS_MAX:
         raise InvalidInputError(f"expected at most {BAD_ROWS_MAX} bad rows, got {len(problems)}, {_said(problems)}")
     bad = [
-        rejected(InputPlace(row, 0), "bad-value", message, _row_as_json(table.slice(row, 1)))
-        for row, message in problems.items()
+        Rejected(InputPlace(row, 0), problem, _row_as_json(table.slice(row, 1))) for row, problem in problems.items()
     ]
     rows = np.delete(np.arange(table.num_rows), list(problems))
-    _refuse_own_claims(events)
     if digests is None or digests.null_count == len(digests):
         return EventBody(Format.CUSTODY, bad, {}, events, rows)
     has_content = pc.is_valid(digests.combine_chunks().take(pa.array(rows)))
@@ -243,9 +244,9 @@ def _filled(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(place, name, whole)
 
 
-def _said(problems: Mapping[int, str]) -> str:
-    row, message = next(iter(problems.items()))
-    return f"row {row} first: {message}"
+def _said(problems: Mapping[int, EventProblem]) -> str:
+    row, problem = next(iter(problems.items()))
+    return f"row {row} first: {problem.message}"
 
 
 def _row_as_json(row: pa.Table) -> bytes:
@@ -257,13 +258,3 @@ def _row_as_json(row: pa.Table) -> bytes:
         if value is not None:
             values[name] = dict(value) if pa.types.is_map(column.type) else value
     return msgspec.json.encode(values)
-
-
-def _refuse_own_claims(events: pa.RecordBatch) -> None:
-    for name in ("content_claim", "previous_content_claim"):
-        claims = pc.struct_field(events.column(name), "container")
-        if pc.any(pc.starts_with(claims, "custody:")).as_py():
-            raise InvalidInputError(
-                f"{name}: expected no claim of custody's own contents, which are places in one repository. Deliver the "
-                f"contents, and name them by {CONTENT_KEY}"
-            )

@@ -26,7 +26,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.flow.content import StoredContent, with_content
 from custody.ingest.ingest import BatchDelivery, ColumnDelivery, Delivery, DeliveryReport, delivery_of_text
 from custody.serving.access import Scope
-from custody.serving.application import Problem, passed_on
+from custody.serving.application import Problem, grant_of, passed_on
 from custody.serving.door import Measure, Services
 from custody.serving.event_body import ARROW, AVRO, JSON, BodyHead, EventBody, read_body
 from custody.serving.http_requests import BodyRefusedError, bounded_body, unzipped
@@ -134,9 +134,10 @@ class EventsDoor:
             raise self._too_large()
         if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             return Problem(415, "content-encoding", "expected a content as it is")
-        if self._uploads.has(sha256):
+        sender = grant_of(request).name
+        if self._uploads.has(sha256, sender):
             return _json(200, {"sha256": sha256, "is_new": False})
-        upload = await asyncio.to_thread(self._uploads.begin, sha256, size)
+        upload = await asyncio.to_thread(self._uploads.begin, sha256, size, sender)
         try:
             await self._receive(request, upload)
             await asyncio.to_thread(upload.finish)
@@ -179,13 +180,13 @@ class EventsDoor:
         )
 
     async def look_at_content(self, request: Request) -> Response:
-        """Say whether a content waits for events; its bytes are not given out here."""
+        """Report whether a content of the sender waits for events; its bytes are not given out here."""
         sha256 = request.path_params["sha256"]
         try:
             check_content_name(sha256)
         except InvalidInputError as error:
             return Problem(400, "digest", str(error))
-        if not self._uploads.has(sha256):
+        if not self._uploads.has(sha256, grant_of(request).name):
             return Problem(404, "not-found", "no such content waits for events")
         return _json(200, {"sha256": sha256})
 
@@ -230,7 +231,7 @@ class EventsDoor:
             ]
             document = {"error": "rejected", "message": f"{len(bad)} pieces cannot be stored", "rejected": listed}
             raise _RefusedError(_json(422, document))
-        outcomes = self._with_contents(read) if read.contents else read.outcomes
+        outcomes = self._with_contents(read, head.sender) if read.contents else read.outcomes
         fields = {"origin": head.origin, "format": read.format, "outcomes": outcomes, "size": size, "node": head.node}
         if read.text is not None:
             return delivery_of_text(read.text, head.origin, size, head.node)
@@ -240,15 +241,15 @@ class EventsDoor:
             return Delivery(**fields)  # type: ignore[arg-type]
         return ColumnDelivery(events=read.events, rows=read.rows, **fields)  # type: ignore[arg-type]
 
-    def _with_contents(self, read: EventBody) -> Sequence[Outcome]:
+    def _with_contents(self, read: EventBody, sender: str) -> Sequence[Outcome]:
         """Store the contents that the events name, and return the events with their claims."""
         wanted = sorted(set(read.contents.values()))
-        missing = [sha256 for sha256 in wanted if not self._uploads.has(sha256)]
+        missing = [sha256 for sha256 in wanted if not self._uploads.has(sha256, sender)]
         try:
             if missing:
                 raise NotFoundError(missing[0])
             # Before the events, so that no event speaks of a content that is not there.
-            stored = {sha256: self._stored(sha256) for sha256 in wanted}
+            stored = {sha256: self._stored(sha256, sender) for sha256 in wanted}
         except NotFoundError:
             message = "contents are missing: deliver them, PUT /contents/{sha256}, and then the same events again"
             document = {"error": "content-missing", "message": message, "missing": missing or wanted}
@@ -260,8 +261,8 @@ class EventsDoor:
             for number, outcome in enumerate(read.outcomes)
         ]
 
-    def _stored(self, sha256: str) -> StoredContent:
-        return self._services.writer.content.put_stream(self._uploads.read(sha256))
+    def _stored(self, sha256: str, sender: str) -> StoredContent:
+        return self._services.writer.content.put_stream(self._uploads.read(sha256, sender))
 
 
 def _head(request: Request) -> BodyHead:
@@ -298,6 +299,7 @@ def _head(request: Request) -> BodyHead:
         is_strict="handling=strict" in headers.get("prefer", "").lower().replace(" ", ""),
         # Neither query nor login: both may hold secrets. The host is the sender's word.
         origin=request.url.path,
+        sender=grant_of(request).name,
     )
 
 

@@ -1,8 +1,11 @@
-"""Contents that are delivered before their events: files named by their digest, which wait until an event names them.
+"""Contents that are delivered before their events: files that wait, by digest and sender, until an event names them.
 
 A file is written under a temporary name while its digest is computed, and gets its name when all of it is durable and
 the digest right. So whatever has a name is whole, and a second delivery of the same content changes nothing. A file is
 removed when it has waited too long, and not when an event has named it: the event may be delivered again.
+
+Only its sender names a content: a digest is no secret, and whoever knew one would have a content of somebody else given
+out as that of the own event. So each sender delivers the bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from custody.errors import BackpressureError, InvalidInputError, NotFoundError
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile, temporary
 
 CHUNK_BYTES = 1 << 20
-_NAME = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}")
+_OWNER_DIGITS = 16
 _CLEAN_MS = 60_000
 """How often files are looked for that waited too long."""
 
@@ -49,8 +53,8 @@ class Uploads:
         """Bytes of the files as of the last look, and of those that came since."""
         return self._bytes
 
-    def begin(self, sha256: str, size: int | None) -> Upload:
-        """Begin a content; its `size` is what the sender says, None where it says nothing.
+    def begin(self, sha256: str, size: int | None, sender: str) -> Upload:
+        """Begin a content; its `size` is the one that the sender announced, None for no announcement.
 
         Raises:
             BackpressureError: too many bytes wait.
@@ -62,19 +66,19 @@ class Uploads:
                 f"{self._bytes} bytes of contents wait for their events (serve.uploads_bytes_max). Try again later."
             )
         self._fs.make_directory(self._folder)
-        return Upload(self._fs, self._folder / sha256, sha256, self)
+        return Upload(self._fs, self._path(sha256, sender), sha256, self)
 
-    def has(self, sha256: str) -> bool:
-        """Whether a content is there, whole."""
-        return self._fs.exists(self._folder / sha256)
+    def has(self, sha256: str, sender: str) -> bool:
+        """Whether a content of this sender is there, whole."""
+        return self._fs.exists(self._path(sha256, sender))
 
-    def read(self, sha256: str) -> Iterator[bytes]:
-        """Yield a content in pieces.
+    def read(self, sha256: str, sender: str) -> Iterator[bytes]:
+        """Yield a content of this sender in pieces.
 
         Raises:
             NotFoundError: it is not there, or not any more.
         """
-        path = self._folder / sha256
+        path = self._path(sha256, sender)
         if not self._fs.exists(path):
             raise NotFoundError(f"no content {sha256} was delivered, or it waited too long for its event.")
         view = self._fs.view(path)
@@ -102,6 +106,10 @@ class Uploads:
                 else:
                     total += size
             self._bytes = total
+
+    def _path(self, sha256: str, sender: str) -> Path:
+        owner = hashlib.sha256(sender.encode()).hexdigest()[:_OWNER_DIGITS]
+        return self._folder / f"{sha256}-{owner}"
 
     def add(self, size: int) -> None:
         """Count bytes that are being written.

@@ -250,14 +250,14 @@ def test_contents_are_bounded_and_leave_when_no_event_came(root: Path) -> None:
         os.utime(path, (clock.now_ms() / 1000 - 7200,) * 2)
     with events_server(root, clock, content_bytes_max=100, uploads_bytes_max=150, upload_hours=1.0) as at:
         assert at.client.put(f"/contents/{hashlib.sha256(second).hexdigest()}", content=second).status_code == 201
-    assert [path.name for path in (root / "uploads").iterdir()] == [hashlib.sha256(second).hexdigest()]
+    assert [path.name[:64] for path in (root / "uploads").iterdir()] == [hashlib.sha256(second).hexdigest()]
 
 
 def test_claims_on_contents_of_the_repository_are_refused(server: EventsServer, root: Path) -> None:
     claim = {"container": "custody:main/1", "section": "1", "identifier": "x", "offset": 0, "size": 1}
     assert counts(server.post(ndjson([own_event(1, content_claim=claim)]))) == (0, 0, 1)
     table = as_table(numbered([1])).append_column("content_claim", [[claim]])
-    assert server.post(arrow(table), **ARROW).status_code == 422
+    assert counts(server.post(arrow(table), **ARROW)) == (0, 0, 1)
     assert stored(root) == []
 
 
