@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from zlib_ng import zlib_ng
 
@@ -396,6 +397,15 @@ class EventLog:
                 parts += in_one_piece(shown)
                 shown = []
         return parts + shown
+
+    def values(self, event_ids: npt.NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+        """Return some columns of the events with these ids, `event_id` among them; decodes only their blocks."""
+        holders = self._holders(event_ids)
+        found = [
+            table.filter(pc.is_in(table.column("event_id"), pa.array(event_ids)))
+            for table in self.tables(distinct(holders[holders >= 0]).tolist(), columns)
+        ]
+        return _joined(found, columns)
 
     def copied(self, event_ids: npt.NDArray[np.int64]) -> CopiedEvents:
         """Return the events with some ids by the copies of rows; all are missing where there are none."""

@@ -79,7 +79,7 @@ from custody.model import (
 )
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
 from custody.quarantine import BadPiece, Quarantine, QuarantineEntry, bad_piece
-from custody.read.reader import stored_events
+from custody.read.reader import stored_events, stored_values
 from custody.workspace import Workspace
 
 _COLUMNS_FROM = 64
@@ -327,6 +327,7 @@ class _PutAside(NamedTuple):
 
 
 _KEY_COLUMNS = ["source_node", "source_ordinal"]
+_IDENTITY_COLUMNS = ["event_id", "event_time", "flowfile_uuid"]
 _URL_SCHEMES = ("http", "https")
 """Of the place that a receiver's entries came from."""
 
@@ -669,6 +670,10 @@ class Ingest:
         former_keys = [_former_key(item.event) for _, item in accepted]
         searched = [key for key in (*keys, *former_keys) if key is not None]
         places = self._stored_keys.find(searched)
+        several = [key for key, of_key in places.items() if len(of_key) > 1]
+        if several:
+            owners = (pair for pair in zip((*keys, *former_keys), chain(accepted, accepted), strict=True) if pair[0])
+            places |= self._possible_copies({key: places[key] for key in several}, owners)
         stored = self._stored_events(places)
         # Behind the reading: what was erased meanwhile is found here.
         erased = self._stored_keys.erased(searched)
@@ -710,13 +715,40 @@ class Ingest:
         copies = [one for one in stored.get(key, ()) if not is_other_event(one.event, event)]
         return key in erased or any(not one.is_compared or not contradictions(one.event, event) for one in copies)
 
+    def _possible_copies(
+        self, places: Mapping[Key, Sequence[StoredAt]], owners: Iterable[tuple[Key | None, tuple[FileTally, Accepted]]]
+    ) -> dict[Key, list[StoredAt]]:
+        """Return those places whose events are of a time or a FlowFile of an event at hand of the same key.
+
+        A source that began its ordinals anew a hundred times has a hundred events of each key: two columns of them are
+        read, and all fields of the few that may be copies.
+        """
+        times: dict[Key, set[int]] = {key: set() for key in places}
+        flowfiles: dict[Key, set[str]] = {key: set() for key in places}
+        for key, (_, item) in owners:
+            if key in places:
+                times[key].add(item.event.event_time)
+                flowfiles[key].add(item.event.flowfile_uuid)
+        told: dict[StoredAt, tuple[int, str]] = {}
+        for writer, ids in _by_writer(places).items():
+            told.update(self._times_and_flowfiles(writer, ids))
+        possible: dict[Key, list[StoredAt]] = {}
+        for key, of_key in places.items():
+            known = ((place, *told[place]) for place in of_key if place in told)
+            possible[key] = [place for place, time, name in known if time in times[key] or name in flowfiles[key]]
+        return possible
+
+    def _times_and_flowfiles(self, writer: str, event_ids: Sequence[int]) -> Iterator[tuple[StoredAt, tuple[int, str]]]:
+        """Yield the time, ms, and the FlowFile of those events of a writer that are there."""
+        table = stored_values(self._stored_keys.workspace(writer), event_ids, _IDENTITY_COLUMNS)
+        ids, times, names = (table.column(name) for name in _IDENTITY_COLUMNS)
+        rows = zip(ids.to_pylist(), times.cast(pa.int64()).to_pylist(), names.to_pylist(), strict=True)
+        yield from ((StoredAt(writer, event_id), (time, name)) for event_id, time, name in rows)
+
     def _stored_events(self, places: Mapping[Key, Sequence[StoredAt]]) -> dict[Key, list[_StoredEvent]]:
         """Return the stored events of each key; one that expired since it was looked up, or was erased, is left out."""
-        ids: dict[str, list[int]] = defaultdict(list)
-        for place in chain.from_iterable(places.values()):
-            ids[place.writer].append(place.event_id)
         events: dict[StoredAt, _StoredEvent] = {}
-        for writer, event_ids in ids.items():
+        for writer, event_ids in _by_writer(places).items():
             events.update(self._events_of(writer, event_ids))
         held = {key: [events[place] for place in of_key if place in events] for key, of_key in places.items()}
         return {key: of_key for key, of_key in held.items() if of_key}
@@ -800,6 +832,13 @@ def _kept(piece: _PutAside, now_ms: int) -> BadPiece:
         received_ms=now_ms,
         format=tally.format,
     )
+
+
+def _by_writer(places: Mapping[Key, Sequence[StoredAt]]) -> dict[str, list[int]]:
+    ids: dict[str, list[int]] = defaultdict(list)
+    for place in chain.from_iterable(places.values()):
+        ids[place.writer].append(place.event_id)
+    return ids
 
 
 def _contradiction(former: _StoredEvent, event: Event) -> EventProblem:
@@ -919,12 +958,19 @@ class IngestPreview(Ingest):
     def _keep(self, pieces: Sequence[_PutAside]) -> list[str]:
         return [""] * len(pieces)
 
+    def _times_and_flowfiles(self, writer: str, event_ids: Sequence[int]) -> Iterator[tuple[StoredAt, tuple[int, str]]]:
+        if writer != NO_WRITER:
+            yield from super()._times_and_flowfiles(writer, event_ids)
+            return
+        for event in map(self._nowhere.event, event_ids):
+            yield StoredAt(writer, event.event_id), (event.event_time, event.flowfile_uuid)
+
     def _events_of(self, writer: str, event_ids: Sequence[int]) -> Iterator[tuple[StoredAt, _StoredEvent]]:
         if writer != NO_WRITER:
             yield from super()._events_of(writer, event_ids)
             return
-        for event_id in event_ids:
-            yield StoredAt(writer, event_id), _StoredEvent(writer, self._nowhere.event(event_id), is_compared=False)
+        for event in map(self._nowhere.event, event_ids):
+            yield StoredAt(writer, event.event_id), _StoredEvent(writer, event, is_compared=False)
 
 
 def _with_former(keys: pa.RecordBatch, older: FormerOrdinals) -> pa.RecordBatch:

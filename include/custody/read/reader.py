@@ -21,7 +21,7 @@ from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
 from custody.eventlog.blocks import numbers, one_chunk
 from custody.format.number_sets import distinct
 from custody.journal import Group, count_pending
-from custody.model import INT64_MAX, Event
+from custody.model import INT64_MAX, NO_EVENTS, Event
 from custody.read.cache import EventIds, caches_of, hiding, open_log, read_tail, read_tail_in_parts
 from custody.read.found_events import FoundEvents, objects_of
 from custody.read.results import report_absent
@@ -124,6 +124,20 @@ def stored_events(workspace: Workspace, event_ids: Sequence[int]) -> tuple[list[
     return events, {event.event_id for event in events} - shown
 
 
+def stored_values(workspace: Workspace, event_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    """Return some columns of the events with these ids, `event_id` among them, forgotten ones included.
+
+    Erased events are left out.
+    """
+    ids = distinct(np.array(event_ids, np.int64))
+    _, held, others, tail = _located(workspace, ids, None, refuse)
+    opened = ((open_log(workspace, file, refuse), of_log) for file, of_log in held)
+    found = [log.values(of_log, columns) for log, of_log in opened if log is not None]
+    if tail is not None:
+        found.append(tail.of_ids(others).select(columns))
+    return pa.concat_tables(found or [NO_EVENTS.select(columns)])
+
+
 def find(
     workspace: Workspace,
     ids: EventIds,
@@ -139,16 +153,7 @@ def find(
     out, but for `with_forgotten`.
     """
     caches = caches_of(workspace)
-    state = view.state if view else workspace.state()
-    live = caches.live(workspace, state)
-    held, others = live.by_log(ids)
-    # Only now: most reads by id find everything in live logs, and need no look at the journals.
-    if view is None and len(others):
-        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, others), is_for_few=True)
-        # The snapshot has a state of its own, perhaps a newer one: what became live meanwhile has a log now.
-        live = caches.live(workspace, view.state)
-        held, others = live.by_log(ids)
-    state = view.state if view else state
+    state, held, others, tail = _located(workspace, ids, view, on_damage)
     if with_forgotten:
         state = replace(state, tombstones={})
     found = FoundEvents()
@@ -163,9 +168,27 @@ def find(
         log = open_log(workspace, file, on_damage) if len(missing) else None
         if log is not None:
             _find_in_log(found, workspace, log, state, missing, on_damage)
-    if view is not None and len(others):
-        found.rows += visible_events(workspace, state, view.tail.of_ids(others)).to_batches()
+    if tail is not None:
+        found.rows += visible_events(workspace, state, tail.of_ids(others)).to_batches()
     return found
+
+
+def _located(
+    workspace: Workspace, ids: EventIds, view: Snapshot | None, on_damage: OnDamage
+) -> tuple[CatalogState, list[tuple[AddFile, EventIds]], EventIds, Tail | None]:
+    """Return the state at one moment, the live logs with those of the ids that each holds, and the others.
+
+    The tail that may hold the others is None where nothing is asked of it.
+    """
+    caches = caches_of(workspace)
+    state = view.state if view else workspace.state()
+    held, others = caches.live(workspace, state).by_log(ids)
+    # Only now: most reads by id find everything in live logs, and need no look at the journals.
+    if view is None and len(others):
+        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, others), is_for_few=True)
+        # The snapshot has a state of its own, perhaps a newer one: what became live meanwhile has a log now.
+        held, others = caches.live(workspace, view.state).by_log(ids)
+    return view.state if view else state, held, others, view.tail if view is not None and len(others) else None
 
 
 def _find_in_log(
