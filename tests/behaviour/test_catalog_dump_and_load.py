@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 
-from custody.catalog import rebuild, scan_footers, verify
+from custody.catalog import rebuild, scan_logs, verify
 from custody.catalog.dump_and_load import dump_state, load, plan_load
 from custody.cli.main import cli
 from custody.clock import ManualClock
@@ -213,7 +213,7 @@ def test_a_dump_of_another_revision_or_catalog_is_refused(root: Path, tmp_path: 
     assert set(Repository.open(root).workspace().catalog.load().holds) == {"case", "later"}
     # The same files, another catalog.
     clock = ManualClock(1_772_409_600_000)
-    rebuild(catalog, clock, scan_footers(catalog.objects))
+    rebuild(catalog, clock, scan_logs(catalog.objects))
     with pytest.raises(ConflictError, match="expected a dump of main/provenance"):
         planned(root, lines)
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.eventlog.bulk import tables, write_journals
-from custody.catalog import collect_garbage, rebuild, salvage, scan_footers
+from custody.catalog import collect_garbage, rebuild, salvage, scan_logs
 from custody.catalog.codec import decode
 from custody.catalog.stripes import Stripe, StripeMark
 from custody.cli.main import cli
@@ -239,11 +239,9 @@ def test_a_catalog_is_rebuilt_from_all_stripes_and_never_without_one(settings: S
     take_out(settings, "b")
     catalog = Repository(settings).workspace().catalog
     with pytest.raises(StripeMissingError):
-        scan_footers(catalog.objects)
+        scan_logs(catalog.objects)
     put_back(settings, "b")
-    rebuilt = rebuild(
-        catalog, SystemClock(), scan_footers(catalog.objects, hashes=True), ["containers/1"], salvage(catalog.objects)
-    )
+    rebuilt = rebuild(catalog, SystemClock(), scan_logs(catalog.objects), ["containers/1"], salvage(catalog.objects))
     assert rebuilt.files == LOGS
     assert ids(settings) == list(range(LOGS * EVENTS))
     assert Repository(settings).workspace().catalog.load().reader_features == {"stripes"}

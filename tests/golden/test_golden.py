@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from whoosh import query
 
-from custody.catalog import Catalog, SecondCopyStore, Transaction, rebuild, scan_footers
+from custody.catalog import Catalog, SecondCopyStore, Transaction, rebuild, scan_logs
 from custody.catalog.codec import decode, digest
 from custody.catalog.keys import CatalogObjects
 from custody.catalog.second_copies import copied_entry
@@ -268,8 +268,8 @@ def test_a_log_that_names_its_revision_is_rebuilt_at_it(golden: Path, tmp_path: 
         root = tmp_path / made.name
         shutil.copytree(made / "numbered/store", root)
         catalog = Catalog(LocalStore(FS, root), "main", "provenance", ManualClock(1_772_409_600_000))
-        scanned = scan_footers(catalog.objects)
-        assert scanned.numbers == dict.fromkeys(scanned.transactions, 7)
+        scanned = scan_logs(catalog.objects)
+        assert scanned.numbers == {file.path: 7 for file in scanned.files} != {}
         assert rebuild(catalog, ManualClock(1_772_409_600_000), scanned).revision == 7
 
 

@@ -7,7 +7,17 @@ from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, footer_of, stored_footer
 from custody.catalog.garbage import collect_garbage, kept_files
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
-from custody.catalog.rebuild import Salvaged, rebuild, rebuild_losses, salvage, scan_footers, set_aside, shard_of, wipe
+from custody.catalog.rebuild import (
+    Salvaged,
+    groups_of_logs,
+    rebuild,
+    rebuild_losses,
+    salvage,
+    scan_logs,
+    set_aside,
+    shard_of,
+    wipe,
+)
 from custody.catalog.repair import RepairPlan, plan_repair, repair, restore_copies
 from custody.catalog.second_copies import SecondCopies, SecondCopyStore, copied_entries, copied_ids, ids_added_by
 from custody.catalog.state import (
@@ -103,6 +113,7 @@ __all__ = [
     "drop_revisions",
     "erased_among",
     "footer_of",
+    "groups_of_logs",
     "ids_added_by",
     "is_remnant",
     "kept_files",
@@ -124,7 +135,7 @@ __all__ = [
     "repair",
     "restore_copies",
     "salvage",
-    "scan_footers",
+    "scan_logs",
     "seal",
     "set_aside",
     "shard_of",

@@ -144,8 +144,12 @@ class BloomFilter:
 
     def may_have(self, value: bytes) -> bool:
         """Whether a text can be in the block."""
-        digest = np.array([xxhash.xxh64_intdigest(value)], np.uint64)
-        return bool(split_block.may_have(self._blocks, split_block.Probes.of(digest))[0])
+        return self.may_have_all([value])
+
+    def may_have_all(self, values: Sequence[bytes]) -> bool:
+        """Whether all of some texts can be in the block."""
+        digests = np.array([xxhash.xxh64_intdigest(value) for value in values], np.uint64)
+        return bool(split_block.may_have(self._blocks, split_block.Probes.of(digests)).all())
 
 
 def bounds_of(statistics: FileStatistics) -> dict[str, tuple[Bound, Bound] | None]:

@@ -1,9 +1,10 @@
-"""Rebuild: a new catalog from what data files and the readable objects of the old catalog still say.
+"""Rebuild: a new catalog from the data files and the readable objects of the old catalog.
 
-Files come from the footers of the event logs, at two range reads a file: each footer names the events it holds and, if
-it was embedded, the transaction that added it. Tombstones, holds, marks and losses are in the catalog alone, so they
-are salvaged from its objects, one by one, each trusted for its own checksum, and from the second copies. Objects that
-an earlier rebuild moved aside are read too, so that an interrupted rebuild can be repeated.
+A file is listed as the old catalog listed it, with its digest, where an object of that catalog can be read. Any other
+event log is read whole and compared with its own checksums: nothing is listed that nobody checked. Each footer names
+the events of its log and the transaction that added it. Tombstones, holds, marks and losses are in the catalog alone,
+so they are salvaged from its objects, one by one, each trusted for its own checksum, and from the second copies.
+Objects that an earlier rebuild moved aside are read too, so that an interrupted rebuild can be repeated.
 
 What neither source tells is stated as lost: removals, index shards, and the revisions that only such actions made. The
 old objects are moved aside, never deleted.
@@ -12,10 +13,9 @@ old objects are moved aside, never deleted.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -25,14 +25,16 @@ import pyarrow.parquet as pq
 
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
-from custody.catalog.footers import describe, parse_footer, read_footer
+from custody.catalog.footers import describe, fingerprint
 from custody.catalog.keys import CatalogObjects
+from custody.catalog.log_check import CheckedLog, check_log_itself, read_log_metadata
+from custody.catalog.persistent_map import FileMap
 from custody.catalog.second_copies import SecondCopies, SecondCopyStore
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange, Transaction
-from custody.catalog.wellformed import check_action, have_ids_in_common
+from custody.catalog.wellformed import check_action, have_ids_in_common, read_file_entry
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError, InvalidInputError, NotFoundError, StorageError
-from custody.eventlog.log_writer import METADATA_KEY
+from custody.eventlog.log_writer import LogMetadata
 from custody.format.names import (
     TIME_DIGITS,
     parse_event_log,
@@ -66,6 +68,14 @@ class Salvaged:
     """What retired the writer; no later transaction can take it back."""
     copies: SecondCopies = field(default_factory=SecondCopies)
     """The second copies of tombstones and marks."""
+    files: dict[str, AddFile] = field(default_factory=dict)
+    """The files that the readable objects list to the last, by path."""
+    removed: set[str] = field(default_factory=set)
+    """The files of which a readable object says, to the last, that they were removed."""
+    added: dict[str, tuple[int, UUID]] = field(default_factory=dict)
+    """The revision and the attempt of the transaction that added a file, by path, where it can be read."""
+    next_event_id: int = 0
+    """Behind every id that a readable object knows to be in use."""
 
     def all(self) -> list[Action]:
         """Return the actions, in a fixed order."""
@@ -107,6 +117,8 @@ class Salvaged:
         """
         self.read += 1
         of = message.catalog_id
+        self.next_event_id = max(self.next_event_id, message.next_event_id)
+        self._follow_files(message, key)
         if message.encoding == Transaction.FULL:
             for kind in _ALL_KINDS:
                 for name in [name for name in self.actions[kind] if self._of.get((kind, name)) == of]:
@@ -128,6 +140,27 @@ class Salvaged:
                 self.actions[kind][name], self._of[kind, name] = action, of
             else:
                 self.actions[kind].pop(name, None)
+
+    def _follow_files(self, message: Transaction, key: str) -> None:
+        if message.encoding == Transaction.FULL:
+            # The whole state: what it does not list was removed before, or is listed by a later object.
+            self.removed.update(self.files)
+            self.files = {}
+            for path, entry in zip(message.live_paths, message.live_files, strict=False):
+                self._list(read_file_entry(path, entry, key))
+        for action in message.actions:
+            if action.HasField("add_file"):
+                self._list(action.add_file)
+                self.added[action.add_file.path] = message.revision, UUID(bytes=message.attempt_id)
+            elif action.HasField("remove_file"):
+                self.files.pop(action.remove_file.path, None)
+                self.removed.add(action.remove_file.path)
+
+    def _list(self, file: AddFile) -> None:
+        # One without a digest is read whole again: nothing else tells whether it was damaged since.
+        if file.sha256:
+            self.files[file.path] = file
+        self.removed.discard(file.path)
 
 
 def salvage(objects: CatalogObjects) -> Salvaged:
@@ -154,25 +187,40 @@ def salvage(objects: CatalogObjects) -> Salvaged:
 
 
 @dataclass
-class FooterScan:
-    """The data files, as their footers describe them."""
+class LogScan:
+    """The event logs on the store, as the new catalog is to list them."""
 
     files: list[AddFile] = field(default_factory=list)
     """In the order of their first event ids."""
-    transactions: dict[str, int] = field(default_factory=dict)
-    """The revision that added a file, by path, where its footer says so."""
     numbers: dict[str, int] = field(default_factory=dict)
     """The revision at which a file was to become live, by path, where its footer says so; it was that one or a later
-    one. Files of older releases do not say it."""
+    one."""
     attempts: dict[str, UUID] = field(default_factory=dict)
     """The transaction that added a file, by path, where its footer says so: files of one become live together."""
     skipped: list[str] = field(default_factory=list)
     """Why files are left out."""
+    damaged: dict[str, list[str]] = field(default_factory=dict)
+    """What is damaged or gone of the files that are listed, and which files cannot be read, by path."""
+    greatest: int = -1
+    """The greatest event id of all files that name one, those that are left out included."""
+
+    @property
+    def damage(self) -> list[str]:
+        """What is damaged, gone, or cannot be read."""
+        return [text for path in sorted(self.damaged) for text in self.damaged[path]]
 
 
-def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> FooterScan:
-    """Read the footer of every event log; with `hashes` the whole file, for its digest."""
-    scanned, without = FooterScan(), set(leave_out)
+def scan_logs(objects: CatalogObjects, salvaged: Salvaged | None = None, *, leave_out: Iterable[str] = ()) -> LogScan:
+    """Find out which event logs there are, and of each of them whether it is whole.
+
+    A log that the old catalog lists, by an object of it that can be read, is listed as it was: `verify` compares it
+    with its digest, and names it where it is damaged or gone. Any other log is read whole and compared with its own
+    checksums. One that is damaged is listed without a digest, so that `verify` compares it with its own checksums too;
+    one of which nothing is whole is left out, and so is one that this custody cannot read.
+    """
+    scanned, without = LogScan(), set(leave_out)
+    salvaged = Salvaged() if salvaged is None else salvaged
+    found: set[str] = set()
     for info in objects.files.list("data/"):
         path = info.key
         if "." not in path.rpartition("/")[2]:
@@ -180,25 +228,63 @@ def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: It
                 f"{objects.files.locate(path)}: expected a folder, got a link or a file: what lies behind it is "
                 "not looked at. Put the folder itself in its place."
             )
-        if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
-            continue
-        try:
-            # One unreadable log must not cost the others: it is named in the result, and the scan goes on.
-            file, footer = _described(objects, path, info.size_bytes, hashes=hashes)
-        except CustodyError as error:
-            scanned.skipped.append(str(error))
-            continue
-        scanned.files.append(file)
-        if footer.revision is not None:
-            scanned.transactions[path] = footer.revision
-        if footer.number is not None:
-            scanned.transactions[path] = scanned.numbers[path] = footer.number
-        if footer.attempt is not None:
-            scanned.attempts[path] = footer.attempt
-    # The wider file first among equals: `_drop_covered` keeps it and drops the narrower ones behind it.
-    scanned.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
-    _drop_covered(scanned)
+        if parse_event_log(path) is not None and path.endswith(".parquet") and path not in without:
+            found.add(path)
+            _scan_log(objects, path, info.size_bytes, salvaged, scanned)
+    missing = [file for path, file in salvaged.files.items() if path not in found and path not in without]
+    _list_missing(objects, missing, scanned)
+    for path in salvaged.added.keys() & {file.path for file in scanned.files}:
+        scanned.numbers[path], scanned.attempts[path] = salvaged.added[path]
+    _drop_covered(scanned, salvaged)
     return scanned
+
+
+def _scan_log(objects: CatalogObjects, path: str, size: int, salvaged: Salvaged, scanned: LogScan) -> None:
+    file = salvaged.files.get(path)
+    metadata: LogMetadata | None
+    try:
+        # One unreadable log must not cost the others: it is named in the result, and the scan goes on.
+        if file is None:
+            file, metadata = _checked(objects, path, scanned)
+        else:
+            metadata = _metadata_of_listed(objects, file, size, scanned)
+    except CustodyError as error:
+        scanned.skipped.append(str(error))
+        scanned.greatest = max(scanned.greatest, parse_event_log(path) or 0)
+        # One that was removed before is no loss.
+        if path not in salvaged.removed:
+            scanned.damaged[path] = [str(error)]
+        return
+    scanned.files.append(file)
+    if metadata is not None:
+        scanned.attempts[path] = metadata.transaction
+        if not isinstance(metadata.revision, msgspec.UnsetType):
+            scanned.numbers[path] = metadata.revision
+
+
+def _list_missing(objects: CatalogObjects, missing: list[AddFile], scanned: LogScan) -> None:
+    """List the files that the old catalog lists and that are gone, unless another log holds their events.
+
+    So `verify` names them, and a copy can be put back.
+    """
+    there = FileMap({file.path: file for file in scanned.files})
+    for file in missing:
+        others = there.overlapping(file.first_event_id, file.last_event_id)
+        if parse_event_log(file.path) is not None and not any(have_ids_in_common(file, other) for other in others):
+            scanned.files.append(file)
+            where = objects.files.locate(file.path)
+            scanned.damaged[file.path] = [f"{where}: is gone, and the old catalog lists it as live."]
+
+
+def groups_of_logs(objects: CatalogObjects) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each event log on the store with the journal groups that its footer names; unreadable ones are left out."""
+    for path in objects.files.names("data/"):
+        if parse_event_log(path) is not None and path.endswith(".parquet"):
+            try:
+                metadata = _log_metadata(objects, path)
+            except CustodyError:
+                continue
+            yield path, metadata.groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +302,7 @@ class Rebuilt:
 def rebuild(
     catalog: Catalog,
     clock: Clock,
-    scanned: FooterScan,
+    scanned: LogScan,
     containers: Sequence[str] = (),
     salvaged: Salvaged | None = None,
 ) -> Rebuilt:
@@ -234,7 +320,7 @@ def rebuild(
     objects = catalog.objects
     fresh = Catalog(objects.store, objects.writer, objects.database, clock, objects.files.stripes)
     fresh.copies = catalog.copies
-    lost, gaps = rebuild_losses(scanned, salvaged, containers), _gaps(sorted(set(scanned.transactions.values())))
+    lost, gaps = rebuild_losses(scanned, salvaged, containers), _gaps(sorted(set(scanned.numbers.values())))
     # In the order of their revisions where footers tell it, so that the new history resembles the old one.
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
@@ -255,8 +341,11 @@ def rebuild(
         actions = [*extra, *(Action(add_file=file) for file in added), *shards]
         state = fresh.commit(actions, next_event_id=last + 1, attempt=attempt)
         extra = []
-    if extra:
-        state = fresh.commit(extra)
+    # No id is given again, not even one whose log is left out.
+    next_event_id = max(salvaged.next_event_id, scanned.greatest + 1)
+    if extra or next_event_id > state.next_event_id:
+        behind = f"ids before {next_event_id} are in use"
+        state = fresh.commit(extra or [Action(note=Note(kind=Note.REBUILT, text=behind))], next_event_id=next_event_id)
     # Last of all, as nothing is committed behind it: a writer that was retired stays retired.
     if salvaged.seal is not None and fresh.load().seal is None:
         state = fresh.commit([salvaged.seal])
@@ -265,10 +354,10 @@ def rebuild(
     return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
 
 
-def rebuild_losses(scanned: FooterScan, salvaged: Salvaged, containers: Sequence[str] = ()) -> list[str]:
+def rebuild_losses(scanned: LogScan, salvaged: Salvaged, containers: Sequence[str] = ()) -> list[str]:
     """Return what a catalog made of these will not know."""
-    lost = list(scanned.skipped)
-    revisions = sorted(set(scanned.transactions.values()))
+    lost = [*scanned.skipped, *(text for text in scanned.damage if text not in scanned.skipped)]
+    revisions = sorted(set(scanned.numbers.values()))
     gaps = _gaps(revisions)
     if gaps:
         lost.append(f"{len(gaps)} revisions between {revisions[0]} and {revisions[-1]} added no file that is left")
@@ -288,7 +377,7 @@ def rebuild_losses(scanned: FooterScan, salvaged: Salvaged, containers: Sequence
     return lost
 
 
-def _is_numbered_too_high(scanned: FooterScan) -> bool:
+def _is_numbered_too_high(scanned: LogScan) -> bool:
     return max(scanned.numbers.values(), default=0) > _FILLED_MAX
 
 
@@ -377,73 +466,88 @@ def _said(action: Action) -> tuple[str, str, bool] | None:
     return None if by_id is None else (by_id[0], by_id[1].hex(), by_id[2])
 
 
-@dataclass(frozen=True, slots=True)
-class _Footer:
-    """What a footer says of its log, as fields of an `AddFile`, and of the transaction that added it."""
+def _metadata_of_listed(objects: CatalogObjects, file: AddFile, size: int, scanned: LogScan) -> LogMetadata | None:
+    """Return what a log that the old catalog lists says of itself, None where its end was changed.
 
-    fields: dict[str, Any]
-    revision: int | None
-    """As a transaction in the footer says it, which custody does not write."""
-    number: int | None
-    attempt: UUID | None
-
-
-def _described(objects: CatalogObjects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, _Footer]:
-    files, where = objects.files, objects.files.locate(path)
-    data = files.get(path) if hashes else None
-
-    def get_range(start: int, length: int) -> bytes:
-        return files.get_range(path, start, length) if data is None else data[start:][:length]
-
-    footer = parse_footer(read_footer(get_range, where), where)
-    metadata = _metadata(footer, where)
-    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **metadata.fields)
-    if data is not None:
-        file.sha256 = hashlib.sha256(data).digest()
-    toc = toc_path(path)
-    if files.exists(toc):
-        file.toc_path, file.toc_sha256 = toc, hashlib.sha256(files.get(toc)).digest()
-    describe(file, get_range)
-    file.sources.extend(_sources(footer, lambda: files.get(path) if data is None else data))
-    return file, metadata
-
-
-def _metadata(footer: pq.FileMetaData, where: str) -> _Footer:
-    stored = (footer.metadata or {}).get(METADATA_KEY)
+    `verify` compares the rest of it with the digest that it is listed with.
+    """
+    problem = f"expected {file.size_bytes} bytes, got {size}." if size != file.size_bytes else ""
     try:
-        metadata = msgspec.json.decode(stored or b"", type=dict[str, Any])
-        names = ("table", "partition", "schema_version", "first_event_id", "last_event_id")
-        times = ("first_event_time_ms", "last_event_time_ms")
-        transaction = metadata.get("transaction")
-        revision = transaction["revision"] if isinstance(transaction, dict) else None
-        fields = {name: metadata[name] for name in (*names, *times)} | {"groups": metadata.get("groups", [])}
-        attempt = UUID(transaction) if isinstance(transaction, str) else None
-        number = msgspec.convert(metadata.get("revision"), Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None)
-        return _Footer(fields, revision, number, attempt)
-    except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:
-        raise CorruptionError(f"{where}: expected custody's metadata in the footer, got {error!r}.") from error
+        metadata = _log_metadata(objects, file.path)
+    except (CorruptionError, NotFoundError) as error:
+        metadata, problem = None, problem or str(error)
+    if problem:
+        where = objects.files.locate(file.path)
+        scanned.damaged[file.path] = [problem if problem.startswith(where) else f"{where}: {problem}"]
+    return metadata
 
 
-def _sources(footer: pq.FileMetaData, load: Callable[[], bytes]) -> list[SourceRange]:
-    """Return the bounds of each node's ordinals; the events are read only if a block holds those of several nodes."""
+def _log_metadata(objects: CatalogObjects, path: str) -> LogMetadata:
+    files = objects.files
+    return read_log_metadata(lambda start, length: files.get_range(path, start, length), files.locate(path))
+
+
+def _checked(objects: CatalogObjects, path: str, scanned: LogScan) -> tuple[AddFile, LogMetadata]:
+    """Describe a log that no catalog vouches for by its own checksums; what is damaged of it is added to the scan.
+
+    Raises:
+        CorruptionError: nothing of it is whole.
+        FormatVersionError: a newer custody wrote it, for newer readers.
+    """
+    files, where = objects.files, objects.files.locate(path)
+    data = files.get(path)
+    log = check_log_itself(data, where)
+    said = log.metadata
+    file = AddFile(
+        path=path,
+        size_bytes=len(data),
+        rows=said.rows,
+        # Bytes that are damaged get no digest: one of them would vouch for the damage.
+        sha256=hashlib.sha256(data).digest() if log.is_whole else b"",
+        table=said.table,
+        partition=said.partition,
+        schema_version=said.schema_version,
+        first_event_id=said.first_event_id,
+        last_event_id=said.last_event_id,
+        first_event_time_ms=said.first_event_time_ms,
+        last_event_time_ms=said.last_event_time_ms,
+        toc_path=toc_path(path),
+        # Of the table that belongs to the log, whatever lies beside it.
+        toc_sha256=hashlib.sha256(log.toc.encode()).digest(),
+        sources=_sources(log),
+        groups=said.groups,
+    )
+    if log.is_whole:
+        describe(file, lambda start, length: data[start:][:length])
+    else:
+        file.schema_fingerprint = fingerprint(log.schema)
+    blocks = [f"{where} @{block.offset}: block {block.number} is damaged: {block.problem}" for block in log.damaged]
+    if not log.is_whole:
+        scanned.damaged[path] = [*blocks, *([f"{where}: {log.problem}."] if log.problem else [])]
+    return file, said
+
+
+def _sources(log: CheckedLog) -> list[SourceRange]:
+    """Return the bounds of each node's ordinals, of the blocks that are whole.
+
+    The events are read only if a block holds those of several nodes.
+    """
+    footer = pq.read_metadata(pa.BufferReader(log.toc.footer(log.whole_blocks)))
     names = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
-    if not {"source_node", "source_ordinal"} <= names.keys():
-        return []
     bounds: dict[str, tuple[int, int]] = {}
     for number in range(footer.num_row_groups):
         node = footer.row_group(number).column(names["source_node"]).statistics
         ordinal = footer.row_group(number).column(names["source_ordinal"]).statistics
         # Bounds of ordinals belong to one node only where the row group has no other; else only the events tell.
         if node is None or ordinal is None or (node.has_min_max and node.min != node.max):
-            return _sources_of_events(load())
+            return _sources_of_events(log.events(["source_node", "source_ordinal"]))
         if node.has_min_max and ordinal.has_min_max:
             least, most = bounds.get(node.min, (ordinal.min, ordinal.max))
             bounds[node.min] = (min(least, ordinal.min), max(most, ordinal.max))
     return [_range(name, *bounds[name]) for name in sorted(bounds)]
 
 
-def _sources_of_events(data: bytes) -> list[SourceRange]:
-    table = pq.read_table(pa.BufferReader(data), columns=["source_node", "source_ordinal"], use_threads=False)
+def _sources_of_events(table: pa.Table) -> list[SourceRange]:
     table = table.filter(pc.and_(table.column("source_node").is_valid(), table.column("source_ordinal").is_valid()))
     bounds = table.group_by("source_node", use_threads=False).aggregate(
         [("source_ordinal", "min"), ("source_ordinal", "max")]
@@ -459,15 +563,29 @@ def _range(node: str, first: int, last: int) -> SourceRange:
     return SourceRange(node=node, first_ordinal=first, last_ordinal=last)
 
 
-def _drop_covered(scanned: FooterScan) -> None:
+def _drop_covered(scanned: LogScan, salvaged: Salvaged) -> None:
     """Leave out files whose events another file holds: what a compaction read and did not remove yet."""
-    files: list[AddFile] = []
-    for file in scanned.files:
-        if files and (file.last_event_id <= files[-1].last_event_id or have_ids_in_common(file, files[-1])):
-            scanned.skipped.append(f"{file.path}: its events are in {files[-1].path} too; the larger file is taken.")
-        else:
-            files.append(file)
-    scanned.files = files
+    scanned.greatest = max([scanned.greatest, *(file.last_event_id for file in scanned.files)])
+    listed = [file for file in scanned.files if file.path in salvaged.files]
+    by_ids = FileMap({file.path: file for file in listed})
+    kept: list[AddFile] = []
+    # The wider file first among equals, then the one that is whole: it is kept, and the narrower ones behind it go.
+    others = [file for file in scanned.files if file.path not in salvaged.files]
+    for file in sorted(others, key=lambda file: (file.first_event_id, -file.last_event_id, not file.sha256)):
+        # Those that the old catalog lists come before all others.
+        before = [*by_ids.overlapping(file.first_event_id, file.last_event_id), *kept[-1:]]
+        other = next((other for other in before if _is_covered(file, other)), None)
+        if other is None:
+            kept.append(file)
+            continue
+        scanned.skipped.append(f"{file.path}: its events are in {other.path} too; the larger file is taken.")
+        scanned.damaged.pop(file.path, None)
+    scanned.files = sorted([*listed, *kept], key=lambda file: (file.first_event_id, -file.last_event_id))
+
+
+def _is_covered(file: AddFile, other: AddFile) -> bool:
+    is_within = other.first_event_id <= file.first_event_id and file.last_event_id <= other.last_event_id
+    return is_within or have_ids_in_common(file, other)
 
 
 def _gaps(revisions: Sequence[int]) -> list[int]:
@@ -475,9 +593,9 @@ def _gaps(revisions: Sequence[int]) -> list[int]:
     return sorted(set(range(revisions[0], revisions[-1] + 1)) - set(revisions)) if revisions else []
 
 
-def _added_by(scanned: FooterScan, file: AddFile) -> tuple[int, UUID | None]:
+def _added_by(scanned: LogScan, file: AddFile) -> tuple[int, UUID | None]:
     return _revision_of(scanned, file), scanned.attempts.get(file.path)
 
 
-def _revision_of(scanned: FooterScan, file: AddFile) -> int:
-    return scanned.transactions.get(file.path, -1)
+def _revision_of(scanned: LogScan, file: AddFile) -> int:
+    return scanned.numbers.get(file.path, -1)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
 from custody.catalog.keys import CatalogObject, CatalogObjects
-from custody.catalog.rebuild import aside_prefix, scan_footers, shard_of
+from custody.catalog.rebuild import aside_prefix, scan_logs, shard_of
 from custody.catalog.second_copies import SecondCopy, SecondCopyStore, copied_entries, copied_entry
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
 from custody.catalog.transaction_pb2 import (
@@ -405,7 +405,7 @@ def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: s
     ends = max((good.files[path].last_event_id + 1 for path in good.files), default=0)
     return [
         file
-        for file in scan_footers(catalog.objects, hashes=True, leave_out=paths).files
+        for file in scan_logs(catalog.objects, leave_out=paths).files
         # Older ids belong to logs that the good state lists, or let go; what the lost revisions added anew lies behind
         # them.
         if file.first_event_id >= ends

@@ -19,12 +19,13 @@ from custody.catalog.checkpoints import checkpoint_message
 from custody.catalog.codec import decode, digest
 from custody.catalog.footers import fingerprint, parse_footer, read_footer, stored_footer
 from custody.catalog.keys import CatalogObject, CatalogObjects
+from custody.catalog.log_check import check_log_itself
 from custody.catalog.state import EMPTY, CatalogState, Draft, NotApplicableError
 from custody.catalog.statistics import read_statistics, table_key
 from custody.catalog.transaction_pb2 import AddFile, Transaction
 from custody.catalog.wellformed import check_delta, check_full, read_file_entry
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
-from custody.format.names import parse_revision, split_stripe
+from custody.format.names import parse_event_log, parse_revision, split_stripe
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -113,6 +114,9 @@ def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     # A file of another length is named by where it ends: its digest would only say that it differs.
     if len(data) != file.size_bytes:
         return [Defect(where, min(len(data), file.size_bytes), f"expected {file.size_bytes} bytes, got {len(data)}.")]
+    # Nobody knows its digest: it is compared with its own checksums.
+    if not file.sha256 and parse_event_log(file.path) is not None:
+        return _own_defects(where, data)
     # Blocks are searched only in a changed file: decoding every page of a whole one would prove nothing more.
     if file.sha256 and hashlib.sha256(data).digest() != file.sha256:
         return _damaged_blocks(where, data)
@@ -145,12 +149,24 @@ def _verify_files(objects: CatalogObjects, state: CatalogState, report: Verifica
         if split_stripe(path)[0] in missing:
             continue
         report.files += 1
-        unknown += not file.sha256
+        unknown += not file.sha256 and parse_event_log(path) is None
         report.defects += [*verify_file(objects, file), *verify_toc(objects, file)]
         report.bytes += file.size_bytes
         progress(report.bytes, total)
     if unknown:
         report.notices.append(f"{unknown} files have no digest in the catalog, only their footers were compared.")
+
+
+def _own_defects(where: str, data: bytes) -> list[Defect]:
+    """Compare a log without a digest with its own checksums."""
+    try:
+        log = check_log_itself(data, where)
+    except CustodyError as error:
+        return [Defect(where, None, str(error))]
+    defects = [
+        Defect(where, block.offset, f"block {block.number} is damaged: {block.problem}.") for block in log.damaged
+    ]
+    return defects or ([Defect(where, None, f"{log.problem}.")] if log.problem else [])
 
 
 def _check_footer(where: str, data: bytes, file: AddFile) -> list[Defect]:

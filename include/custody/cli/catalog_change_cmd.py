@@ -21,7 +21,7 @@ from custody.catalog import (
     rebuild_losses,
     repair,
     salvage,
-    scan_footers,
+    scan_logs,
     wipe,
 )
 from custody.catalog.dump_and_load import load, plan_load
@@ -293,18 +293,19 @@ def repair_chain(repository: Path, consent: Consent, accept_loss: bool, writer: 
 
 
 @catalog.command("rebuild")
-@click.option("--hashes", is_flag=True, help="Read the files whole, for their digests; else only their footers.")
 @asks_first
 @_accept_loss_option
 @writer_option
 @json_option
 @click.pass_obj
 def rebuild_from_files(
-    repository: Path, hashes: bool, consent: Consent, accept_loss: bool, writer: str | None, as_json: bool
+    repository: Path, consent: Consent, accept_loss: bool, writer: str | None, as_json: bool
 ) -> None:
-    """Make the catalog anew from the footers of the data files; the old one is moved aside.
+    """Make the catalog anew from the data files; the old one is moved aside.
 
-    For when the catalog is lost. Files do not tell what was removed, forgotten, held or expired: tombstones, holds,
+    For when the catalog is lost. A log that a readable object of the old catalog lists is listed as it was. Any other
+    is read whole and compared with its own checksums. Damaged logs are named, and verify and repair treat them as
+    before. Files do not tell what was removed, forgotten, held or expired: tombstones, holds,
     marks and known losses are taken over from those objects of the old catalog that can still be read, also of one that
     an earlier rebuild moved aside, tombstones and marks from their second copies too. Where these cannot tell, it is
     refused without --accept-loss. It is refused while a writer or a step is at work. A damaged catalog is better mended
@@ -318,14 +319,15 @@ def rebuild_from_files(
     settings, writer_catalog = load_catalog(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
 
-    def show(*, done: bool) -> None:
+    def show(*, done: bool) -> list[str]:
         survivors = salvage(writer_catalog.objects)
         with working("reading the data files"):
-            scanned = scan_footers(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
+            scanned = scan_logs(writer_catalog.objects, survivors, leave_out=survivors.marked)
         document: dict[str, object] = {
             "files": len(scanned.files),
             "events": sum(file.rows for file in scanned.files),
             "skipped": scanned.skipped,
+            "damage": scanned.damage,
             "kept": survivors.counts(),
             "lost": rebuild_losses(scanned, survivors, containers),
             "may_give_out_more": survivors.more,
@@ -336,13 +338,16 @@ def rebuild_from_files(
             rebuilt = rebuild(writer_catalog, SystemClock(), scanned, containers, survivors)
             document |= {"revision": rebuilt.revision, "set_aside": rebuilt.set_aside}
         print_json(document) if as_json else print_table("", ("what", "value"), list(document.items()))
+        return scanned.damage
 
-    if not consent.yes:
-        show(done=False)
+    damage = [] if consent.yes else show(done=False)
     if consent.ask("Make the catalog anew, and move the old one aside?"):
         # Nobody may commit between the look at the old catalog and the new one.
         with _undisturbed(settings, writer_catalog.objects.writer):
-            show(done=True)
+            damage = show(done=True)
+    # What is damaged is listed and named: a script must not take that for success.
+    if damage:
+        sys.exit(CorruptionError.exit_code)
 
 
 @catalog.command("load")

@@ -16,7 +16,16 @@ import pyarrow as pa
 
 from custody.catalog import Action, AddFile, AddShard, CatalogState, SourceRange, describe, kept_files
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
-from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, WrittenLog, read_staged, write_log
+from custody.eventlog import (
+    EventLog,
+    LogMetadata,
+    StagedLog,
+    StagedSource,
+    WrittenLog,
+    read_staged,
+    refuse,
+    write_log,
+)
 from custody.format.names import stored_shard, trash_path
 from custody.index import BuiltShard, Description, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
@@ -458,13 +467,17 @@ def add_file(
     `incarnation` is the one under which all its events were acknowledged, 16 bytes; empty where that is not known.
 
     Raises:
-        CorruptionError: it is another one.
+        CorruptionError: it is another one, or a block of it is damaged.
         ConflictError: an object store has other bytes under the name.
     """
     stored = workspace.catalog.objects.files
     stored.require(files.relative_log)
     # The name proves nothing: an earlier attempt with other settings may have left another log under it.
-    EventLog(workspace.fs, files.log).check(metadata)
+    log = EventLog(workspace.fs, files.log)
+    log.check(metadata)
+    # Nor does the digest, which is taken now: what was damaged since it was written is never listed, as its journals
+    # go once it is.
+    log.whole_blocks(refuse)
     action = AddFile(
         path=files.relative_log,
         size_bytes=workspace.fs.size(files.log),

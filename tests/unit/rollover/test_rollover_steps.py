@@ -9,7 +9,7 @@ import pytest
 
 from custody.catalog.transaction_summary import summary_of
 from custody.config import SETTINGS_FILE
-from custody.errors import NotFoundError
+from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import EventLog
 from custody.model import Event
 from custody.recovery import STEPS
@@ -17,7 +17,7 @@ from custody.repository import Repository
 from custody.rollover import pending
 from custody.vfs import PosixFileSystem
 from custody.workspace import Unit, Workspace
-from tests.support import append, event, files_below, numbered, run_steps, sample, unnumbered
+from tests.support import append, event, files_below, flipped, numbered, run_steps, sample, unnumbered
 
 EVENTS = sample(120)
 TARGETS = {"merged": 1 << 30, "apart": 75_000, "split": 8_000}
@@ -258,3 +258,16 @@ def test_recovery_reports_the_bytes_that_it_cut(waiting: Repository) -> None:
     [report] = run_steps(waiting.settings, "recover")
     assert report.note == "1 journals sealed, 4 unacknowledged bytes cut"
     assert not Path(path).exists()
+
+
+def test_a_log_that_was_damaged_before_its_commit_is_not_listed_and_is_written_again(repository: Repository) -> None:
+    append(repository, [event(number) for number in range(50)])
+    run_steps(repository.settings, "rollover", "compress", "index")
+    [log] = repository.settings.store.rglob("*.parquet")
+    log.chmod(0o644)
+    log.write_bytes(flipped(log.read_bytes(), 8 * 342))
+    with pytest.raises(CorruptionError, match="block 0"):
+        run_steps(repository.settings, "commit")
+    assert not repository.workspace().catalog.load().files
+    run_steps(repository.settings, "compress", "index", "commit", "sweep")
+    assert repository.search("").total == 50

@@ -15,10 +15,11 @@ from custody.catalog import (
     RepairPlan,
     SecondCopyStore,
     copied_entries,
+    groups_of_logs,
     plan_repair,
     repair,
     restore_copies,
-    scan_footers,
+    scan_logs,
     shard_of,
 )
 from custody.catalog.second_copies import copied_entry
@@ -110,9 +111,7 @@ def unpublished_logs(workspace: Workspace) -> set[str]:
     for manifest in workspace.manifests():
         on_disk.update(manifest.groups)
     objects = workspace.catalog.objects
-    return (
-        {file.path for file in scan_footers(objects).files if on_disk.intersection(file.groups)} if on_disk else set()
-    )
+    return {path for path, groups in groups_of_logs(objects) if on_disk.intersection(groups)} if on_disk else set()
 
 
 def set_object_aside(workspace: Workspace, where: str) -> str:
@@ -146,7 +145,7 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
     """List logs of lost transactions again, from their footers, with shards that the index step builds."""
     state = workspace.catalog.settle()
     ready = {path for path in paths if path not in state.files} - unpublished_logs(workspace)
-    scanned = scan_footers(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
+    scanned = scan_logs(workspace.catalog.objects, leave_out=set(state.files))
     files = [file for file in scanned.files if file.path in ready]
     if not files:
         return "nothing is left to do"
