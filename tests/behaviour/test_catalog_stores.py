@@ -299,7 +299,7 @@ def test_garbage_goes_to_the_trash_then_for_good_and_what_is_needed_stays(place:
     catalog = place.catalog(clock, _Aged(store, {_log(3): 1000}))
     catalog.commit([add(_log(0), 0)])
     catalog.commit([add(_log(1), 1)])
-    catalog.commit([remove(_log(1))])  # still needed by revision 1
+    catalog.commit([remove(_log(1))], next_event_id=5)  # still needed by revision 1
     assert collect_garbage(catalog, clock, dry_run=True).moved == [_log(2), _log(4)]
     assert store.head(f"main/provenance/{_log(2)}") is not None
     garbage = collect_garbage(catalog, clock)

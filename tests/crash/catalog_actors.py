@@ -188,7 +188,9 @@ def _made(damaged: bool) -> tuple[MemoryFileSystem, tuple[tuple[Path, int], ...]
             _add(world, fs, log(number))
             if number != 1:
                 world.catalog(fs).checkpoint()
-        world.catalog(fs).commit([Action(remove_file=RemoveFile(path=log(1)))])
+        # The id of the orphan is in use, as where a group waits longer than those behind it: else it would stay.
+        removed = RemoveFile(path=log(1))
+        world.catalog(fs).commit([Action(remove_file=removed)], next_event_id=1000)
         if damaged:
             _add(world, fs, log(5))
             _add(world, fs, log(6))

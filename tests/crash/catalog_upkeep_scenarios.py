@@ -50,7 +50,8 @@ class _Care(Scenario[Kept]):
             store.put(f"main/provenance/{log(number)}", b"data %d" % number)
         for number in range(5):
             gone = [Action(remove_file=RemoveFile(path=log(number - 1)))] if number else []
-            catalog.commit([Action(add_file=AddFile(path=log(number))), *gone])
+            # Ids that the leftovers have are in use, as where a group waits longer than those behind it.
+            catalog.commit([Action(add_file=AddFile(path=log(number))), *gone], next_event_id=7)
             if number != 1:
                 catalog.checkpoint()
 

@@ -3,6 +3,10 @@
 Data is listed first and the catalog is loaded second, so that a file which is written and committed meanwhile is either
 not in the listing or in the catalog. A file that is written and not yet committed is young, and young files stay.
 
+A name whose events are yet to become live is never moved: a writer may put the file anew and list it while it is on its
+way to the trash, and a reader would miss it until it is back. Such a file is a leftover of the pipeline, which replaces
+it, or a log of a lost transaction, which a repair lists again.
+
 Much time may pass between the look and the move, for a process may be stopped. So age and catalog are looked at again
 right before each file is moved, and the catalog once more right after it. A listed file that is found in the trash is
 moved back, also by the next run if this one ends in between.
@@ -19,7 +23,15 @@ from custody.catalog.state import CatalogState, PrunedError
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
 from custody.errors import NotFoundError, StorageError
-from custody.format.names import INDEX, parse_event_log, parse_stored_shard, parse_trash, stored_shard, trash_path
+from custody.format.names import (
+    INDEX,
+    parse_event_log,
+    parse_shard,
+    parse_stored_shard,
+    parse_trash,
+    stored_shard,
+    trash_path,
+)
 from custody.store import ObjectInfo
 
 HOUR_MS = 3_600_000
@@ -42,6 +54,8 @@ class GarbageReport:
     restored: list[str] = field(default_factory=list)
     young: list[str] = field(default_factory=list)
     """Not listed, but too young to be told from what is being written."""
+    ahead: list[str] = field(default_factory=list)
+    """Not listed, of events behind all that were ever live: they may be listed yet."""
     unknown: list[str] = field(default_factory=list)
     """Names that are not custody's; they are left alone."""
     left: int = 0
@@ -109,6 +123,7 @@ class _ListedPaths:
         self._catalog = catalog
         self.paths: set[str] = set()
         self._seen = -1
+        self._next_event_id = 0
         # From the floor on, not the newest state only: earlier revisions are readable too and need their files.
         state = catalog.load()
         if state.revision >= 0:
@@ -129,7 +144,14 @@ class _ListedPaths:
         self._add(state.files.values())
         self._add_shards(state)
 
+    def is_ahead(self, path: str) -> bool:
+        """Whether a name is that of events which were not live yet when the catalog was looked at last."""
+        shard = parse_shard(parse_stored_shard(path) or "")
+        first = shard[1] if shard is not None else parse_event_log(path)
+        return first is not None and first >= self._next_event_id
+
     def _add_shards(self, state: CatalogState) -> None:
+        self._next_event_id = max(self._next_event_id, state.next_event_id)
         # Of the newest state only: who looks at an earlier one reads the logs where a shard is gone.
         self.paths.update(stored_shard(name) for name in state.shards)
 
@@ -201,6 +223,8 @@ class _Run:
                 report.unknown.append(path)
             elif info.modified_ms > self._now - self._older_than_ms:
                 report.young.append(path)
+            elif self._listed.is_ahead(path):
+                report.ahead.append(path)
             elif limit is not None and len(report.moved) >= limit:
                 report.left += 1
             elif self._dry_run or self._moved(info, path):

@@ -200,6 +200,7 @@ def gc(
             return is_some
         rows = [("to the trash", path) for path in garbage.moved] + [("deleted", path) for path in garbage.deleted]
         rows += [("moved back", path) for path in garbage.restored] + [("too young", path) for path in garbage.young]
+        rows += [("not live yet", path) for path in garbage.ahead]
         rows += [("not custody's", path) for path in garbage.unknown]
         sizes = f"{size_text(garbage.moved_bytes)} to the trash, {size_text(garbage.deleted_bytes)} deleted"
         sizes += f", {garbage.left} more wait" if garbage.left else ""

@@ -336,6 +336,34 @@ def test_a_file_that_is_written_anew_between_the_look_and_the_move_is_put_back(t
     assert (garbage.moved, garbage.young, path.read_bytes()) == ([], [_log(7)], b"new")
 
 
+def test_a_name_whose_events_may_yet_become_live_is_never_on_its_way_to_the_trash(tmp_path: Path) -> None:
+    """A writer takes the place of an old leftover and lists it beside a collection: no reader misses it."""
+    build(tmp_path, 1)
+    moves: list[str] = []
+
+    class Watched(LocalStore):
+        def move(self, source: str, target: str) -> None:
+            moves.append(source)
+            super().move(source, target)
+
+    late = Catalog(Watched(PosixFileSystem(), tmp_path), "main", "provenance", CLOCK)
+    for number in (7, 10, 12):
+        late.objects.store.put(f"main/provenance/{_log(number)}", b"leftover")
+    garbage = collect_garbage(late, ManualClock(START_MS * 2), older_than_ms=0)
+    assert (garbage.moved, garbage.ahead) == ([_log(7)], [_log(10), _log(12)])
+    open_catalog(tmp_path).commit([add(_log(10), 10)], next_event_id=11)
+    garbage = collect_garbage(late, ManualClock(START_MS * 2), older_than_ms=0)
+    assert (garbage.moved, garbage.ahead) == ([], [_log(12)])
+    assert len(moves) == 1
+
+
+def test_nothing_goes_to_the_trash_while_the_catalog_is_empty(tmp_path: Path) -> None:
+    catalog = open_catalog(tmp_path)
+    catalog.objects.store.put(f"main/provenance/{_log(0)}", b"of a catalog that is lost")
+    garbage = collect_garbage(catalog, ManualClock(START_MS * 2), older_than_ms=0)
+    assert (garbage.moved, garbage.ahead) == ([], [_log(0)])
+
+
 def test_a_collection_can_be_limited_and_the_next_one_goes_on(tmp_path: Path) -> None:
     catalog = build(tmp_path, 1)
     for number in range(5):
