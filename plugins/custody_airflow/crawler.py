@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from custody_airflow.environment import repository_folder
+from custody_airflow.failures import permanent_failures
 
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -42,6 +43,7 @@ class CrawlStepOperator(BaseOperator):
         self.keyword = keyword
         self.bundle_pages = bundle_pages
 
+    @permanent_failures()
     def execute(self, context: Context) -> int:
         """Work, and return how many FlowFiles the step took."""
         # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.

@@ -14,6 +14,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from custody_airflow.environment import repository_folder
+from custody_airflow.failures import permanent_failures
 from custody_airflow.sensors import WorkSensor, as_dict
 from custody_airflow.triggers import FAILED, WorkTrigger
 
@@ -78,6 +79,7 @@ class HandoffSensor(WorkSensor):
         arguments = self.start_trigger_args.trigger_kwargs or {}
         self.start_trigger_args.trigger_kwargs = {**arguments, "older_seconds": older_seconds}
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, then wait in the triggerer if the run asks for it; return what waits, none of it for too long.
 

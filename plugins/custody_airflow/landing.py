@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from custody_airflow.environment import repository_folder
+from custody_airflow.failures import permanent_failures
 from custody_airflow.triggers import SharedLooks
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class LandingSensor(BaseSensorOperator):
         self.end = end
         self.wait_seconds = wait_seconds
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, then wait in the triggerer if need be; return the interval and what waits in it."""
         interval = interval_of(self.start, self.end, context["dag_run"].run_after)

@@ -14,6 +14,7 @@ from custody.errors import ConfigurationError
 from custody.spark.environment import job_of
 from custody_airflow.assets import commits, commits_of_a_run
 from custody_airflow.environment import repository_folder, spark_pool
+from custody_airflow.failures import driver_failures, permanent_failures
 from custody_airflow.sensors import as_dict
 from custody_airflow.written import wrote
 
@@ -45,6 +46,7 @@ class SparkStepOperator(SparkSubmitOperator):
         self.arguments = list(arguments)
         self.selected = selected
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
         """Submit, wait, and return the report that the job left."""
         # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.
@@ -65,7 +67,8 @@ class SparkStepOperator(SparkSubmitOperator):
         own = {**spark_conf(self._master(), job=self.step), **submit_options(load_settings(folder).spark_library)}
         self.conf = {**own, **(self.conf or {})}
         self.env_vars = {**submit_environment(), **(self.env_vars or {})}
-        super().execute(context)
+        with driver_failures(self.step):
+            super().execute(context)
         report = read_report(*report_place(load_settings(folder)), run_id, self.step)
         self.log.info("report: %s", report.line())
         wrote(*report.files)

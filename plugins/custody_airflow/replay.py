@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from custody_airflow.environment import repository_folder
+from custody_airflow.failures import permanent_failures
 
 START = "{{ data_interval_start if data_interval_start is defined and data_interval_start else '' }}"
 END = "{{ data_interval_end if data_interval_end is defined and data_interval_end else '' }}"
@@ -48,6 +49,7 @@ class ReplayPlanOperator(BaseOperator):
         self.start = start
         self.end = end
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:
         """Return where the plan is and what it says."""
         from custody.replay import read_plan, save_plan
@@ -90,6 +92,7 @@ class ReplayOperator(BaseOperator):
         self.user = user
         self.skip_changed = skip_changed
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:
         """Replay; the XCom's `triggers` are the arguments of the operator that triggers the consumers."""
         from custody.repository import Repository

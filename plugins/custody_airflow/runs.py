@@ -12,6 +12,7 @@ from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from custody_airflow.environment import RUN_SPOOL_VARIABLE, repository_folder, run_deployment, run_spool
+from custody_airflow.failures import permanent_failures
 from custody_airflow.sensors import as_dict
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _SLOT_SECONDS = 60.0
 class DeliverRunsOperator(BaseOperator):
     """Delivers the spool of the listener into the repository, each event once; returns the counts."""
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:
         """Deliver what waits; another process that delivers just now does the same."""
         # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.
@@ -62,6 +64,7 @@ class ReconcileRunsOperator(BaseOperator):
         self.since = since
         self.settle_seconds = settle_seconds
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:
         """Do one pass."""
         from custody.airflow_runs import Reconciliation

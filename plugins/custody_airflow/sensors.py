@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
 from custody_airflow.environment import repository_folder, run_spool
+from custody_airflow.failures import permanent_failures
 from custody_airflow.triggers import FAILED, JournalTrigger, LeftoverTrigger, WorkTrigger
 
 
@@ -42,6 +43,7 @@ class WorkSensor(BaseSensorOperator):
             next_method="resume",
         )
 
+    @permanent_failures()
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, then wait in the triggerer if the run asks for it; return what waits.
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from custody.errors import InvalidInputError
 from custody.repository import Repository
 from tests.unit.replay.replay_fixtures import drain, fill, found
 
@@ -144,7 +143,9 @@ def test_the_interval_bounds_the_query_up_to_its_end(operators: Any, repository:
 
 
 def test_a_run_by_hand_has_no_interval(operators: Any) -> None:
-    with pytest.raises(InvalidInputError, match="Bound the query itself"):
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match="Bound the query itself"):
         planned(operators, within_interval="True", start="", end="")
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from custody.errors import ConfigurationError, CustodyError
 from custody.repository import Repository
 from tests.support import append, event
 
@@ -111,18 +110,20 @@ def test_what_may_still_skip_the_run_goes_back_to_the_task(repository: Repositor
 def test_a_look_that_fails_in_the_triggerer_fails_the_task_and_does_not_skip_it(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     from custody_airflow.sensors import JournalSensor
 
     sensor = JournalSensor(task_id="wait")
     (repository.settings.root / "custody.toml").write_text("[repository\n")
     answer = fired(started(sensor)).payload
     assert "custody.toml" in answer["look_failed"]
-    with pytest.raises(CustodyError, match=r"custody\.toml"):
+    with pytest.raises(AirflowFailException, match=r"custody\.toml"):
         sensor.resume({}, answer)
     (repository.settings.root / "custody.toml").write_text("")
     append(repository, [event()])
     assert sensor.resume({}, answer)["sealed_groups"] == 1, "it looks again"
     monkeypatch.delenv("CUSTODY_REPOSITORY")
     answer = fired(started(sensor)).payload
-    with pytest.raises(ConfigurationError, match="CUSTODY_REPOSITORY"):
+    with pytest.raises(AirflowFailException, match="CUSTODY_REPOSITORY"):
         sensor.resume({}, answer)

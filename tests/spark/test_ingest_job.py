@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
-from custody.spark.environment import jobs_folder, submit_environment
+from custody.spark.environment import submit_environment
 from custody.spark.submit import step_command
 from custody.vfs import PosixFileSystem
 from custody.workspace import read_report
@@ -77,11 +76,3 @@ def test_the_files_of_an_interval_are_stored_in_parallel_and_once(repository: Re
     code, report, _ = submit(root, *INTERVAL)
     assert report is not None
     assert (code, report["units"]) == (0, 0)
-
-
-def test_a_job_without_a_landing_folder_ends_with_the_error_s_own_code(tmp_path: Path) -> None:
-    Repository.create(tmp_path / "repository")
-    command = [sys.executable, str(jobs_folder() / "ingest.py"), "--repository", str(tmp_path / "repository")]
-    done = subprocess.run([*command, *INTERVAL], capture_output=True, text=True, check=False)
-    assert done.returncode == 11
-    assert "landing.folder" in done.stderr

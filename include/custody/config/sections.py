@@ -232,10 +232,10 @@ def _named_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 class LandingSection(Section):
     """Landing folders, where other programs leave files of events for the DAG `provenance_ingest`."""
 
-    folder: Annotated[Path | None, Unset] = Field(
-        None,
+    folder: Path = Field(
+        Path("landing"),
         description="Folder in which files of events land; a relative one lies in the repository's folder. Parts of a "
-        "date (%Y %m %d %j %H %M, UTC) make it one folder an interval: landing/%Y-%m-%d/%H. Unset: there is none.",
+        "date (%Y %m %d %j %H %M, UTC) make it one folder an interval: landing/%Y-%m-%d/%H.",
     )
     suffixes: tuple[str, ...] = Field(
         EVENT_SUFFIXES,
@@ -264,9 +264,10 @@ class LandingSection(Section):
 
     @field_validator("folder")
     @classmethod
-    def _folder_has_known_parts(cls, folder: Path | None) -> Path | None:
-        if folder is not None:
-            date_parts(str(folder))
+    def _folder_has_known_parts(cls, folder: Path) -> Path:
+        if folder == Path():
+            raise ValueError("expected a folder, got an empty text")
+        date_parts(str(folder))
         return folder
 
 

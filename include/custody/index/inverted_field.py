@@ -65,7 +65,7 @@ def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     np.not_equal(keys[1:], keys[:-1], out=is_new[1:])
     counts = np.diff(np.flatnonzero(is_new), append=len(keys))
     keys = keys[is_new]
-    frequencies = np.bincount(keys >> bits, minlength=len(order))
+    frequencies = np.bincount((keys >> bits).astype(np.int64), minlength=len(order))
     text, lengths = _bytes_of(distinct.take(to_arrow(order)))
     used = frequencies > 0
     if not used.all():  # a dictionary may hold terms that no row refers to

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from custody.config import Settings, date_parts
-from custody.errors import ConfigurationError, InvalidInputError
+from custody.errors import InvalidInputError
 from custody.format.names import name_as_text, text_as_name
 from custody.landing.ledger import LandingLedger, LedgerEntry
 from custody.made_types import made_at_import
@@ -127,13 +127,8 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
     The folders of the `landing.late_minutes` before the interval are scanned, too.
 
     Raises:
-        ConfigurationError: the repository has no landing folder.
         CorruptionError: an entry of the ledger cannot be read.
     """
-    if settings.landing.folder is None:
-        raise ConfigurationError(
-            "landing.folder: expected the folder in which files of events land, found none. Set it in custody.toml."
-        )
     ledger = LandingLedger(fs, settings.landed)
     quiet_ms = int(settings.landing.quiet_seconds * 1000)
     suffixes = tuple(settings.landing.suffixes)

@@ -206,6 +206,5 @@ def test_the_page_of_the_format_says_its_keys_and_where_an_entry_lies(tmp_path: 
     assert path == tmp_path / digest[:2] / f"{digest}.json"
 
 
-def test_without_a_landing_folder_the_error_names_the_setting(repository: Repository) -> None:
-    with pytest.raises(ConfigurationError, match=r"landing\.folder"):
-        waiting_files(repository, Interval(NOON, NOON + HOUR))
+def test_a_repository_whose_landing_folder_nobody_made_has_nothing_to_take(repository: Repository) -> None:
+    assert waiting_files(repository, Interval(NOON, NOON + HOUR)) == []
