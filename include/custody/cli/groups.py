@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 _REPOSITORY = "repository"
-_WITHOUT_REPOSITORY = {"sample", "import-git", "import-export"}
+_WITHOUT_REPOSITORY = {"sample", "restore", "import-git", "import-export"}
 _SENTENCE_MAX = 1000
 
 

@@ -27,6 +27,10 @@ _PLACES = {
         "verify_cmd:attest_head",
         "Sign the newest revision, for an auditor to keep; `custody verify --against` checks it later.",
     ),
+    "backup": _place(
+        "backup_cmd:backup",
+        "Back the repository up in TARGET, a folder or the URL of a bucket, while events are stored and passes run.",
+    ),
     "catalog": _place(
         "catalog_change_cmd:catalog", "Look at the catalog, which says what is live, and take care of it."
     ),
@@ -87,6 +91,10 @@ _PLACES = {
         "Look at everything as `custody verify` does, print what would mend it, and do that.",
     ),
     "replay": _place("replay_cmd:replay", "Send FlowFiles again into the queues that they came from, each once."),
+    "restore": _place(
+        "backup_cmd:restore",
+        "Make a repository in FOLDER, which has to be empty, of a backup in TARGET, and verify it.",
+    ),
     "retention": _place("retention_cmd:retention", "Let events go that are too old, or for which there is no room."),
     "run": _place("run_cmd:run", "Submit the Spark job of STEP, or do its work in this process with --local."),
     "runs": _place(

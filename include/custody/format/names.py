@@ -43,6 +43,7 @@ UPLOADS = "UPLOADS"  # below a writer: objects on their way to their name in the
 HANDOFF = "handoff"  # the folder of sealed groups that were handed over to the store
 CONTENT_HANDOFF = "content-handoff"  # the folder of resource claims that were handed over to the store
 ICEBERG = "iceberg"  # the folder of the published table
+RESTORING = "RESTORING"  # in the folder of a repository that is being restored
 FORGOTTEN = "forgotten"  # the folder of second copies of what is not given out any more
 COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
 RETENTION_LEASE = "retention"  # the lease of who lets old events go

@@ -2,7 +2,15 @@
 
 from custody.journal.container_health import ROOM_BYTES_MIN
 from custody.journal.groups import Group, groups, writers
-from custody.journal.incarnations import ARCHIVE, RETIRED, Claim, Incarnations, holds_group, purpose_of
+from custody.journal.incarnations import (
+    ARCHIVE,
+    RETIRED,
+    Claim,
+    Incarnations,
+    holds_group,
+    left_to_original,
+    purpose_of,
+)
 from custody.journal.journal_file import JournalDamage, JournalFile, begun_ms, read_header
 from custody.journal.journal_writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.merge import MergeRange, MergeReader, RangeReader, SlicedJournal
@@ -58,6 +66,7 @@ __all__ = [
     "encode_state",
     "groups",
     "holds_group",
+    "left_to_original",
     "lock_path",
     "missing_containers",
     "purpose_of",

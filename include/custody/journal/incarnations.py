@@ -50,6 +50,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Why no containers may have the name: RETIRED or ARCHIVE; absent in the claim of a process that appends."""
     reason: str | msgspec.UnsetType = msgspec.UNSET
     """What a person said of it."""
+    restored_from: str | msgspec.UnsetType = msgspec.UNSET
+    """The backup that the containers were restored from; absent in the claim of any others."""
+    left_from: int | msgspec.UnsetType = msgspec.UNSET
+    """With `restored_from`: ids from here to `first_event_id` may be those of events of the original."""
 
 
 RETIRED, ARCHIVE = "retired", "archive"
@@ -174,8 +178,18 @@ class Incarnations:
                 return claim
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
-    def claim_anew(self, members: WriterContainers, first_event_id: int, clock: Clock) -> Claim:
+    def claim_anew(
+        self,
+        members: WriterContainers,
+        first_event_id: int,
+        clock: Clock,
+        *,
+        restored_from: str | msgspec.UnsetType = msgspec.UNSET,
+        left_from: int | msgspec.UnsetType = msgspec.UNSET,
+    ) -> Claim:
         """Take the name over for some containers, from an event id on; the former holder is refused from then on.
+
+        `restored_from` and `left_from` are those of the claim, where a backup was restored.
 
         Durability: as of `claim`.
         """
@@ -185,7 +199,7 @@ class Incarnations:
         for _ in range(_ATTEMPTS):
             # Read anew in each round: another process may have claimed the number in between.
             number = max((claim.number for claim in self.claims()), default=0) + 1
-            new_claim = self._put(members, number, first_event_id, clock)
+            new_claim = self._put(members, number, first_event_id, clock, restored_from, left_from)
             if new_claim is not None:
                 return new_claim
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
@@ -228,7 +242,15 @@ class Incarnations:
         claims = self.readable_claims()
         return not claims or claims[-1].incarnation == incarnation
 
-    def _put(self, members: WriterContainers, number: int, first_event_id: int, clock: Clock) -> Claim | None:
+    def _put(
+        self,
+        members: WriterContainers,
+        number: int,
+        first_event_id: int,
+        clock: Clock,
+        restored_from: str | msgspec.UnsetType = msgspec.UNSET,
+        left_from: int | msgspec.UnsetType = msgspec.UNSET,
+    ) -> Claim | None:
         claim = Claim(
             writer=self._writer,
             database=self._database,
@@ -238,6 +260,8 @@ class Incarnations:
             containers=members.containers,
             host=socket.gethostname(),
             claimed_ms=clock.now_ms(),
+            restored_from=restored_from,
+            left_from=left_from,
         )
         return claim if self._put_claim(claim) else None
 
@@ -292,6 +316,16 @@ class Incarnations:
 def purpose_of(claims: Sequence[Claim]) -> str:
     """Return why no containers may have a name by its claims, empty where some may."""
     return "" if not claims or claims[-1].purpose is msgspec.UNSET else claims[-1].purpose
+
+
+def left_to_original(claims: Sequence[Claim]) -> list[tuple[int, int, str]]:
+    """Return the first and the last id of each run that a restore left to the original, and the backup's text."""
+    return [
+        (claim.left_from, claim.first_event_id - 1, claim.restored_from)
+        for claim in claims
+        if isinstance(claim.left_from, int) and isinstance(claim.restored_from, str)
+        if claim.left_from < claim.first_event_id
+    ]
 
 
 def holds_group(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:

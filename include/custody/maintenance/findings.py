@@ -68,6 +68,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "handoff-unfinished": FindingKind("notice", "custody handoff goes on with it where the journals are"),
     "ids-doubled": FindingKind("damage", "look at both files; one was copied here by hand and has to go"),
     "ids-missing": FindingKind("notice", "nothing to do; custody repair --accept-loss takes note of it"),
+    "ids-left-out": FindingKind("notice", "nothing to do: a restored repository leaves them to its original"),
     "unit-damaged": FindingKind("damage", "it is made again from its journals: custody repair"),
     "log-missing": FindingKind("damage", "taken from the trash, the staged unit or the journals: custody repair"),
     "log-foreign": FindingKind("damage", "the files change places: custody repair"),

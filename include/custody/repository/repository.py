@@ -389,12 +389,26 @@ class Repository:
                 f"{'writer' if len(answers) == 1 else 'none of the writers'} {names} has no event {event_id}"
                 + ("." if as_of is None else f" that was live as of {as_of}.")
                 + "".join(unread)
+                + self._left_to_original(event_id, answers)
             )
         # Each writer counts ids of its own, and to take one of them would be a guess.
         if len(matching) > 1:
             names = ", ".join(repr(name) for name, _ in matching)
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_THE_WRITER}")
         return matching[0]
+
+    def _left_to_original(self, event_id: int, writers: Iterable[str]) -> str:
+        """Return what a restore has to do with an id that nobody has here, empty where that is nothing."""
+        from custody.journal import left_to_original
+
+        return "".join(
+            f" Its id is one of those that this repository, restored from {backup}, left to the original: "
+            "the event may be there."
+            for workspace in self.workspaces()
+            if workspace.writer in writers
+            for first, last, backup in left_to_original(workspace.incarnations.readable_claims())
+            if first <= event_id <= last
+        )
 
     @as_short_question
     def get_many(

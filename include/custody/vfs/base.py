@@ -114,6 +114,10 @@ class Primitives(Protocol):
         """Return the whole content."""
         ...
 
+    def read_part(self, path: Path, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`: fewer where the file ends before. Also of files that shrink."""
+        ...
+
     def view(self, path: Path) -> memoryview:
         """Return the whole content read-only; where possible, only the parts that are accessed are read.
 

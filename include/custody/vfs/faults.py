@@ -122,6 +122,11 @@ class FaultyFileSystem(WrappingFileSystem):
         self.meet("read", path)
         return self.inner.read(path)
 
+    def read_part(self, path: Path, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`."""
+        self.meet("read", path)
+        return self.inner.read_part(path, start, length)
+
     def view(self, path: Path) -> memoryview:
         """Return the whole content read-only."""
         self.meet("view", path)

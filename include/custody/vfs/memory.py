@@ -388,6 +388,11 @@ class MemoryFileSystem(DurableOperations):
         with self._mutex:
             return bytes(self._tree.file("read", path).data)
 
+    def read_part(self, path: Path, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`."""
+        with self._mutex:
+            return bytes(self._tree.file("read", path).data[start : start + length])
+
     def view(self, path: Path) -> memoryview:
         """Return the whole content as it is now."""
         return memoryview(self.read(path))

@@ -359,6 +359,20 @@ class PosixFileSystem(DurableOperations):
         with reported("read", path):
             return _read_whole(path)
 
+    def read_part(self, path: Path, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`."""
+        with reported("read", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                parts: list_of[bytes] = []
+                # The system reads at most 2 GiB in a call.
+                while length and (part := os.pread(descriptor, length, start)):
+                    parts.append(part)
+                    start, length = start + len(part), length - len(part)
+            finally:
+                os.close(descriptor)
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def view(self, path: Path) -> memoryview:
         """Map the file as `map_file` does, so that any number of files can be mapped at once."""
         with reported("read", path):

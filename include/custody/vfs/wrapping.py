@@ -80,6 +80,10 @@ class WrappingFileSystem(DurableOperations):
         """Return the whole content."""
         return self.inner.read(path)
 
+    def read_part(self, path: Path, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`."""
+        return self.inner.read_part(path, start, length)
+
     def view(self, path: Path) -> memoryview:
         """Return the whole content read-only."""
         return self.inner.view(path)

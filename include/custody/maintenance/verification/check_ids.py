@@ -16,7 +16,7 @@ import numpy.typing as npt
 from custody.catalog import CatalogState
 from custody.errors import CustodyError
 from custody.format.names import parse_event_log
-from custody.journal import Group, read_end, writer_states
+from custody.journal import Group, left_to_original, read_end, writer_states
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.verification.check_journals import record_ranges
 from custody.workspace import Workspace
@@ -44,6 +44,12 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
     for first, last in gaps[:_REPORTED_MAX]:
         text = f"{where}: nothing holds the ids {first} to {last}: never told, erased long ago, or lost."
         yield Finding.of("ids-missing", where, text, writer=writer, events=last - first + 1, ids=(first, last))
+    for first, last, backup in left_to_original(workspace.incarnations.readable_claims()):
+        text = (
+            f"{where}: the ids {first} to {last} are left to the original: this repository was restored from {backup}. "
+            "There they may be those of events that are not here."
+        )
+        yield Finding.of("ids-left-out", where, text, writer=writer, ids=(first, last))
     if len(gaps) > _REPORTED_MAX:
         unreported = gaps[_REPORTED_MAX:]
         text = (
@@ -72,7 +78,9 @@ def missing_ids(
     starts = [0, *(ends + 1).tolist()]
     stops = [*(held.first - 1).tolist(), max(state.next_event_id, _floor(workspace)) - 1]
     gaps = [(first, last) for first, last in zip(starts, stops, strict=True) if first <= last]
-    yield from subtract_ranges(gaps, [*lost_ranges(state), *_explained(workspace, state)] if gaps else [])
+    if gaps:
+        left = [(first, last) for first, last, _ in left_to_original(workspace.incarnations.readable_claims())]
+        yield from subtract_ranges(gaps, [*lost_ranges(state), *left, *_explained(workspace, state)])
 
 
 def _floor(workspace: Workspace) -> int:
