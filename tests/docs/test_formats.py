@@ -12,6 +12,14 @@ import pyarrow as pa
 import pytest
 
 from custody.airflow_runs.reconciliation import RunCursor
+from custody.backup.manifest import (
+    TABLE_SCHEMA,
+    Area,
+    BackupManifest,
+    WriterEnd,
+)
+from custody.backup.manifest import decode_manifest as decode_backup
+from custody.backup.manifest import encode_manifest as encode_backup
 from custody.capture import CaptureLimits, Context, Format, read_piece
 from custody.capture.validate import InputPlace, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
@@ -172,6 +180,9 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Manifest", UnitManifest),
         ("replay-plan", "## Layout", replay_plan.ReplayPlan),
         ("export-cursors", "## Layout", Cursors),
+        ("backup", "## Layout", BackupManifest),
+        ("backup", "## Area", Area),
+        ("backup", "## End", WriterEnd),
         ("job", "## Layout", KeptJob),
         ("site-to-site", "## Layout of an end", EndedTransaction),
         ("run-cursor", "## Layout", RunCursor),
@@ -544,3 +555,10 @@ def test_the_example_of_a_placed_writer_is_one() -> None:
     shown = examples(read("formats/placed-writer.md"))["document"].rstrip("\n").encode()
     record = msgspec.json.decode(shown, type=PlacedWriter)
     assert with_checksum(msgspec.json.encode(record)) == shown
+
+
+def test_the_example_of_a_backup_is_what_the_code_writes() -> None:
+    page = read("formats/backup.md")
+    shown = examples(page)["document"].strip().encode()
+    assert encode_backup(decode_backup(shown, "page")) == shown
+    assert [row[0] for row in table(page, "column | type")] == TABLE_SCHEMA.names

@@ -60,9 +60,9 @@ def backup(
 
     \b
     Example:
-      custody -r demo backup /mnt/backups/demo
+      custody -r demo backup /backups/demo
       custody -r demo backup s3://backups/demo --keep 30
-      custody backup /mnt/backups/demo --list --json
+      custody backup /backups/demo --list --json
     """
     if is_list and is_verify:
         raise click.UsageError("give --list or --verify, not both")
@@ -117,7 +117,7 @@ def restore(
 
     \b
     Example:
-      custody restore /mnt/backups/demo demo-restored
+      custody restore /backups/demo demo-restored
       custody restore s3://backups/demo demo --at 12 --store s3://provenance/demo-2
     """
     with bar() as show:
