@@ -41,6 +41,8 @@ from custody.errors import InvalidInputError
 from custody.model import EVENT_SCHEMA
 
 SOURCE_FORMAT = "nifi-avro"
+_USUAL_KEYS = ("eventOrdinal", *REQUIRED_KEYS)
+"""Those of a payload that have a value."""
 _RECORDS_MIN = 64
 """Fewer are read one by one as quickly."""
 _SPARE_BYTES = 1 << 14
@@ -165,7 +167,7 @@ def _parts(container: AvroContainer, text: InputText, bounds: _Bounds) -> Iterat
 def _usual_forms(container: AvroContainer) -> Sequence[FieldForm] | None:
     """Return the forms of the fields if records of them may be payloads as nearly all are."""
     forms = field_forms(container.schema.fields)
-    if forms is None or not {form.name for form in forms}.issuperset(REQUIRED_KEYS):
+    if forms is None or not {form.name for form in forms}.issuperset(_USUAL_KEYS):
         return None
     return forms if all(_KINDS.get(form.name) == form.kind for form in forms) else None
 
@@ -271,7 +273,7 @@ class _Part:
         sizes = np.diff(records.ends, prepend=0)
         columns = {PAYLOAD_KEYS[name]: column for name, column in records.columns.items()}
         is_payload = sizes[records.usual] <= event_bytes_max
-        for key in REQUIRED_KEYS:
+        for key in _USUAL_KEYS:
             if records.columns[key].null_count:
                 is_payload &= records.columns[key].is_valid().to_numpy(zero_copy_only=False)
         if not is_payload.all():

@@ -3,6 +3,8 @@
 The format is the payload of NiFi's SiteToSiteProvenanceReportingTask (2.x; 1.x files lack some keys): arrays of events,
 or one event a line. Keys may be missing or null; keys that custody has no field for are kept in `Event.extra`. The
 relationship of a ROUTE, the source queue and the content claims are not in this format.
+
+An event without `eventOrdinal`, as those of MiNiFi C++ are, gets a number of its `eventId`, or of its content.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import msgspec
 
 from custody.capture.validate import Context
 from custody.capture.values import attributes, format_time, integer, require, text, texts
+from custody.format.identifiers import digest_ordinal, uuid_of_name
 from custody.model import Event
 
 SOURCE_FORMAT = "nifi-s2s"
@@ -58,7 +61,6 @@ _KEYS: dict[str, tuple[str, Callable[[str, object], object]]] = {
 KEYS = frozenset(_KEYS)
 """Keys that tell this format from others."""
 REQUIRED_KEYS = (
-    "eventOrdinal",
     "eventType",
     "timestampMillis",
     "componentId",
@@ -66,11 +68,20 @@ REQUIRED_KEYS = (
     "entityId",
     "entitySize",
 )
+_OF_A_COPY = frozenset(
+    {
+        *("source_event_id", "source_ordinal", "component_name", "process_group_id", "process_group_name"),
+        *("source_host", "content_uri", "previous_content_uri", "platform", "application"),
+    }
+)
+"""Fields that a node may tell anew."""
+_NUMBERED = tuple(sorted({name for name, _ in _KEYS.values()} - _OF_A_COPY))
+"""Fields that give an event without a number its number. Part of what is stored: never change them."""
 
 
 # Unknown keys are refused here, which sends the event the slow way: that one keeps them in `extra`.
 class Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel", gc=False):
-    """An event as nearly all are: every key known, no value of a wrong type."""
+    """An event as nearly all are: numbered by its node, every key known, no value of a wrong type."""
 
     event_id: str | None = None
     event_ordinal: int
@@ -188,7 +199,7 @@ def _event(payload: Payload, node: str | None, format: str) -> Event:
 def event_from_json(document: Mapping[str, object], node: str | None = None, *, format: str = SOURCE_FORMAT) -> Event:
     """Return the event of one JSON object.
 
-    `node` names the NiFi node for events whose content URI does not; it and `eventOrdinal` are the event's identity.
+    `node` names the NiFi node for events whose content URI does not; it and `eventOrdinal` are the event's key.
 
     Raises:
         InvalidInputError: a required key is missing or null, or a value has the wrong type; the message names the key.
@@ -208,15 +219,42 @@ def event_from_json(document: Mapping[str, object], node: str | None = None, *, 
         extra.pop("timestamp")  # says nothing new
     if extra:
         fields["extra"] = msgspec.json.encode(extra).decode()
-    return Event(**fields)  # type: ignore[arg-type]
+    return numbered(Event(**fields))  # type: ignore[arg-type]
+
+
+def numbered(event: Event) -> Event:
+    """Return an event with a number: its own, else one of its id at the source, else one of its content.
+
+    Copies of it have the same number, whatever of them a node may tell anew.
+    """
+    if event.source_ordinal is not None:
+        return event
+    if event.source_event_id is not None:
+        name = ["nifi event id", event.source_event_id]
+    else:
+        values = [_shared(getattr(event, field)) for field in _NUMBERED]
+        name = ["nifi event", msgspec.json.encode(values, order="sorted").decode()]
+    return msgspec.structs.replace(event, source_ordinal=digest_ordinal(name, event.event_time))
+
+
+def _shared(value: object) -> object:
+    """Return what all copies of an event have of a value: no order of relatives, and no attributes that are null."""
+    if isinstance(value, tuple):
+        return sorted(value)
+    return {name: text for name, text in value.items() if text is not None} if isinstance(value, dict) else value
 
 
 def event_to_json(event: Event) -> dict[str, object]:
     """Return an event as NiFi would export it: absent values are left out, keys are in NiFi's order.
 
     For an event that came in this format this is its input, apart from null-valued keys; lists and maps that a 1.x file
-    lacks come out empty.
+    lacks come out empty. An event that has no number gets one, as all of NiFi's have, and an id.
     """
+    if event.source_ordinal is None:
+        event = numbered(event)
+        if event.source_event_id is None:
+            source_event_id = uuid_of_name("event", str(event.source_ordinal))
+            event = msgspec.structs.replace(event, source_event_id=source_event_id)
     document: dict[str, object] = {}
     for key, (name, _) in _KEYS.items():
         value = getattr(event, name)

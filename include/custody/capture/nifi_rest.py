@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from custody.capture.nifi_json import UNKNOWN_NODE
+from custody.capture.nifi_json import UNKNOWN_NODE, numbered
 from custody.capture.validate import Context
 from custody.capture.values import Document, integer, mapping, mappings, parse_iso, parse_shown, require, text, texts
 from custody.errors import InvalidInputError
@@ -47,7 +47,7 @@ _KEYS: dict[str, tuple[str, Callable[[str, object], object]]] = {
     "inputContentClaimFileSizeBytes": ("previous_file_size", integer),
     "sourceConnectionIdentifier": ("source_queue_identifier", text),
 }
-_REQUIRED = ("eventId", "eventType", "componentId", "componentType", "flowFileUuid", "fileSizeBytes")
+_REQUIRED = ("eventType", "componentId", "componentType", "flowFileUuid", "fileSizeBytes")
 # Said in another key, or true of the moment of asking only.
 _LEFT_OUT = {
     *("eventTime", "eventTimestamp", "lineageDuration", "attributes", "fileSize"),
@@ -93,7 +93,7 @@ def event_from_dto(dto: Document, node: str | None = None) -> Event:
     fields.setdefault("source_node", node or UNKNOWN_NODE)
     if extra:
         fields["extra"] = msgspec.json.encode(extra).decode()
-    return Event(**fields)  # type: ignore[arg-type]
+    return numbered(Event(**fields))  # type: ignore[arg-type]
 
 
 def _unwrapped(document: Document) -> list[Document]:

@@ -672,7 +672,7 @@ class Ingest:
         places = self._stored_keys.find(searched)
         several = [key for key, of_key in places.items() if len(of_key) > 1]
         if several:
-            owners = (pair for pair in zip((*keys, *former_keys), chain(accepted, accepted), strict=True) if pair[0])
+            owners = zip((*keys, *former_keys), chain(accepted, accepted), strict=True)
             places |= self._possible_copies({key: places[key] for key in several}, owners)
         stored = self._stored_events(places)
         # Behind the reading: what was erased meanwhile is found here.
@@ -726,7 +726,7 @@ class Ingest:
         times: dict[Key, set[int]] = {key: set() for key in places}
         flowfiles: dict[Key, set[str]] = {key: set() for key in places}
         for key, (_, item) in owners:
-            if key in places:
+            if key is not None and key in places:
                 times[key].add(item.event.event_time)
                 flowfiles[key].add(item.event.flowfile_uuid)
         told: dict[StoredAt, tuple[int, str]] = {}

@@ -49,6 +49,8 @@ ODD: dict[str, Change] = {
     "a negative size": {"entitySize": -1},
     "a negative previous size": {"previousEntitySize": -5},
     "a negative ordinal": {"eventOrdinal": -3},
+    "no ordinal": {"eventOrdinal": None},
+    "neither ordinal nor id": {"eventOrdinal": None, "eventId": None},
     "a number of 65 bits": {"eventOrdinal": 1 << 64},
     "a number of 63 bits": {"eventOrdinal": (1 << 63) - 1},
     "a duration below -1": {"durationMillis": -2},

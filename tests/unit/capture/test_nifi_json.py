@@ -12,9 +12,10 @@ from custody.capture.nifi_json import event_from_json
 from custody.capture.values import format_time
 from custody.errors import InvalidInputError
 from custody.model import EventType, check_event
+from tests.support import event
 from tests.unit.capture.json_documents import KINDS, NODE, document
 
-REQUIRED = ["eventOrdinal", "eventType", "timestampMillis", "componentId", "componentType", "entityId", "entitySize"]
+REQUIRED = ["eventType", "timestampMillis", "componentId", "componentType", "entityId", "entitySize"]
 OPTIONAL = [key for key in document("SEND") if key not in REQUIRED]
 TEXTS = [key for key, value in document("SEND").items() if isinstance(value, str) and key != "timestamp"]
 NUMBERS = [key for key, value in document("SEND").items() if isinstance(value, int)]
@@ -51,6 +52,45 @@ def test_a_required_key_that_is_missing_or_null_is_named(key: str, how: str) -> 
         del given[key]
     with pytest.raises(InvalidInputError, match=f"^{key}: expected a value, got {'null' if how == 'null' else 'no'}"):
         event_from_json(given)
+
+
+RETOLD = {
+    "componentName": "renamed",
+    "processGroupId": "moved",
+    "processGroupName": "moved",
+    "application": "another",
+    "platform": "another",
+    "childIds": ["c-2", "c-1"],
+    "updatedAttributes": {"a": "b", "gone": None},
+    "flowVersion": 7,
+}
+
+
+def test_an_event_with_an_id_and_no_ordinal_is_numbered_by_its_id() -> None:
+    """MiNiFi C++ sends no ordinals, and keeps the id of an event."""
+    one = event_from_json(document("SEND", eventOrdinal=None))
+    assert one.source_ordinal is not None
+    assert event_from_json(document("SEND", eventOrdinal=None, **RETOLD)).source_ordinal == one.source_ordinal
+    assert event_from_json(document("SEND", eventOrdinal=None, details="x")).source_ordinal == one.source_ordinal
+    assert event_from_json(document("SEND", eventOrdinal=None, eventId="x")).source_ordinal != one.source_ordinal
+
+
+def test_an_event_with_neither_id_nor_ordinal_is_numbered_by_what_all_copies_share() -> None:
+    bare: dict[str, Any] = {"eventOrdinal": None, "eventId": None, "updatedAttributes": {"a": "b"}}
+    one = event_from_json(document("FORK", **bare))
+    assert event_from_json(document("FORK", **{**bare, **RETOLD})).source_ordinal == one.source_ordinal
+    for changes in ({"entityId": "x"}, {"entitySize": 5}, {"timestampMillis": 5}, {"updatedAttributes": {"a": "c"}}):
+        assert event_from_json(document("FORK", **{**bare, **changes})).source_ordinal != one.source_ordinal
+
+
+def test_an_event_that_no_nifi_numbered_leaves_with_an_id_and_the_number_that_it_has_when_it_comes_back() -> None:
+    own = event(1, source_node=None, source_ordinal=None, source_format="custody", relationship="success")
+    given = event_to_json(own)
+    assert {"eventId", "eventOrdinal"} <= given.keys()
+    assert event_to_json(own) == given
+    assert event_to_json(event(2, source_ordinal=None))["eventId"] != given["eventId"]
+    without = {key: value for key, value in given.items() if key not in ("eventId", "eventOrdinal")}
+    assert event_from_json(without).source_ordinal == given["eventOrdinal"]
 
 
 @pytest.mark.parametrize("key", OPTIONAL)

@@ -20,6 +20,7 @@ from custody.export.receiver import EventBatch, RefusedError, UnavailableError
 from custody.export.site_to_site import SiteToSiteReceiver, base_address
 from custody.lease import Attempt
 from custody.model import Event, to_batch
+from custody.repository import Repository
 from tests.support import append, event, sample, unnumbered
 from tests.unit.export.receivers import NifiPort, http_inbox
 from tests.unit.export.test_export_run import box, made
@@ -47,6 +48,21 @@ def test_http_gets_arrays_as_nifi_writes_them_and_custody_reads_them_back() -> N
     assert headers["authorization"] == f"Bearer {TOKEN}"
     read = [item.event for item in read_file(body, event_bytes_max=1 << 20) if isinstance(item, Accepted)]
     assert unnumbered(read) == unnumbered(events)
+
+
+def test_what_custodys_own_producers_did_is_read_back_by_another_custody_and_once(tmp_path: Path) -> None:
+    events = [event(number, source_node=None, source_ordinal=None, source_format="custody") for number in range(20)]
+    with http_inbox() as inbox:
+        receiver = HttpReceiver("box", target(f"{inbox.url}/take"))
+        receiver.deliver(batch(events))
+        receiver.close()
+        [(*_, body)] = inbox.requests
+    file = tmp_path / "events.json"
+    file.write_bytes(body)
+    other = Repository.create(tmp_path / "other")
+    with other.ingest() as work:
+        reports = [work.file(file), work.file(file)]
+    assert [(report.stored, report.repeated, report.rejected) for report in reports] == [(20, 0, 0), (0, 20, 0)]
 
 
 @pytest.mark.parametrize(
