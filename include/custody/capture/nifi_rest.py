@@ -63,11 +63,11 @@ KEYS = frozenset({"provenance", "provenanceEvent", "provenanceEvents", *_KEYS, *
 
 def read_element(raw: bytes, context: Context) -> Sequence[Event]:
     """Return the events of a DTO, or of an object that wraps one or several."""
-    return [event_from_dto(dto, context.node) for dto in _unwrapped(msgspec.json.decode(raw))]
+    return [event_from_dto(dto, context.node, context.zone) for dto in _unwrapped(msgspec.json.decode(raw))]
 
 
-def event_from_dto(dto: Document, node: str | None = None) -> Event:
-    """Return the event of one DTO; `node` names the NiFi node where the DTO does not.
+def event_from_dto(dto: Document, node: str | None = None, zone: str | None = None) -> Event:
+    """Return the event of one DTO; `node` names the NiFi node where the DTO does not, `zone` is that of its clock.
 
     Raises:
         InvalidInputError: a key is missing or has a wrong value, or the DTO is a summary.
@@ -83,7 +83,7 @@ def event_from_dto(dto: Document, node: str | None = None) -> Event:
             fields[name] = read(key, value)
         elif value is not None and key not in _LEFT_OUT:
             extra[key] = value
-    time = fields["event_time"] = _event_time(dto)
+    time = fields["event_time"] = _event_time(dto, zone)
     if dto.get("lineageDuration") is not None:
         fields["lineage_start_date"] = time - integer("lineageDuration", dto["lineageDuration"])
     fields["previous_attributes"], fields["updated_attributes"] = _attributes(dto)
@@ -107,12 +107,12 @@ def _unwrapped(document: Document) -> list[Document]:
     return [document]
 
 
-def _event_time(dto: Document) -> int:
+def _event_time(dto: Document, zone: str | None) -> int:
     if dto.get("eventTimestamp") is not None:
         return parse_iso("eventTimestamp", text("eventTimestamp", dto["eventTimestamp"]))
     require(dto, "eventTime")
     shown = text("eventTime", dto["eventTime"])
-    return parse_iso("eventTime", shown) if shown[4:5] == "-" else parse_shown("eventTime", shown)
+    return parse_iso("eventTime", shown) if shown[4:5] == "-" else parse_shown("eventTime", shown, zone)
 
 
 def _attributes(dto: Document) -> tuple[dict[str, str | None], dict[str, str | None]]:

@@ -81,6 +81,8 @@ class Context:
     """Names the source of events that do not name it themselves."""
     received_ms: int = 0
     """When the file arrived, for events that carry no time."""
+    zone: str | None = None
+    """Of the clock in which NiFi's REST interface shows times; a name of the IANA database."""
     is_numbered: bool = True
     """Whether events without an ordinal get one by their content; if not, the caller numbers them."""
 

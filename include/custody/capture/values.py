@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -17,7 +18,34 @@ from custody.errors import InvalidInputError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d:?\d\d)?")
-_SHOWN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)(?:\.(\d{3}))? (Z|UTC|(?:UTC|GMT)?[+-]\d\d:?\d\d|GMT)")
+_SHOWN = re.compile(
+    r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)(?:\.(\d{3}))? (?:(?:UTC|GMT)?([+-]\d\d:?\d\d)|([A-Za-z]{1,5}))"
+)
+# Letters that Java shows for one offset alone, by minutes ahead of UTC.
+_OFFSETS = {
+    0: "Z UTC GMT WET",
+    60: "WEST CET MET WAT",
+    120: "CEST MEST EET SAST",
+    180: "EEST EAT",
+    300: "PKT",
+    480: "SGT HKT AWST",
+    540: "JST",
+    570: "ACST",
+    600: "AEST",
+    630: "ACDT",
+    660: "AEDT",
+    720: "NZST",
+    780: "NZDT",
+    -150: "NDT",
+    -240: "EDT",
+    -300: "EST",
+    -360: "MDT",
+    -420: "MST PDT",
+    -480: "AKDT",
+    -540: "AKST",
+    -600: "HST",
+}
+_LETTERS = {name: minutes for minutes, names in _OFFSETS.items() for name in names.split()}
 
 
 def format_time(milliseconds: object) -> str | None:
@@ -55,24 +83,50 @@ def parse_iso(key: str, text: str) -> int:
     raise InvalidInputError(f"{key}: expected a time such as 2026-01-31T09:30:00.000Z, got {text[:40]!r}")
 
 
-def parse_shown(key: str, text: str) -> int:
-    """Return the time that NiFi shows as `01/31/2026 09:30:00.000 UTC`, in UTC, GMT or with an offset.
+def parse_shown(key: str, text: str, zone: str | None = None) -> int:
+    """Return the time that NiFi shows as `01/31/2026 09:30:00.000 UTC`, with an offset or the letters of a zone.
+
+    `zone` is that of the server's clock. It decides where letters, such as CST, stand for several zones.
 
     Raises:
-        InvalidInputError: it is no time, or names a zone by letters that mean several zones, such as CST.
+        InvalidInputError: it is no time, or its letters stand for several zones and `zone` is none of them.
     """
     match = _SHOWN.fullmatch(text)
+    letters = None
     try:
         if match:
-            month, day, year, hour, minute, second, digits, zone = match.groups()
-            zone = zone.removeprefix("UTC").removeprefix("GMT").removeprefix("Z") or "+00:00"
-            moment = datetime.fromisoformat(f"{year}-{month}-{day}T{hour}:{minute}:{second}{zone}")
-            return _milliseconds(moment) + int(digits or 0)
+            month, day, year, hour, minute, second, digits, offset, letters = match.groups()
+            local = f"{year}-{month}-{day}T{hour}:{minute}:{second}"
+            if offset is not None:
+                moment: datetime | None = datetime.fromisoformat(local + offset)
+            elif letters in _LETTERS:
+                moment = datetime.fromisoformat(local).replace(tzinfo=timezone(timedelta(minutes=_LETTERS[letters])))
+            else:
+                moment = _moment_of_letters(local, letters, zone)
+            if moment is not None:
+                return _milliseconds(moment) + int(digits or 0)
     except (ValueError, OverflowError):
-        pass
-    raise InvalidInputError(
-        f"{key}: expected a time such as 01/31/2026 09:30:00.000 UTC (UTC, GMT or an offset), got {text[:40]!r}"
-    )
+        letters = None
+    if letters is None:
+        expected = "a time such as 01/31/2026 09:30:00.000 UTC"
+    elif zone is None:
+        expected = "an offset, or letters of one zone alone. Name the zone of the server's clock by capture.nifi_zone"
+    else:
+        expected = f"letters of {zone} (capture.nifi_zone) at that time"
+    raise InvalidInputError(f"{key}: expected {expected}; got {text[:40]!r}")
+
+
+def _moment_of_letters(local: str, letters: str, zone: str | None) -> datetime | None:
+    """Return a time of the clock of a zone; None where its letters are not those of the zone at that time."""
+    if zone is None:
+        return None
+    shown = datetime.fromisoformat(local).replace(tzinfo=ZoneInfo(zone))
+    # An hour that the clock shows twice has two names.
+    for moment in (shown, shown.replace(fold=1)):
+        if moment.tzname() == letters:
+            return moment
+    # Of zones without letters in the database, such as Asia/Dubai, Java has some.
+    return None if (shown.tzname() or "").isalpha() else shown
 
 
 # Events of one second come together.

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -217,10 +218,26 @@ class CaptureSection(Section):
         "each, however an event comes in. * is any text, ? one character; case does not count.",
     )
 
+    nifi_zone: str | None = Field(
+        None,
+        description="The zone of the clock in which NiFi's REST interface shows times, such as America/Chicago. It is "
+        "asked where the letters of a time, such as CST, stand for several zones; unset, such an event is rejected.",
+    )
+
     @field_validator("mask_attributes")
     @classmethod
     def _masks_name_attributes(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         return _named_patterns(patterns)
+
+    @field_validator("nifi_zone")
+    @classmethod
+    def _zone_is_known(cls, name: str | None) -> str | None:
+        if name:
+            try:
+                ZoneInfo(name)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise ValueError(f"expected a zone of the IANA database, such as Europe/Paris, got {name!r}") from None
+        return name or None
 
 
 def _named_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:

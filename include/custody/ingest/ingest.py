@@ -408,7 +408,7 @@ class Ingest:
                 f"{name}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), "
                 f"got {status.st_size}. Split the file or raise the limit."
             )
-        context = Context(node, received_ms=int(status.st_mtime * 1000))
+        context = Context(node, int(status.st_mtime * 1000), limits.nifi_zone)
         try:
             # Unbuffered: the reader has a buffer of its own, and `tell` says how far it has come.
             with path.open("rb", buffering=0) as stream:
@@ -498,7 +498,7 @@ class Ingest:
         """
         entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
         format = format or _format_of(entry)
-        context = Context(entry.node, entry.received_ms)
+        context = Context(entry.node, entry.received_ms, self._workspace.settings.capture.nifi_zone)
         place = InputPlace(entry.index, entry.offset)
         outcomes = read_piece(raw, place, self._limits, format=format, context=context)
         tally = FileTally(entry.file, format, entry.node)

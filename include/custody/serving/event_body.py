@@ -73,6 +73,8 @@ class BodyHead:
     """Of JSON; None where its keys decide."""
     node: str | None = None
     """Names the source of events that do not name it themselves."""
+    zone: str | None = None
+    """Of the clock of a NiFi, as that of `Context`."""
     key: str | None = None
     """Of the batch, which numbers its events that have no ordinal."""
     is_strict: bool = False
@@ -114,7 +116,7 @@ def read_body(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
 
 
 def _of_other_format(body: bytes, head: BodyHead, limits: CaptureLimits, format: Format) -> EventBody:
-    context = Context(head.node)
+    context = Context(head.node, zone=head.zone)
     if len(body) < COLUMN_BYTES:
         return EventBody(format, list(read_stream(io.BytesIO(body), limits, format=format, context=context)))
     outcomes: list[Outcome] = []

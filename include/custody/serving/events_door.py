@@ -112,7 +112,7 @@ class EventsDoor:
     async def take(self, request: Request) -> Response:
         """Take the events of one body."""
         try:
-            head = _head(request)
+            head = replace(_head(request), zone=self._services.settings.capture.nifi_zone)
             delivery = await self._delivery(request, head)
             report = await self._intake.take(delivery)
         except _RefusedError as refused:

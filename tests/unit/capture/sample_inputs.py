@@ -26,10 +26,11 @@ def read(
     *,
     limits: CaptureLimits = LIMITS,
     node: str | None = None,
+    zone: str | None = None,
     chunk_bytes: int = 1 << 16,
 ) -> list[Outcome]:
-    stream = io.BytesIO(data)
-    return list(read_stream(stream, limits, format=format, context=Context(node, ARRIVED_MS), chunk_bytes=chunk_bytes))
+    context = Context(node, ARRIVED_MS, zone)
+    return list(read_stream(io.BytesIO(data), limits, format=format, context=context, chunk_bytes=chunk_bytes))
 
 
 def array(events: Iterable[object]) -> bytes:

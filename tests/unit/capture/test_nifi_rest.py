@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from custody.capture import Accepted, Format, Rejected
-from custody.capture.values import parse_shown
+from custody.capture.values import format_time, parse_shown
 from custody.errors import InvalidInputError
 from custody.model import ContentClaim, Event
 from tests.unit.capture.sample_inputs import array, dto, lines, read
 
 
-def event_of(document: object) -> Event:
-    [found] = read(json.dumps(document).encode(), Format.NIFI_REST)
+def event_of(document: object, zone: str | None = None) -> Event:
+    [found] = read(json.dumps(document).encode(), Format.NIFI_REST, zone=zone)
     assert isinstance(found, Accepted), found
     assert not found.warnings
     return found.event
@@ -59,12 +59,56 @@ def test_the_shown_time_is_read_where_there_is_no_timestamp(shown: str) -> None:
     assert event_of(dto(eventTimestamp=None, eventTime=shown)).event_time == 1_772_600_767_089
 
 
-@pytest.mark.parametrize(
-    "shown", ["03/04/2026 05:06:07.089 CST", "04.03.2026 05:06", "13/40/2026 05:06:07.089 UTC", ""]
-)
-def test_a_time_that_may_mean_several_is_refused(shown: str) -> None:
+@pytest.mark.parametrize("shown", ["04.03.2026 05:06", "13/40/2026 05:06:07.089 UTC", "03/04/2026 05:06:07 Z+1", ""])
+@pytest.mark.parametrize("zone", [None, "America/Chicago"])
+def test_what_is_no_time_is_refused(shown: str, zone: str | None) -> None:
     with pytest.raises(InvalidInputError, match="eventTime: expected a time such as 01/31/2026"):
-        parse_shown("eventTime", shown)
+        parse_shown("eventTime", shown, zone)
+
+
+@pytest.mark.parametrize(
+    ("shown", "zone"),
+    [
+        ("03/04/2026 06:06:07.089 CET", None),
+        ("03/04/2026 07:06:07.089 CEST", None),
+        ("03/04/2026 00:06:07.089 EST", None),
+        ("03/04/2026 14:06:07.089 JST", None),
+        ("03/04/2026 16:06:07.089 AEDT", None),
+        ("03/04/2026 14:36:07.089 ACST", "America/Chicago"),
+        ("03/03/2026 23:06:07.089 CST", "America/Chicago"),
+        ("03/04/2026 13:06:07.089 CST", "Asia/Shanghai"),
+        ("03/04/2026 10:36:07.089 IST", "Asia/Kolkata"),
+        ("03/04/2026 07:06:07.089 IST", "Asia/Jerusalem"),
+        ("03/04/2026 09:06:07.089 GST", "Asia/Dubai"),
+    ],
+)
+def test_letters_of_a_zone_are_read_and_the_setting_decides_what_stands_for_several(
+    shown: str, zone: str | None
+) -> None:
+    event = event_of(dto(eventTimestamp=None, eventTime=shown), zone)
+    assert event.event_time == 1_772_600_767_089
+
+
+@pytest.mark.parametrize(("letters", "hour"), [("PDT", 8), ("PST", 9)])
+def test_an_hour_that_the_clock_shows_twice_is_told_by_its_letters(letters: str, hour: int) -> None:
+    shown = parse_shown("eventTime", f"11/01/2026 01:30:00.000 {letters}", "America/Los_Angeles")
+    assert format_time(shown) == f"2026-11-01T{hour:02d}:30:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("letters", "zone", "says"),
+    [
+        ("CST", None, "Name the zone of the server's clock by capture.nifi_zone; got '03/04/2026 05:06:07.089 CST'"),
+        ("XYZ", None, "Name the zone of the server's clock by capture.nifi_zone"),
+        ("IST", "America/Chicago", r"expected letters of America/Chicago \(capture.nifi_zone\) at that time"),
+        ("CDT", "America/Chicago", r"expected letters of America/Chicago \(capture.nifi_zone\) at that time"),
+    ],
+)
+def test_letters_that_stand_for_several_zones_are_refused_with_what_to_do(
+    letters: str, zone: str | None, says: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        parse_shown("eventTime", f"03/04/2026 05:06:07.089 {letters}", zone)
 
 
 @pytest.mark.parametrize(

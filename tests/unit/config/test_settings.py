@@ -40,6 +40,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("capture", "batch_events", [1, 1_000_000], [0, 1_000_001]),
     ("capture", "source_wait_seconds", [0, 0.5, 3600], [-1, float("nan")]),
     ("capture", "mask_attributes", [[], ["*password*", "a b"], ["*"]], [[""], ["a", ""], "*password*", [1]]),
+    ("capture", "nifi_zone", ["Europe/Paris", "America/Chicago", "UTC"], ["CEST2", "../x", 7]),
     ("landing", "folder", ["spool", "/mnt/drop/%Y/%m/%d", "a/%Y-%j/%H/%M"], ["", "%H", "../up", "a/%Y/%x", [], 1]),
     ("landing", "suffixes", [[".json"], [".json", ".gz"]], [[], ".json", [1]]),
     ("landing", "quiet_seconds", [0, 0.5, 3600], [-1, float("nan"), float("inf")]),
