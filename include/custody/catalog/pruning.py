@@ -1,8 +1,9 @@
 """Which logs, and which blocks of them, can hold an event that meets a condition: from what the catalog keeps of them.
 
-The entry of a log has bounds of each column that was written with statistics, for the log and, in its footer, for each
-block; and for `flowfile_uuid` a bloom filter of each block. What these rule out need not be opened. A column without
-bounds, a damaged bloom filter, a footer that was too large for the catalog: then nothing is ruled out.
+The entry of a log has bounds of each column that was written with statistics, and for `flowfile_uuid` a bloom filter
+of each block. The table of contents has the bounds of each block: those of ids and times at fixed places, those of
+other columns in the description of the block. What these rule out need not be opened. A column without bounds, a
+damaged bloom filter, a table of contents that nobody read: then nothing is ruled out.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 import xxhash
 from cachetools import LRUCache
 from google.protobuf.message import DecodeError
 
-from custody.catalog.footers import block_bounds, stored_footer
+from custody.catalog.footers import block_bounds
 from custody.catalog.transaction_pb2 import AddFile, ColumnStatistics, FileStatistics, Value
 from custody.errors import CorruptionError
+from custody.eventlog.log_writer import STATISTICS
+from custody.eventlog.toc import TableOfContents
 from custody.format import split_block
 
 # A header has four small fields; the filter itself is the rest.
@@ -66,34 +71,46 @@ class PrunedReads:
     logs: int = 0
     logs_pruned: int = 0
     blocks: int = 0
-    """Of logs whose blocks the catalog knows."""
+    """Of logs whose blocks are known."""
     blocks_pruned: int = 0
     """Those of pruned logs included."""
     by: Counter[str] = field(default_factory=Counter)
     """Blocks left out, by `<column> bounds` or `<column> bloom`."""
 
-    def blocks_of(self, file: AddFile, alternatives: Sequence[Sequence[Restriction]]) -> list[int] | None:
+    def blocks_of(
+        self, file: AddFile, alternatives: Sequence[Sequence[Restriction]], toc: TableOfContents | None = None
+    ) -> list[int] | None:
         """Return the blocks of a log that can hold an event that is asked for; None for all, without a look at any.
 
-        An event is asked for when it meets all restrictions of one of the alternatives.
+        An event is asked for when it meets all restrictions of one of the alternatives. Without the table of contents
+        only bloom filters tell blocks apart.
         """
         self.logs += 1
         if not alternatives or not all(alternatives):
             return None
-        known = known_log(file, {each.column for each in _flat(alternatives)})
-        self.blocks += known.count
-        ruled_out: list[str | None] = [known.ruled_out_by(number, alternatives) for number in range(known.count)]
-        # Without blocks that are known, the log as a whole.
+        columns = {each.column for each in _flat(alternatives)}
+        known = known_log(file, columns)
+        # The log as a whole first: then the bounds of its blocks are not looked at.
         whole = known.whole_ruled_out_by(alternatives)
+        if toc is not None:
+            known = known if whole is not None else known_log(file, columns, toc)
+            count = len(toc.blocks)
+        else:
+            count = known.count
+        self.blocks += count
         if whole is not None:
-            ruled_out = [each or whole for each in ruled_out]
+            ruled_out: list[str | None] = [whole] * count
+        elif known.count != count:
+            return None  # its entry is damaged
+        else:
+            ruled_out = [known.ruled_out_by(number, alternatives) for number in range(known.count)]
         left = [number for number, reason in enumerate(ruled_out) if reason is None]
         self.by.update(reason for reason in ruled_out if reason is not None)
-        self.blocks_pruned += known.count - len(left)
-        if whole is not None or (known.count and not left):
+        self.blocks_pruned += len(ruled_out) - len(left)
+        if whole is not None or (ruled_out and not left):
             self.logs_pruned += 1
             return []
-        return left if len(left) < known.count else None
+        return left if len(left) < count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +119,7 @@ class KnownLog:
 
     bounds: Bounds
     blocks: Sequence[Bounds]
+    """By block; without bounds where the table of contents was not at hand, none where their number is not known."""
     blooms: Mapping[str, Sequence[BloomFilter]]
     size: int = 0
     """About how many bytes of memory it takes."""
@@ -123,7 +141,10 @@ class KnownLog:
 
 _BLOCK_BYTES = 1000
 _CACHE_BYTES = 32 << 20
-_KNOWN: LRUCache[tuple[str, bytes, bytes, frozenset[str]], KnownLog] = LRUCache(_CACHE_BYTES, lambda known: known.size)
+_DESCRIBED = frozenset(STATISTICS) - {"event_id", "event_time"}
+"""The columns whose bounds stand in the descriptions of blocks alone."""
+_Key = tuple[str, bytes, bytes, frozenset[str], bool]
+_KNOWN: LRUCache[_Key, KnownLog] = LRUCache(_CACHE_BYTES, lambda known: known.size)
 _LOCK = Lock()
 
 
@@ -162,36 +183,55 @@ def bounds_of(statistics: FileStatistics) -> dict[str, tuple[Bound, Bound] | Non
     return bounds
 
 
-def known_log(file: AddFile, columns: AbstractSet[str]) -> KnownLog:
-    """Return what the catalog knows of some columns of a log; nothing where its entry is damaged."""
+def known_log(file: AddFile, columns: AbstractSet[str], toc: TableOfContents | None = None) -> KnownLog:
+    """Return what is known of some columns of a log; nothing where its entry is damaged."""
     # By digest: a log that was mended is listed again under its name. Without a digest nothing is remembered.
-    key = (file.path, file.sha256, file.toc_sha256, frozenset(columns))
+    key = (file.path, file.sha256, file.toc_sha256, frozenset(columns), toc is not None)
     with _LOCK:
         known = _KNOWN.get(key) if file.sha256 else None
     if known is None:
-        known = _read(file, columns)
+        known = _read(file, columns, toc)
         with _LOCK, suppress(ValueError):  # one that is larger than the cache is not kept
             _KNOWN[key] = known
     return known
 
 
-def _read(file: AddFile, columns: AbstractSet[str]) -> KnownLog:
+def _read(file: AddFile, columns: AbstractSet[str], toc: TableOfContents | None) -> KnownLog:
     try:
         statistics = FileStatistics.FromString(file.statistics)
-        footer = stored_footer(file)
-        blocks = [] if footer is None else block_bounds(footer, columns)
         bounds = bounds_of(statistics)
-        # These are in every entry, also of a log of an earlier release.
+        # These are in every entry.
         bounds |= {
             "event_id": (file.first_event_id, file.last_event_id),
             "event_time": (file.first_event_time_ms, file.last_event_time_ms),
         }
         blooms = {each.column: _blooms(each) for each in statistics.columns if each.blooms and each.column in columns}
+        blocks = bounds_of_blocks(toc, columns, file.last_event_id) if toc is not None else _unbounded(blooms)
     # What helps to leave something out is no reason to fail: `verify` names the damage.
-    except (CorruptionError, DecodeError):
+    except (CorruptionError, DecodeError, OSError, ValueError):
         return KnownLog({}, [], {})
     size = len(file.statistics) + _BLOCK_BYTES * (1 + len(blocks))
     return KnownLog(bounds, blocks, blooms, size)
+
+
+def bounds_of_blocks(toc: TableOfContents, columns: AbstractSet[str], last_event_id: int) -> list[Bounds]:
+    """Return the least and greatest values of some columns in each block, by the table of contents of a log."""
+    blocks = toc.blocks
+    firsts = blocks["first_event_id"].tolist()
+    # The table has only the first id of a block: its last one lies before the next block's first.
+    ids = zip(firsts, [*(first - 1 for first in firsts[1:]), last_event_id], strict=True) if firsts else ()
+    times = zip(blocks["first_event_time"].tolist(), blocks["last_event_time"].tolist(), strict=True)
+    fixed: list[Bounds] = [{"event_id": i, "event_time": t} for i, t in zip(ids, times, strict=True)]
+    described = columns & _DESCRIBED
+    if not described:
+        return fixed
+    # To parse the descriptions of all blocks takes some tenths of a millisecond a block: only if they are asked for.
+    found = block_bounds(pq.read_metadata(pa.BufferReader(toc.footer(range(len(blocks))))), described)
+    return [{**one, **other} for one, other in zip(fixed, found, strict=True)]
+
+
+def _unbounded(blooms: Mapping[str, Sequence[BloomFilter]]) -> list[Bounds]:
+    return [{} for _ in range(max(map(len, blooms.values()), default=0))]
 
 
 def _blooms(column: ColumnStatistics) -> list[BloomFilter]:

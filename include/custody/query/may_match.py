@@ -12,6 +12,7 @@ from whoosh import query
 
 from custody.catalog import AddFile
 from custody.catalog.pruning import Bounds, known_log
+from custody.eventlog import TableOfContents
 from custody.index import QueryEvaluator, TermSet
 from custody.index.terms import term as indexed_term
 from custody.query.shard_set import fields_of
@@ -34,13 +35,13 @@ def may_match_file(question: query.Query, file: AddFile, columns: frozenset[str]
     return MayMatch(known_log(file, columns).bounds).evaluate(question)
 
 
-def blocks_that_may_match(question: query.Query, file: AddFile) -> tuple[int, list[int]] | None:
-    """Return how many blocks a log has and which of them can hold a match; None where the catalog does not know."""
-    columns = columns_asked(question) | {"event_time"}
-    blocks = known_log(file, columns).blocks
-    if not blocks:
-        return None
-    return len(blocks), [number for number, bounds in enumerate(blocks) if MayMatch(bounds).evaluate(question)]
+def blocks_that_may_match(question: query.Query, file: AddFile, toc: TableOfContents) -> list[int]:
+    """Return the blocks of a log that can hold a match."""
+    blocks = known_log(file, columns_asked(question) | {"event_time"}, toc).blocks
+    # Nothing is known of a log whose entry is damaged.
+    if len(blocks) != len(toc.blocks):
+        return list(range(len(toc.blocks)))
+    return [number for number, bounds in enumerate(blocks) if MayMatch(bounds).evaluate(question)]
 
 
 class MayMatch(QueryEvaluator[bool]):

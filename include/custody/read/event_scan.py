@@ -105,7 +105,7 @@ class ScanPart:
     writer: str
     log: FileReference | None = None
     blocks: tuple[int, ...] | None = None
-    """The blocks that may hold events that are asked for, as far as the catalog tells; None for all."""
+    """The blocks that may hold events that are asked for, by their bloom filters; None for all."""
     ids: tuple[IdRange, ...] | None = None
     """Only events within these belong to the part; None for all."""
     tombstones: tuple[bytes, ...] = ()
@@ -271,9 +271,9 @@ def _gone(reference: FileReference) -> ConflictError:
 
 
 def _blocks_to_read(toc: TableOfContents, part: ScanPart, asked: EventFilter) -> list[int]:
-    """Return the blocks that may hold events that are asked for, by the catalog and by the table of contents.
+    """Return the blocks that may hold events that are asked for, by the plan and by the table of contents.
 
-    Not every state of a catalog knows blocks: its checkpoints leave them out.
+    The plan knows the bloom filters of the blocks; their ids and times are in the table.
     """
     blocks = toc.blocks
     firsts = blocks["first_event_id"].astype(np.int64)

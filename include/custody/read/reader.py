@@ -332,16 +332,16 @@ def tables_of_logs(
     state: CatalogState,
     paths: Sequence[str],
     on_damage: OnDamage = refuse,
-    choose: Callable[[AddFile, int], Sequence[int]] = lambda _, blocks: range(blocks),
+    choose: Callable[[AddFile, TableOfContents], Sequence[int]] = lambda _, toc: range(len(toc.blocks)),
 ) -> Iterator[pa.Table]:
     """Yield the events of some logs that are live in a state, a few blocks in a table; one that expired has none.
 
-    `choose` returns which of the blocks of a log are read, of which it is given the number.
+    `choose` returns which of the blocks of a log are read, by its table of contents.
     """
     for path in paths:
         log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
         if log is not None:
-            for table in log.tables(choose(state.files[path], len(log.toc.blocks)), None, on_damage):
+            for table in log.tables(choose(state.files[path], log.toc), None, on_damage):
                 yield visible_events(workspace, state, table)
 
 

@@ -29,7 +29,7 @@ from whoosh import query
 
 from custody.catalog import AddFile, AddShard
 from custody.errors import InvalidInputError
-from custody.eventlog import Damage
+from custody.eventlog import Damage, TableOfContents
 from custody.format.number_sets import distinct
 from custody.index import Days, ShardCache, integers
 from custody.model import Event
@@ -155,16 +155,13 @@ class SearchSource:
         return reader.tables_of_logs(self.workspace, self.view.state, shard.log_paths, self._notices)
 
     def candidate_tables(self, shard: AddShard, question: query.Query, explained: SearchStats) -> Iterator[pa.Table]:
-        """Yield the blocks of a shard's logs that can hold a match by what the catalog knows of them."""
+        """Yield the blocks of a shard's logs that can hold a match by their bounds."""
 
-        def choose(file: AddFile, count: int) -> Sequence[int]:
-            known = blocks_that_may_match(question, file)
-            # A table of contents with other blocks than the footer is damaged, and reported by who reads it.
-            if known is None or known[0] != count:
-                return range(count)
-            explained.scanned_blocks += count
-            explained.scanned_blocks_pruned += count - len(known[1])
-            return known[1]
+        def choose(file: AddFile, toc: TableOfContents) -> Sequence[int]:
+            chosen = blocks_that_may_match(question, file, toc)
+            explained.scanned_blocks += len(toc.blocks)
+            explained.scanned_blocks_pruned += len(toc.blocks) - len(chosen)
+            return chosen
 
         return reader.tables_of_logs(self.workspace, self.view.state, shard.log_paths, self._notices, choose)
 

@@ -28,7 +28,7 @@ from custody.catalog.pruning import PrunedReads, Restriction
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import ConflictError, CorruptionError, InvalidInputError, NotFoundError, StripeMissingError
-from custody.eventlog import Damage
+from custody.eventlog import Damage, TableOfContents
 from custody.eventlog.log_writer import BLOOM_FILTERS, STATISTICS
 from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.read.cache import caches_of, open_log, require_expired
@@ -269,7 +269,7 @@ class SqlSources:
         self.notices = Notices(strict=not skip_damaged)
         self._skip_damaged = skip_damaged
         self.parts: list[LogPart] = []
-        self._files: list[tuple[Workspace, AddFile]] = []
+        self._files: list[tuple[Workspace, AddFile, TableOfContents]] = []
         self.masks: tuple[str, ...] = ()
         """Patterns of names of attributes whose values must not be given out."""
         self._tails: list[tuple[str, Tail]] = []
@@ -341,7 +341,7 @@ class SqlSources:
         """Look for damaged blocks and tables of software, after a query failed, and yield them."""
         if self._software is not None:
             yield from self._software.damage()
-        for workspace, file in self._files:
+        for workspace, file, _ in self._files:
             damages: list[Damage] = []
             log = open_log(workspace, file, damages.append, whole=True)
             if log is not None:
@@ -352,8 +352,8 @@ class SqlSources:
         """Return the logs, and of these the blocks, that can hold an event that is asked for."""
         alternatives = [[_restriction(each) for each in conditions] for conditions in asked]
         reads, parts = PrunedReads(), []
-        for (_, file), part in zip(self._files, self.parts, strict=True):
-            blocks = reads.blocks_of(file, alternatives)
+        for (_, file, toc), part in zip(self._files, self.parts, strict=True):
+            blocks = reads.blocks_of(file, alternatives, toc)
             if blocks is not None:
                 blocks = blocks if part.blocks is None else sorted({*blocks} & {*part.blocks})
                 part = msgspec.structs.replace(part, blocks=blocks)
@@ -378,7 +378,7 @@ class SqlSources:
         if log is None or not self._is_there(workspace, file):
             return
         # Remembered, because the engine does not know what it read when it fails.
-        self._files.append((workspace, file))
+        self._files.append((workspace, file, log.toc))
         columns = log.schema.names
         yield LogPart(
             path=os.fsencode(log.path),

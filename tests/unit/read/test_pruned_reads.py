@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -36,8 +37,8 @@ def _event(number: int) -> Event:
 EVENTS = [_event(number) for number in range(LOGS * EACH)]
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+@pytest.fixture(scope="module", params=["before a checkpoint", "behind a checkpoint"])
+def repository(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """Four logs of several blocks; each has sizes, sources and FlowFiles of its own."""
     root = tmp_path_factory.mktemp("pruned") / "repository"
     Repository.create(root)
@@ -47,6 +48,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
         append(opened, EVENTS[log * EACH : (log + 1) * EACH])
         run_steps(opened.settings)
     append(opened, [event(9999, file_size=5, source_node="tail")])
+    if request.param == "behind a checkpoint":
+        opened.workspace().catalog.write_checkpoint()
+        opened = Repository.open(root)
+        state = opened.workspace().catalog.load()
+        assert not any(file.footer for file in state.files.values()), "the checkpoint keeps no footer"
     return opened
 
 
@@ -64,9 +70,14 @@ def test_one_flowfile_is_found_in_one_block(repository: Repository) -> None:
     assert found == [{"event_id": 700}]
     assert explained.logs == LOGS
     assert explained.logs_pruned >= LOGS - 2
+    assert explained.blocks == sum(len(pq.read_metadata(path).to_dict()["row_groups"]) for path in logs(repository))
     assert explained.blocks > 2 * LOGS
     assert explained.blocks - explained.blocks_pruned <= 2
     assert explained.by["flowfile_uuid bloom"] > 0
+
+
+def logs(opened: Repository) -> list[Path]:
+    return sorted(opened.settings.store.rglob("events/*.parquet"))
 
 
 def _uuid(number: int) -> str:
