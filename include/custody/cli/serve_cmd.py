@@ -15,6 +15,7 @@ from custody.clock import SystemClock
 from custody.config import Settings
 from custody.config.sections import DoorName
 from custody.errors import ConfigurationError
+from custody.ingest.slots import retired_slots
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 
@@ -79,11 +80,13 @@ def serve(
 def _serve_by_workers(settings: Settings, quiet: bool) -> None:
     from custody.serving.workers import run_workers
 
-    slots = len(settings.repository.slots)
+    retired = retired_slots(PosixFileSystem(), settings)
+    slots = len(settings.repository.slots) - len(retired)
     if slots < settings.serve.workers:
+        but = f" beside the retired {', '.join(retired)}" if retired else ""
         raise ConfigurationError(
             f"repository.writer_slots: expected at least {settings.serve.workers}, one for each of serve.workers, "
-            f"got {slots}."
+            f"got {slots}{but}."
         )
 
     def command(number: int, descriptor: int, folder: Path) -> list[str]:

@@ -17,9 +17,9 @@ from threading import Lock
 from custody.catalog import writable_store_of
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import LockedError, StorageError
+from custody.errors import ConfigurationError, LockedError, StorageError
 from custody.flow.content import ContentOptions, ContentWriter, with_content
-from custody.journal import Incarnations, JournalOptions, JournalWriter, lock_path, unmounted_suspects
+from custody.journal import Incarnations, JournalOptions, JournalWriter, lock_path, purpose_of, unmounted_suspects
 from custody.model import Event, require_valid
 from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
@@ -42,7 +42,7 @@ class SlotWriter(JournalWriter):
             database,
             clock,
             options,
-            incarnations=Incarnations(writable_store_of(settings, fs), name, database),
+            incarnations=_incarnations(fs, settings, name),
             keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
         )
         self.name = name
@@ -114,23 +114,39 @@ def _usable(fs: FileSystem, containers: Sequence[Path]) -> Sequence[Path]:
 def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: float | None = None) -> SlotWriter:
     """Return a writer for the first free slot, which the caller closes.
 
-    Waits for one as long as `wait_seconds` says, or the setting `repository.writer_wait_seconds`.
+    Waits for one as long as `wait_seconds` says, or the setting `repository.writer_wait_seconds`. Slots of retired
+    writers are passed over.
 
     Raises:
-        LockedError: live processes hold all slots.
+        LockedError: live processes hold all slots that are not retired.
+        ConfigurationError: all of them are retired, or a slot is claimed by other containers.
     """
     slots = settings.repository.slots
     wait = settings.repository.writer_wait_seconds if wait_seconds is None else wait_seconds
     if len(slots) == 1 and not wait:
         return SlotWriter(fs, settings, slots[0], clock)  # the lock's own error names the holder
     deadline = time.monotonic() + max(wait, _CHECK_SECONDS)
+    retired: dict[str, ConfigurationError] = {}
     while True:
-        writer = _take_any(fs, settings, clock, slots)
+        writer = _take_any(fs, settings, clock, slots, retired)
         if writer is not None:
             return writer
         if time.monotonic() >= deadline:
-            raise LockedError(_all_taken(slots))
+            raise LockedError(_all_taken([name for name in slots if name not in retired]))
         time.sleep(_POLL_SECONDS)
+
+
+def retired_slots(fs: FileSystem, settings: Settings) -> list[str]:
+    """Return the slots whose writers were retired: no process takes them any more."""
+    return [name for name in settings.repository.slots if _is_retired(fs, settings, name)]
+
+
+def _is_retired(fs: FileSystem, settings: Settings, name: str) -> bool:
+    return bool(purpose_of(_incarnations(fs, settings, name).claims()))
+
+
+def _incarnations(fs: FileSystem, settings: Settings, name: str) -> Incarnations:
+    return Incarnations(writable_store_of(settings, fs), name, settings.repository.database)
 
 
 def taken_slots(fs: FileSystem, settings: Settings) -> list[str]:
@@ -138,20 +154,34 @@ def taken_slots(fs: FileSystem, settings: Settings) -> list[str]:
     return [name for name in settings.repository.slots if fs.is_locked(lock_path(settings.containers, name))]
 
 
-def _take_any(fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[str]) -> SlotWriter | None:
-    """Take the first free slot; None when others were faster with all of them."""
+def _take_any(
+    fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[str], retired: dict[str, ConfigurationError]
+) -> SlotWriter | None:
+    """Take the first free slot; None when others were faster with all of them. Retired slots that it meets are added.
+
+    Raises:
+        ConfigurationError: all slots are retired, or one is claimed by other containers.
+    """
     lost = 0
     while True:
+        if len(retired) == len(slots):
+            raise retired[slots[-1]]
         # Checked before they are locked: a lock waits up to a second for processes that only check.
-        occupied = set(taken_slots(fs, settings))
+        occupied = {*taken_slots(fs, settings), *retired}
         free = [name for name in slots if name not in occupied]
         if not free:
             return None
+        # Processes that lost a race for one slot would meet again at the next one; their process ids part them.
+        name = free[os.getpid() % len(free) if lost else 0]
         try:
-            # Processes that lost a race for one slot would meet again at the next one; their process ids part them.
-            return SlotWriter(fs, settings, free[os.getpid() % len(free) if lost else 0], clock)
+            return SlotWriter(fs, settings, name, clock)
         except LockedError:
             lost += 1
+        except ConfigurationError as error:
+            # Asked behind the refusal alone: a retired slot is rare, and each question is a request to a store.
+            if not _is_retired(fs, settings, name):
+                raise
+            retired[name] = error
 
 
 def _all_taken(slots: Sequence[str]) -> str:
