@@ -139,7 +139,7 @@ def _open_doors(folder: Path) -> tuple[ASGIApp, ExitStack]:
     from custody.serving.doors import open_doors
     from custody.serving.repository_measures import RepositoryMeasures
     from custody.serving.server_metrics import ServerMetrics
-    from custody.serving.serving_access import rights_of
+    from custody.serving.serving_access import hosts_of, rights_of
     from custody.vfs import PosixFileSystem
 
     at = Repository.open(folder)
@@ -152,7 +152,8 @@ def _open_doors(folder: Path) -> tuple[ASGIApp, ExitStack]:
         # The pages are links of Airflow's own page, whatever else is open.
         names = options.doors if "pages" in options.doors else (*options.doors, "pages")
         doors = stack.enter_context(open_doors(names, services))
-        access = Access(tokens, elsewhere=airflow_grant, session_cookie=_SESSION_COOKIE, rights=rights_of(at.settings))
+        rights, hosts = rights_of(at.settings), hosts_of(at.settings)
+        access = Access(tokens, None, airflow_grant, _SESSION_COOKIE, rights, hosts)
         return application(options, doors, access, metrics, options.waiting_bytes_max), stack.pop_all()
 
 

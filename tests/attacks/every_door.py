@@ -165,6 +165,6 @@ def every_door(root: Path, configuration: str = "") -> Iterator[EveryDoor]:
         stack.callback(services.close)
         doors = stack.enter_context(open_doors(("events", "openlineage", "ngsi", "site-to-site"), services))
         app = application(repository.settings.serve, doors)
-        client = stack.enter_context(TestClient(app, raise_server_exceptions=False))
+        client = stack.enter_context(TestClient(app, base_url="http://localhost", raise_server_exceptions=False))
         port = cast(Any, doors[-1]).raw_port
         yield EveryDoor(root, client, f"http://127.0.0.1:{port}".removeprefix("http://"))

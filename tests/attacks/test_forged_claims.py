@@ -115,7 +115,7 @@ def test_a_content_that_somebody_else_delivered_is_not_had_by_its_digest_alone(t
     try:
         with open_doors(("events",), services) as doors:
             app = application(repository.settings.serve, doors, Access(Tokens.read(root / "tokens")))
-            with TestClient(app) as client:
+            with TestClient(app, base_url="http://localhost") as client:
                 assert client.put(f"/contents/{DIGEST}", content=SECRET, headers=owner).status_code == 201
                 assert client.head(f"/contents/{DIGEST}", headers=thief).status_code == 404
                 body = lines([own_event(1, content_sha256=DIGEST, source_node="thief", source_ordinal=1)])

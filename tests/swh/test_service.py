@@ -22,6 +22,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import ConfigurationError, NotFoundError, StorageError
+from custody.model.visibility import Visibility
 from custody.repository import Repository
 from custody.serving import Tokens, checked_tokens
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
@@ -61,7 +62,7 @@ def at(published: Repository) -> Iterator[Serving]:
 
 
 def questions(settings: Settings, clock: ManualClock | None = None) -> PublishedDatabase:
-    def content_of(event_id: int, writer: str | None) -> Swhid:
+    def content_of(event_id: int, writer: str | None, visibility: Visibility | None) -> Swhid:
         raise NotFoundError(f"no event {event_id} of {writer}")
 
     return PublishedDatabase(settings, PosixFileSystem(), clock or ManualClock(0), content_of)
@@ -337,11 +338,11 @@ def test_heads_and_connections_have_the_bounds_of_every_server_of_custody(
         answers = [_all_of(connection) for connection in half]
         assert all(answer == b"" or answer.startswith(b"HTTP/1.1 408") for answer in answers)
         assert any(answer for answer in answers)
-        head = b"POST /whereare HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n"
+        head = b"POST /whereare HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n"
         assert _all_of(sent(head + b"\r\n{")).startswith(b"HTTP/1.1 408")
         assert _all_of(sent(head + b"X-Pad: " + b"p" * 20_000 + b"\r\n\r\n")).startswith(b"HTTP/1.1 431")
         twice = b"Authorization: a\r\nAuthorization: b\r\nConnection: close\r\n\r\n"
-        assert b"ambiguous" in _all_of(sent(b"GET /whereis/x HTTP/1.1\r\nHost: x\r\n" + twice))
+        assert b"ambiguous" in _all_of(sent(b"GET /whereis/x HTTP/1.1\r\nHost: localhost\r\n" + twice))
 
 
 def _all_of(connection: socket.socket) -> bytes:

@@ -130,11 +130,12 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
       custody -r demo ngsi serve --port 5050
     """
     # FastAPI and uvicorn take a second to import, and only this command needs them.
-    from custody.serving.application import Access, application
+    from custody.serving.application import application
     from custody.serving.door import Services
     from custody.serving.http_server import checked_tokens
     from custody.serving.http_server import serve as serve_app
     from custody.serving.ngsi_door import NgsiDoor
+    from custody.serving.serving_access import access_alone
 
     at = Repository.open(repository)
     overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
@@ -146,7 +147,7 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
     services = Services(at, settings, SystemClock())
     with closing(services), closing(NgsiDoor(services, is_alone=True, tokens=tokens)) as door:
         serve_app(
-            application(settings.receiver, [door], Access(tokens)),
+            application(settings.receiver, [door], access_alone(settings.receiver, tokens)),
             settings.root,
             settings.receiver,
             settings.ngsi.notification_target,

@@ -38,10 +38,10 @@ def serve(repository: Path, host: str | None, port: int | None, raw_port: int | 
       custody -r demo site-to-site serve --port 5070 --raw-port 5071
     """
     # FastAPI and uvicorn take a second to import, and only servers need them.
-    from fastapi import FastAPI
-
+    from custody.serving.application import application
     from custody.serving.http_server import checked_tokens
     from custody.serving.http_server import serve as serve_app
+    from custody.serving.serving_access import access_alone
     from custody.serving.site_to_site_door import SiteToSiteDoor
     from custody.serving.site_to_site_intake import IngestStore, PacketIntake
 
@@ -52,12 +52,12 @@ def serve(repository: Path, host: str | None, port: int | None, raw_port: int | 
     settings = at.settings.model_copy(update={"site_to_site": options})
     tokens = checked_tokens(settings.root, "site_to_site", options)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
+    # The door writes a line a transaction itself.
+    logging.getLogger("custody.access").setLevel(logging.WARNING)
     with at.ingest() as ingest:
         intake = PacketIntake(settings, IngestStore(ingest), at.quarantine, SystemClock())
-        digests = None if tokens is None else lambda: tokens.digests
-        door = SiteToSiteDoor(settings, intake, PosixFileSystem(), SystemClock(), digests=digests)
-        app = FastAPI(title="custody Site-to-Site", docs_url=None, redoc_url=None, openapi_url=None)
-        app.router.routes.extend(door.routes())
+        door = SiteToSiteDoor(settings, intake, PosixFileSystem(), SystemClock(), tokens=tokens)
+        app = application(options, [door], access_alone(options, tokens))
 
         def say(url: str) -> None:
             raw = "" if door.raw_port is None else f", and by RAW at port {door.raw_port}"

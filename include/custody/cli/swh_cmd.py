@@ -181,8 +181,9 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     # What serves takes a second to import, and only this command needs it.
     from custody.serving import checked_tokens
     from custody.serving import serve as serve_app
-    from custody.serving.application import Access, application
+    from custody.serving.application import application
     from custody.serving.door import Services
+    from custody.serving.serving_access import access_alone
     from custody.serving.swh_door import SwhDoor
 
     at = Repository.open(repository)
@@ -207,7 +208,7 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
             address = open_.enter_context(serving_rpc(door.database, settings, tokens))
             talk.print(clean(f"custody: gRPC is answered at {address}"))
         serve_app(
-            application(settings.swh, [door], Access(tokens)),
+            application(settings.swh, [door], access_alone(settings.swh, tokens)),
             settings.root,
             settings.swh,
             "/whereis",

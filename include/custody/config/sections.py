@@ -890,6 +890,12 @@ class ServeSection(ListenerSection):
     certificate_scopes: tuple[ScopeName, ...] = Field(
         ("append",), description="What a client with a certificate of tls_client_ca may do without a token."
     )
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="Names of this server, without a port, that a request's Host may have besides those of this "
+        "machine, such as localhost. Without tokens and certificates no other Host is answered; with them every Host "
+        "is, unless names are set here.",
+    )
     rights_file: Annotated[Path | None, Unset] = Field(
         None,
         description="File with rules of who may see which events; unset for everybody all. Read again when it changes.",

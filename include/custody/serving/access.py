@@ -1,7 +1,9 @@
 """Access to a server: scopes, tokens that have them, and the file that keeps the tokens as digests.
 
 A line of the file is `sha256:DIGEST SCOPES NAME CREATED`, with the scopes joined by commas. Only who was given a token
-knows it: the file has its digest. A line may also be a token itself, as files of the receiver have it, perhaps with
+knows it. The digest is that of the id of its input port, a UUID that follows from the token: NiFi's Site-to-Site names
+it in each request, as it cannot bring a token. Neither leads back: nobody delivers by what the file says, and a port
+that somebody saw is no token. A line may also be a token itself, as files of the receiver have it, perhaps with
 scopes behind it; such a file must be readable by its owner alone.
 
 A server looks at the file once a second at most and reads it again when it has changed. While the new file is unfit,
@@ -16,6 +18,7 @@ import re
 import secrets
 import stat
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,6 +32,7 @@ CHARACTERS_MIN = 16
 _BEARER = "bearer "
 _HASHED = re.compile(r"sha256:([0-9a-f]{64})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_PORT = b"custody input port\0"
 _PREFIX = "custody_"
 _SECRET_BYTES = 32
 
@@ -64,7 +68,7 @@ class TokenLine:
     """One token of a file."""
 
     digest: str
-    """SHA-256 of the token, in hexadecimal digits."""
+    """As `digest_of` returns it, in hexadecimal digits."""
     scopes: frozenset[Scope]
     name: str
     created: str
@@ -122,7 +126,11 @@ class Tokens:
 
     def grant(self, headers: Mapping[str, str]) -> Grant | None:
         """Return what the token allows that the headers bring, names in lower case; None without a known one."""
-        digest = digest_of(brought_token(headers))
+        return self.grant_of_port(port_of(brought_token(headers)))
+
+    def grant_of_port(self, port_id: str) -> Grant | None:
+        """Return what the token allows whose input port has this id; None for a port of no known one."""
+        digest = _digest_of_port(port_id)
         grant = None
         # Every one, in constant time: the time must not tell which one came close.
         for line in self._lines():
@@ -130,10 +138,10 @@ class Tokens:
                 grant = Grant(line.name, line.scopes)
         return grant
 
-    @property
-    def digests(self) -> list[bytes]:
-        """The SHA-256 of each token with the scope that is needed."""
-        return [bytes.fromhex(line.digest) for line in self._lines() if self._needed in line.scopes]
+    def admits_port(self, port_id: str) -> bool:
+        """Whether it is the id of the input port of a token with the scope that is needed."""
+        grant = self.grant_of_port(port_id)
+        return grant is not None and self._needed in grant.scopes
 
     def admit(self, headers: Mapping[str, str]) -> bool:
         """Whether the headers bring a token with the scope that is needed."""
@@ -152,9 +160,19 @@ def brought_token(headers: Mapping[str, str]) -> str:
     return headers.get("x-auth-token", "")
 
 
+def port_of(token: str) -> str:
+    """Return the id of the input port for who has a token."""
+    digest = hashlib.sha256(_PORT + token.encode("utf-8", "surrogateescape")).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
+
+
 def digest_of(token: str) -> str:
-    """Return the digest of a token."""
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+    """Return the digest of a token, as files of tokens have it. Part of their format: never change it."""
+    return _digest_of_port(port_of(token))
+
+
+def _digest_of_port(port_id: str) -> str:
+    return hashlib.sha256(port_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_token_file(path: Path, default: frozenset[Scope] = frozenset({Scope.APPEND})) -> list[TokenLine]:

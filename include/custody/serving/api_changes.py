@@ -1,7 +1,7 @@
 """What the API changes: FlowFiles are sent again, pieces of the quarantine are tried again; each as a job.
 
 The library's own functions do it, those that the command line calls; a plan is made and looked at before it is run.
-Nobody's browser is led here by another site: see `check_origin`.
+Nobody's browser is led here by another site: see `Entrance` and `check_origin`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,11 +37,13 @@ from custody.replay.replay_documents import (
 )
 from custody.repository import Repository
 from custody.serving.access import Scope
+from custody.serving.api_operation import ApiOperation
 from custody.serving.api_problems import ProblemDocument
-from custody.serving.application import grant_of, is_from_own_page
+from custody.serving.application import grant_of
 from custody.serving.door import Services
-from custody.serving.http_requests import BodyRefusedError
+from custody.serving.http_requests import BodyRefusedError, is_from_own_page
 from custody.serving.jobs import Job, JobKind, Jobs, KeptJob, OnProgress, Outcome
+from custody.serving.route_rights import RouteRight, Shows
 from custody.vfs import PosixFileSystem
 from custody.workspace.run_reports import RunOverview, StepReport, list_runs, read_run, report_place, run_of
 
@@ -133,26 +134,6 @@ class OneRun(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[StepReport]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeOperation:
-    """One operation of the API, as it is added to an application."""
-
-    path: str
-    answer: Callable[..., Any]
-    document: type
-    scope: Scope
-    method: str = "GET"
-    body: type | None = None
-    status: int = 200
-    of_all: bool = field(default=True)
-    """Whether the answer counts or names all events, so that it is refused to those who may see some only."""
-
-    @property
-    def changes(self) -> bool:
-        """Whether something is begun or ended by it."""
-        return self.method != "GET"
-
-
 CHANGE_DOCUMENTS = (
     ReplayQuestion,
     ReplayOrder,
@@ -200,23 +181,27 @@ class Changes:
         """End what goes on; a second call does nothing."""
         self.jobs_of_all.close()
 
-    def operations(self) -> Sequence[ChangeOperation]:
+    def operations(self) -> Sequence[ApiOperation]:
         """Return all of them."""
-        read, replay, manage = Scope.READ, Scope.REPLAY, Scope.MANAGE
+        replay = RouteRight(Scope.REPLAY, Shows.VISIBLE)
+        own_jobs = RouteRight(Scope.READ, Shows.VISIBLE)
+        of_input = RouteRight(Scope.READ, Shows.INPUT)
+        manage = RouteRight(Scope.MANAGE, Shows.INPUT)
         plan = "/replay-plans/{plan}"
         return (
-            ChangeOperation("/replay-plans", self.replay_plans, PlacedPlans, replay, of_all=False),
-            ChangeOperation("/replay-plans", self.make_plan, Job, replay, "POST", ReplayQuestion, 202, of_all=False),
-            ChangeOperation(plan, self.replay_plan, PlanOverview, replay, of_all=False),
-            ChangeOperation(f"{plan}/check", self.check_plan, CheckOverview, replay, of_all=False),
-            ChangeOperation(f"{plan}/runs", self.run_plan, Job, replay, "POST", ReplayOrder, 202, of_all=False),
-            ChangeOperation("/quarantine/resubmissions", self.resubmit, Job, manage, "POST", ResubmitOrder, 202),
-            ChangeOperation("/quarantine/{key}", self.quarantine_entry, QuarantineEntry, read),
-            ChangeOperation("/jobs", self.jobs, JobList, read, of_all=False),
-            ChangeOperation("/jobs/{job_id}", self.job, Job, read, of_all=False),
-            ChangeOperation("/jobs/{job_id}", self.cancel_job, Job, read, "DELETE", None, 202, of_all=False),
-            ChangeOperation("/runs", self.runs, RunList, read),
-            ChangeOperation("/runs/{run}", self.run, OneRun, read),
+            ApiOperation("/replay-plans", self.replay_plans, PlacedPlans, replay),
+            ApiOperation("/replay-plans", self.make_plan, Job, replay, "POST", ReplayQuestion, 202),
+            ApiOperation(plan, self.replay_plan, PlanOverview, replay),
+            ApiOperation(f"{plan}/check", self.check_plan, CheckOverview, replay),
+            ApiOperation(f"{plan}/runs", self.run_plan, Job, replay, "POST", ReplayOrder, 202),
+            ApiOperation("/quarantine/resubmissions", self.resubmit, Job, manage, "POST", ResubmitOrder, 202),
+            ApiOperation("/quarantine/{key}", self.quarantine_entry, QuarantineEntry, of_input),
+            ApiOperation("/jobs", self.jobs, JobList, own_jobs),
+            ApiOperation("/jobs/{job_id}", self.job, Job, own_jobs),
+            # Ending a job takes the scope of its kind as well, which the job alone says.
+            ApiOperation("/jobs/{job_id}", self.cancel_job, Job, own_jobs, "DELETE", None, 202),
+            ApiOperation("/runs", self.runs, RunList, of_input),
+            ApiOperation("/runs/{run}", self.run, OneRun, of_input),
         )
 
     def replay_plans(self, *, limit: Count = 100) -> Response:
@@ -460,10 +445,9 @@ class Changes:
 
 
 async def check_origin(request: Request) -> None:
-    """Refuse what a page of another site makes a browser send, whatever the browser adds to it by itself.
+    """Refuse what a page of another site makes a browser send, whatever it brings: changes are for people and programs.
 
-    A server without tokens lets everybody in, and a cookie comes with each request to its site: neither says that the
-    reader wants it. JSON is asked for because a form, which any page may send anywhere, cannot have this type.
+    JSON is asked for because a form, which any page may send anywhere, cannot have this type.
     """
     if not is_from_own_page(request.headers):
         raise BodyRefusedError(403, "foreign-page", "expected a request of this server's own pages or of a program")

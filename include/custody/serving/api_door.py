@@ -3,7 +3,8 @@
 Every answer is a document of `serving/api_documents.py`, every error one of `serving/api_problems.py`. An event is
 named by its writer and its id, for each writer counts ids of its own. `next` of a page is the address of the next one.
 
-What is read needs the scope `read`, bytes of contents need `content`; replays need `replay`, the quarantine `manage`.
+Each operation declares its right: a scope, and what its answer shows of events (`route_rights.py`). What is read needs
+the scope `read`, bytes of contents need `content`; replays need `replay`, the quarantine `manage`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
-from fastapi import Depends, FastAPI, Query, Request, params
+from fastapi import Depends, FastAPI, Query, Request
 from fastapi.openapi.utils import get_openapi
 from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -75,7 +75,7 @@ from custody.serving.api_documents import (
 )
 from custody.serving.api_export import EXPORTS
 from custody.serving.api_keeping import Keeping
-from custody.serving.api_operation import Operation
+from custody.serving.api_operation import ApiOperation, Operation
 from custody.serving.api_problems import MEDIA_TYPE, GoneError, ProblemDocument, handle_problems
 from custody.serving.api_software import SoftwarePlaces, SoftwareTables
 from custody.serving.application import grant_of, visibility_of
@@ -85,6 +85,7 @@ from custody.serving.door import Measure, Services
 from custody.serving.event_document import event_document
 from custody.serving.export_process import exported
 from custody.serving.http_requests import bounded_body
+from custody.serving.route_rights import OPEN, DoorMount, DoorRoute, RouteRight, Shows
 from custody.serving.sql_forms import ENCODERS, FirstRows, SqlForm, notices_header
 from custody.sql.plain_values import plain_rows
 from custody.store import counted
@@ -124,10 +125,6 @@ _FORMS = {
 """What the operations answer with besides a document of their own."""
 # Airflow's server compresses in its event loop what has no coding: heartbeats of tasks would wait for it.
 _AS_IT_IS = {"Content-Encoding": "identity"}
-_OF_ALL = ("status", "timeline", "difference", "chain", "quarantine", "holds", "retention", "attestations")
-"""Operations whose answers count or name all events, whoever asks: refused to those who may see some only."""
-_AS_IT_CAME = ("quarantine",)
-"""Operations that tell of input as it came: refused to those, too, for whom attributes are masked."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Answer = TypeVar("_Answer")
 _SEARCH_QUESTION = msgspec.json.Decoder(SearchQuestion)
@@ -165,15 +162,14 @@ class ApiDoor:
     """
 
     name = "api"
-    scope = None
 
     def __init__(self, services: Services) -> None:
         self._changes = _changes_of(services)
         self._app = api_application(services, self._changes)
 
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return one mount."""
-        return [Mount(PREFIX, self._app)]
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
+        """Return one mount; each operation below it has a right of its own."""
+        return [DoorMount(PREFIX, self._app, right=OPEN, checks_itself=True)]
 
     def ready(self) -> str | None:
         """Return None: what cannot be read is said by each answer."""
@@ -195,6 +191,9 @@ def api_application(services: Services, changes: Changes | None = None) -> FastA
     app.router.route_class = Operation
     _Api(services.repository, changes or _changes_of(services), SoftwareTables(services)).add_to(app)
     handle_problems(app, str(services.repository.settings.root))
+    for route in app.routes:
+        if not isinstance(route, Operation):
+            raise TypeError(f"the API: expected operations with a right, got {type(route).__name__}")
     return app
 
 
@@ -242,99 +241,51 @@ class _Api:
     def add_to(self, app: FastAPI) -> None:
         """Add all operations to an application."""
         app.add_middleware(_Seen)
-        read, content = Scope.READ, Scope.CONTENT
         event = "/events/{writer}/{event_id}"
-        for path, answer, document, scope in (
-            ("/", self.welcome, Welcome, read),
-            ("/fields", self.fields, Fields, read),
-            ("/events", self.events, EventPage, read),
-            ("/events/facets", self.facets, Facets, read),
-            ("/events/histogram", self.histogram, Histogram, read),
-            ("/events/export", self.export, None, read),
-            (event, self.event, OneEvent, read),
-            (f"{event}/nifi", self.nifi, None, read),
-            (f"{event}/content", self.content, None, content),
-            (f"{event}/content/previous", self.previous_content, None, content),
-            (f"{event}/software", self.software, SoftwarePlaces, content),
-            ("/lineage", self.lineage, LineageDocument, read),
-            ("/lineage/export", self.lineage_export, None, read),
-            ("/dag-runs", self.dag_runs, DagRuns, read),
-            ("/dag-run", self.dag_run, DagRun, read),
-            ("/status", self.status, RepositoryStatus, read),
-            ("/timeline/{writer}", self.timeline, Timeline, read),
-            ("/timeline/{writer}/difference", self.difference, CatalogDifference, read),
-            ("/timeline/{writer}/chain", self.chain, CatalogChain, read),
-            ("/quarantine", self.quarantine, Quarantined, read),
-            ("/holds", self.holds, Holds, read),
-            ("/retention/plan", self.retention, RetentionPlan, read),
-            ("/attestations", self.attestations, Attestations, read),
-        ):
-            methods = ["GET", "HEAD"] if document is None and scope is content else ["GET"]
-            self._add(app, path, answer, document, scope, methods)
-        self._add(app, "/events/search", self.search, EventPage, read, ["POST"], SearchQuestion)
-        self._add(app, "/sql", self.sql, SqlRows, read, ["POST"], SqlQuestion)
+        shown, of_all = RouteRight(Scope.READ, Shows.VISIBLE), RouteRight(Scope.READ, Shows.ALL)
+        nothing, of_input = RouteRight(Scope.READ, Shows.NOTHING), RouteRight(Scope.READ, Shows.INPUT)
+        contents = RouteRight(Scope.CONTENT, Shows.VISIBLE)
         keeping = Keeping(self._changes, _body, _json, _now_ms)
-        for each in (*self._changes.operations(), *keeping.operations()):
-            self._add(
-                app,
-                each.path,
-                each.answer,
-                each.document,
-                each.scope,
-                [each.method],
-                each.body,
-                status=each.status,
-                changes=each.changes,
-                of_all=each.of_all,
-            )
+        for each in (
+            ApiOperation("/", self.welcome, Welcome, shown),
+            ApiOperation("/fields", self.fields, Fields, nothing),
+            ApiOperation("/events", self.events, EventPage, shown),
+            ApiOperation("/events/facets", self.facets, Facets, shown),
+            ApiOperation("/events/histogram", self.histogram, Histogram, shown),
+            ApiOperation("/events/export", self.export, None, shown),
+            ApiOperation(event, self.event, OneEvent, shown),
+            ApiOperation(f"{event}/nifi", self.nifi, None, shown),
+            ApiOperation(f"{event}/content", self.content, None, contents),
+            ApiOperation(f"{event}/content", self.content, None, contents, "HEAD"),
+            ApiOperation(f"{event}/content/previous", self.previous_content, None, contents),
+            ApiOperation(f"{event}/content/previous", self.previous_content, None, contents, "HEAD"),
+            ApiOperation(f"{event}/software", self.software, SoftwarePlaces, contents),
+            ApiOperation("/lineage", self.lineage, LineageDocument, shown),
+            ApiOperation("/lineage/export", self.lineage_export, None, shown),
+            ApiOperation("/dag-runs", self.dag_runs, DagRuns, shown),
+            ApiOperation("/dag-run", self.dag_run, DagRun, shown),
+            ApiOperation("/status", self.status, RepositoryStatus, of_all),
+            ApiOperation("/timeline/{writer}", self.timeline, Timeline, of_all),
+            ApiOperation("/timeline/{writer}/difference", self.difference, CatalogDifference, of_all),
+            ApiOperation("/timeline/{writer}/chain", self.chain, CatalogChain, of_all),
+            ApiOperation("/quarantine", self.quarantine, Quarantined, of_input),
+            ApiOperation("/holds", self.holds, Holds, of_all),
+            ApiOperation("/retention/plan", self.retention, RetentionPlan, of_all),
+            ApiOperation("/attestations", self.attestations, Attestations, of_all),
+            ApiOperation("/events/search", self.search, EventPage, shown, "POST", SearchQuestion, is_question=True),
+            ApiOperation("/sql", self.sql, SqlRows, shown, "POST", SqlQuestion, is_question=True),
+            *self._changes.operations(),
+            *keeping.operations(),
+        ):
+            app.router.routes.append(_route_of(each))
         described = cache(lambda: msgspec.json.encode(openapi_document(app)))
 
         def description() -> Response:
             return Response(described(), media_type="application/json")
 
-        app.add_api_route("/openapi.json", description, include_in_schema=False, dependencies=[_needs(read)])
-
-    def _add(
-        self,
-        app: FastAPI,
-        path: str,
-        answer: Callable[..., Any],
-        document: type | None,
-        scope: Scope,
-        methods: list[str],
-        body: type | None = None,
-        *,
-        status: int = 200,
-        changes: bool = False,
-        of_all: bool = False,
-    ) -> None:
-        name = answer.__name__
-        needed = [_needs(scope, of_all=of_all or name in _OF_ALL, as_it_came=of_all or name in _AS_IT_CAME)]
-        good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
-        if document is not None:
-            good["content"]["application/json"] = {"schema": schema_of(document)}
-        # What is refused before it comes here, such as a path that leads nowhere, has the server's own plain shape.
-        content = {MEDIA_TYPE: {"schema": schema_of(ProblemDocument)}, "application/json": {}}
-        bad = {"description": "A problem", "content": content}
-        extra: dict[str, Any] = {}
-        if body is not None:
-            extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema_of(body)}}}
-        good_too: dict[int | str, dict[str, Any]] = (
-            {304: {"description": "As the sender has it already (If-None-Match)"}} if methods == ["GET"] else {}
+        app.router.routes.append(
+            Operation("/openapi.json", description, right=nothing, methods=["GET"], include_in_schema=False)
         )
-        for method in methods:
-            app.add_api_route(
-                path,
-                answer,
-                methods=[method],
-                operation_id=name if method != "HEAD" else f"{name}_head",
-                summary=(answer.__doc__ or name).splitlines()[0],
-                response_model=None,
-                responses={status: {"description": "The answer", **good}, **good_too, "4XX": bad, "5XX": bad},
-                status_code=status,
-                dependencies=[*needed, Depends(check_origin)] if changes else needed,
-                openapi_extra=extra or None,
-            )
 
     def welcome(self, request: Request) -> Response:
         """Where everything is, and what the caller may do."""
@@ -844,6 +795,40 @@ class _Api:
         return following()
 
 
+def _route_of(operation: ApiOperation) -> Operation:
+    """Return the route of an operation, with its description."""
+    name, method = operation.answer.__name__, operation.method
+    good: dict[str, Any] = {"content": {kind: {} for kind in _FORMS.get(name, ())}}
+    if operation.document is not None:
+        good["content"]["application/json"] = {"schema": schema_of(operation.document)}
+    # What is refused before it comes here, such as a path that leads nowhere, has the server's own plain shape.
+    content = {MEDIA_TYPE: {"schema": schema_of(ProblemDocument)}, "application/json": {}}
+    bad = {"description": "A problem", "content": content}
+    scope, shows = operation.right.scope, operation.right.shows
+    extra: dict[str, Any] = {"security": [{"token": [scope]}], "x-custody-shows": shows}
+    if operation.body is not None:
+        extra["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema_of(operation.body)}},
+        }
+    known: dict[int | str, dict[str, Any]] = (
+        {304: {"description": "As the sender has it already (If-None-Match)"}} if method == "GET" else {}
+    )
+    return Operation(
+        operation.path,
+        operation.answer,
+        right=operation.right,
+        methods=[method],
+        operation_id=name if method != "HEAD" else f"{name}_head",
+        summary=(operation.answer.__doc__ or name).splitlines()[0],
+        response_model=None,
+        responses={operation.status: {"description": "The answer", **good}, **known, "4XX": bad, "5XX": bad},
+        status_code=operation.status,
+        dependencies=[Depends(check_origin)] if operation.changes else None,
+        openapi_extra=extra,
+    )
+
+
 # Without a default: an operation that is not called by `_Seen` fails, and does not show everything.
 _SEEN: ContextVar[Visibility | None] = ContextVar("custody.seen")
 
@@ -860,23 +845,6 @@ class _Seen:
             await self._app(scope, receive, send)
         finally:
             _SEEN.reset(token)
-
-
-def _needs(scope: Scope, *, of_all: bool = False, as_it_came: bool = False) -> params.Depends:
-    # A coroutine, though it waits for nothing: what is none is called in a thread of its own.
-    async def check(request: Request) -> None:
-        scopes = grant_of(request).scopes
-        if not scopes:
-            raise HTTPException(401, "expected a token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
-        if scope not in scopes:
-            raise HTTPException(403, f"expected a token with the scope {scope}")
-        seen = visibility_of(request.scope)
-        if as_it_came and seen is not None and seen.masks:
-            raise HTTPException(403, "this tells of input as it came, and values of attributes are masked for you")
-        if of_all and seen is not None and seen.hides_events:
-            raise HTTPException(403, "this tells of all events, and you may see some of them only")
-
-    return params.Depends(check)
 
 
 async def _body(request: Request, form: msgspec.json.Decoder[_Answer]) -> _Answer:

@@ -21,9 +21,11 @@ from custody.model.masking import AttributeMask
 from custody.query.times import time_span
 from custody.repository import EventSelection, Hold
 from custody.serving.access import Scope
-from custody.serving.api_changes import KEYS_MAX, LISTED_MAX, ChangeOperation, Changes, Wait
+from custody.serving.api_changes import KEYS_MAX, LISTED_MAX, Changes, Wait
+from custody.serving.api_operation import ApiOperation
 from custody.serving.api_problems import GoneError, ProblemDocument
 from custody.serving.jobs import Job, JobKind, JobState, OnProgress, Outcome
+from custody.serving.route_rights import RouteRight, Shows
 
 REASON_CHARACTERS_MAX = 2000
 _ID_MAX = (1 << 63) - 1
@@ -138,17 +140,17 @@ class Keeping:
         self._now_ms = now_ms
         self._mask = AttributeMask(repository.settings.query.mask_attributes)
 
-    def operations(self) -> Sequence[ChangeOperation]:
+    def operations(self) -> Sequence[ApiOperation]:
         """Return all of them."""
-        manage = Scope.MANAGE
+        manage = RouteRight(Scope.MANAGE, Shows.INPUT)
         return (
-            ChangeOperation("/forget-plans", self.make_forget_plan, Job, manage, "POST", Meant, 202),
-            ChangeOperation("/forget-plans/{plan}/runs", self.run_forget_plan, Job, manage, "POST", ForgetOrder, 202),
-            ChangeOperation("/holds", self.hold, Hold, manage, "POST", HoldOrder, 201),
-            ChangeOperation("/hold-counts", self.count_held, Job, manage, "POST", HoldName, 202),
-            ChangeOperation("/hold-releases", self.release, Released, manage, "POST", ReleaseOrder),
-            ChangeOperation("/quarantine/removals", self.remove_quarantined, Job, manage, "POST", RemovalOrder, 202),
-            ChangeOperation("/retention/runs", self.run_retention, Job, manage, "POST", RetentionOrder, 202),
+            ApiOperation("/forget-plans", self.make_forget_plan, Job, manage, "POST", Meant, 202),
+            ApiOperation("/forget-plans/{plan}/runs", self.run_forget_plan, Job, manage, "POST", ForgetOrder, 202),
+            ApiOperation("/holds", self.hold, Hold, manage, "POST", HoldOrder, 201),
+            ApiOperation("/hold-counts", self.count_held, Job, manage, "POST", HoldName, 202),
+            ApiOperation("/hold-releases", self.release, Released, manage, "POST", ReleaseOrder),
+            ApiOperation("/quarantine/removals", self.remove_quarantined, Job, manage, "POST", RemovalOrder, 202),
+            ApiOperation("/retention/runs", self.run_retention, Job, manage, "POST", RetentionOrder, 202),
         )
 
     async def make_forget_plan(self, request: Request, *, wait: Wait = 0) -> Response:

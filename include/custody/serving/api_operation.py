@@ -1,4 +1,4 @@
-"""An operation of the API: its checks, its parameters, and the thread that it answers in.
+"""An operation of the API: its right, its checks, its parameters, and the thread that it answers in.
 
 FastAPI describes the parameters of an operation and says how each is read. Its own way through them looks at each
 parameter of the description a few times in each request, which takes a fifth of a search of a millisecond. Here those
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from inspect import iscoroutinefunction
 from typing import Any, get_args, get_origin
@@ -16,23 +17,61 @@ from typing import Any, get_args, get_origin
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from custody.errors import InvalidInputError
+from custody.serving.application import proven_grant, visibility_of
+from custody.serving.route_rights import UNDECLARED, RouteRight
 
 Check = Callable[[Request], Awaitable[None]]
 """Raises where a request is not to be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiOperation:
+    """One operation of the API, as it is added to an application."""
+
+    path: str
+    answer: Callable[..., Any]
+    document: type | None
+    """What it answers with; None for bytes and streams."""
+    right: RouteRight
+    method: str = "GET"
+    body: type | None = None
+    status: int = 200
+    is_question: bool = False
+    """Whether it changes nothing, whatever its method."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether something is begun or ended by it."""
+        return self.method not in ("GET", "HEAD") and not self.is_question
 
 
 class Operation(APIRoute):
     """An operation whose dependencies are checks, and whose answer is a response.
 
     A parameter that is not known, or that comes twice, is refused: a mistyped filter must not widen an answer.
+
+    Args:
+        path: below that of the API.
+        endpoint: answers.
+        right: what a request needs; an operation without one refuses everybody.
+        options: FastAPI's own.
     """
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 - FastAPI's own
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        right: RouteRight | None = None,
+        **options: Any,  # noqa: ANN401 - FastAPI's own
+    ) -> None:
+        self.right = right
         super().__init__(path, endpoint, **options)
         answered = self.get_route_handler()
 
@@ -79,6 +118,7 @@ class Operation(APIRoute):
             return values
 
         async def answered(request: Request) -> Response:
+            _check_right(self.right, request)
             for check in checks:
                 await check(request)
             values = arguments(request)
@@ -86,6 +126,13 @@ class Operation(APIRoute):
             return _unless_known(request, response)
 
         return answered
+
+
+def _check_right(right: RouteRight | None, request: Request) -> None:
+    refusal = UNDECLARED if right is None else right.refusal(proven_grant(request.scope), visibility_of(request.scope))
+    if refusal is not None:
+        headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
+        raise HTTPException(refusal.status, refusal.message, headers)
 
 
 def _unless_known(request: Request, response: Response) -> Response:

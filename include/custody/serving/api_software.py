@@ -12,9 +12,9 @@ import msgspec
 from custody.errors import InvalidInputError, NotFoundError
 from custody.flow.content import Content
 from custody.made_types import made_at_import
-from custody.repository import Repository
 from custody.serving.door import Services
 from custody.serving.published_database import PublishedDatabase
+from custody.serving.swh_door import EventContents
 from custody.swh import Swhid, content_swhid
 from custody.swh.database import occurrence_json
 from custody.vfs import PosixFileSystem
@@ -57,6 +57,7 @@ class SoftwareTables:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._lock = Lock()
+        self._contents = EventContents(services.repository)
         self._database: PublishedDatabase | None = None
 
     def places(self, content: Content, limit: int) -> SoftwarePlaces:
@@ -87,14 +88,10 @@ class SoftwareTables:
             if self._database is None:
                 settings, clock = self._services.settings, self._services.clock
                 try:
-                    self._database = PublishedDatabase(settings, PosixFileSystem(), clock, self._content_of)
+                    self._database = PublishedDatabase(settings, PosixFileSystem(), clock, self._contents.swhid)
                 except NotFoundError:
                     return None
             return self._database
-
-    def _content_of(self, event_id: int, writer: str | None) -> Swhid:
-        repository: Repository = self._services.repository
-        return content_swhid(repository.content(repository.get(event_id, writer)))
 
 
 def _places(swhid: Swhid, *, is_published: bool) -> SoftwarePlaces:

@@ -17,16 +17,15 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request, cookie_parser
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -43,8 +42,9 @@ from custody.errors import (
 from custody.model.visibility import Visibility
 from custody.serving.access import EVERYTHING, Grant, Scope, Tokens, brought_token
 from custody.serving.door import Door
-from custody.serving.http_requests import BodyRefusedError, ambiguous
+from custody.serving.http_requests import NO_SNIFFING, BodyRefusedError, ambiguous, is_from_own_page, is_own_host
 from custody.serving.rights import Rights
+from custody.serving.route_rights import OPEN, DoorMount, DoorRoute, RouteRight, Shows
 from custody.serving.server_metrics import CONTENT_TYPE, ServerMetrics
 
 RETRY_SECONDS = 5
@@ -55,11 +55,14 @@ _LOGGER = logging.getLogger(__name__)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _GRANT = "custody.grant"
 _PASSED_ON = "custody.passed_on"
-# NiFi's client can bring a token in the path alone.
-_TOKEN_IN_PATH = re.compile(r"^/t/[^/]*")
+# NiFi's client can bring a token in the path alone, and then the id of a port that stands for it.
+_SECRETS_IN_PATH = re.compile(r"((?:^|/)t/|/input-ports/)[^/]+")
 _REASON = "custody.reason"
 _VISIBILITY = "custody.visibility"
 _ANYBODY = Grant("-", EVERYTHING)
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing; what they answer a browser shows to no page of another site."""
+_FOREIGN_HOST = "expected a Host that names this server, such as localhost; the setting allowed_hosts takes other names"
 _OWN = "server"
 """Of the application's own answers, where the name of a door stands in logs and metrics."""
 
@@ -69,7 +72,7 @@ class Problem(Response):
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         document = msgspec.json.encode({"error": code, "message": message})
-        super().__init__(document, status, dict(headers or {}), media_type="application/json")
+        super().__init__(document, status, {**NO_SNIFFING, **(headers or {})}, media_type="application/json")
         self.code = code
         if status in (408, 413):
             self.headers["Connection"] = "close"  # the rest of the body is not read
@@ -104,10 +107,15 @@ def problem_of(error: CustodyError) -> Problem:
     return Problem(500, error.kind, "the server failed; its log says why")
 
 
+def proven_grant(scope: AsgiScope) -> Grant | None:
+    """Return what a request may do, None for one that proves nothing."""
+    grant = scope.get(_GRANT)
+    return grant if isinstance(grant, Grant) else None
+
+
 def grant_of(request: Request) -> Grant:
-    """Return what a request may do, in a door that checks each request itself."""
-    grant = request.scope.get(_GRANT)
-    return grant if isinstance(grant, Grant) else Grant("-", frozenset())
+    """Return what a request may do, which is nothing where it proves nothing."""
+    return proven_grant(request.scope) or Grant("-", frozenset())
 
 
 def visibility_of(scope: AsgiScope) -> Visibility | None:
@@ -136,6 +144,8 @@ class Access:
         session_cookie: name of the cookie that has such a token in a browser; it counts only where this server's own
             pages ask.
         rights: which events each of them may see; None where everybody may see all.
+        allowed_hosts: names that `Host` may have besides those of this machine, in lower case; where nobody has to
+            prove anything no others are answered, and elsewhere every one where none are named.
     """
 
     tokens: Tokens | None = None
@@ -143,6 +153,7 @@ class Access:
     elsewhere: Callable[[str], Awaitable[Grant | None]] | None = None
     session_cookie: str | None = None
     rights: Rights | None = None
+    allowed_hosts: Collection[str] = ()
 
     @property
     def is_open(self) -> bool:
@@ -172,16 +183,6 @@ class Access:
         return cookie or None
 
 
-def is_from_own_page(headers: Mapping[str, str]) -> bool:
-    """Whether a browser asks for a page of this server itself, or a person who typed the address in."""
-    site = headers.get("sec-fetch-site")
-    if site is not None:
-        return site in ("same-origin", "none")
-    # Without TLS browsers do not say where a request is from; of one that may change something they say the origin.
-    origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == headers.get("host")
-
-
 def client_certificate(scope: AsgiScope) -> str | None:
     """Return the name in the certificate that a client showed and the server checked; None without one."""
     name = scope.get("extensions", {}).get("tls", {}).get("client_cert_name")
@@ -208,8 +209,8 @@ class Entrance:
         self._held_bytes = 0
         self._busy = 0
 
-    def guarded(self, app: ASGIApp, door: str, needed: Scope | None) -> ASGIApp:
-        """Return an application that passes on only requests with a scope; with None all, with what they may do."""
+    def guarded(self, app: ASGIApp, door: str, right: RouteRight) -> ASGIApp:
+        """Return an application that passes on only requests that have a right, with what they may do."""
 
         async def enter(scope: AsgiScope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -220,7 +221,7 @@ class Entrance:
             self._busy += 1
             self._metrics.entered(self._busy)
             try:
-                await self._visited(app, visit, needed)
+                await self._visited(app, visit, right)
             finally:
                 self._busy -= 1
                 self._held_bytes -= visit.held
@@ -229,9 +230,9 @@ class Entrance:
 
         return enter
 
-    async def _visited(self, app: ASGIApp, visit: _Visit, needed: Scope | None) -> None:
+    async def _visited(self, app: ASGIApp, visit: _Visit, right: RouteRight) -> None:
         try:
-            answer: ASGIApp = await self._refusal(visit.scope, needed) or app
+            answer: ASGIApp = await self._refusal(visit.scope, right) or app
             await answer(visit.scope, visit.receive, visit.send)
         except BodyRefusedError as refused:
             headers = _retry(RETRY_SECONDS) if refused.status == 503 else {}
@@ -241,26 +242,36 @@ class Entrance:
         except CustodyError as error:
             await visit.answer(problem_of(error))
 
-    async def _refusal(self, scope: AsgiScope, needed: Scope | None) -> Problem | None:
+    async def _refusal(self, scope: AsgiScope, right: RouteRight) -> Problem | None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        scope[_GRANT], scope[_VISIBILITY] = None, None
         wrong = ambiguous(scope["headers"])
-        grant = None if wrong is not None else await self._access.grant(scope, headers)
-        scope[_GRANT] = grant or Grant("-", frozenset())
-        rights = self._access.rights
-        scope[_VISIBILITY] = None if rights is None else rights.visibility(scope[_GRANT].name)
-        if needed is None:
-            return None
-        # The token before all else: a stranger learns neither load nor limits.
         if wrong is not None:
-            return Problem(400, "ambiguous", wrong)
-        if grant is None:
-            return Problem(401, "token", "expected a token: Authorization: Bearer …, or X-Auth-Token")
-        if needed not in grant.scopes:
-            return Problem(403, "scope", f"expected a token with the scope {needed}")
-        if self._busy > self._options.requests_max:
+            # Where its body ends has two meanings, too: what comes behind it is not read as a request.
+            return Problem(400, "ambiguous", wrong, {"Connection": "close"})
+        if not self._is_own_host(headers):
+            return Problem(421, "host", _FOREIGN_HOST)
+        grant = await self._access.grant(scope, headers)
+        scope[_GRANT] = grant
+        rights = self._access.rights
+        scope[_VISIBILITY] = None if rights is None else rights.visibility("-" if grant is None else grant.name)
+        # The token before all else: a stranger learns neither load nor limits.
+        # Nobody has to prove anything here, or a browser proves it by itself: then its reader need not want it.
+        is_led = grant is not None and not brought_token(headers) and not is_from_own_page(headers)
+        if is_led and scope["method"] not in _SAFE:
+            return Problem(403, "foreign-page", "expected a request of this server's own pages or of a program")
+        refusal = right.refusal(grant, scope[_VISIBILITY])
+        if refusal is not None:
+            return Problem(refusal.status, refusal.code, refusal.message)
+        if right.scope is not None and self._busy > self._options.requests_max:
             message = f"{self._options.requests_max} requests wait (requests_max)"
             return Problem(503, "busy", message, _retry(RETRY_SECONDS))
         return None
+
+    def _is_own_host(self, headers: Mapping[str, str]) -> bool:
+        """Whether `Host` names this server; where tokens are asked for and no names are set, any name does."""
+        allowed = self._access.allowed_hosts
+        return (not self._access.is_open and not allowed) or is_own_host(headers, allowed)
 
     def _may_hold(self, size: int) -> bool:
         """Count bytes that are held, or with a negative `size` not any more; return whether it is not too much."""
@@ -278,7 +289,7 @@ class Entrance:
         fields = {
             "client": scope["client"][0] if scope.get("client") else "-",
             "method": scope["method"][:20],
-            "path": ascii(_TOKEN_IN_PATH.sub("/t/…", scope["path"]))[1:-1][:200],
+            "path": ascii(_SECRETS_IN_PATH.sub(r"\1…", scope["path"]))[1:-1][:200],
             "status": visit.status,
             "reason": reason or "-",
             "door": door,
@@ -327,7 +338,11 @@ class _Visit:
         """Pass on a piece of the answer, and note its status."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", self.id.encode())]}
+            headers = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
+            # What was stored comes from outside, and so do parts of most answers: their type is the one that they say.
+            if all(name.lower() != b"x-content-type-options" for name, _ in headers):
+                headers.append((b"x-content-type-options", b"nosniff"))
+            message = {**message, "headers": headers}
         await self._send(message)
 
     async def answer(self, problem: Problem) -> None:
@@ -372,35 +387,51 @@ def application(
         is_ready = not any(reasons.values())
         return _json(200 if is_ready else 503, {"status": "ok" if is_ready else "not ready", "doors": document})
 
-    async def numbers(request: Request) -> Response:
-        seen = visibility_of(request.scope)
-        if seen is not None and seen.hides_events:
-            return Problem(403, "rights", "these numbers count all events, and you may see some of them only")
+    async def numbers(_: Request) -> Response:
         return Response(await metrics.text(), media_type=CONTENT_TYPE)
 
-    own: list[tuple[str, Callable[[Request], Awaitable[Response]], Scope | None]] = [
-        ("/healthz", alive, None),
-        ("/readyz", ready, None),
-        ("/metrics", numbers, Scope.READ),
-    ]
-    for path, answer, needed in own:
-        route = Route(path, answer, methods=["GET"])
-        route.app = entrance.guarded(route.app, _OWN, needed)
-        app.router.routes.append(route)
+    for route in (
+        DoorRoute("/healthz", alive, methods=["GET"], right=OPEN),
+        DoorRoute("/readyz", ready, methods=["GET"], right=OPEN),
+        DoorRoute("/metrics", numbers, methods=["GET"], right=RouteRight(Scope.READ, Shows.ALL)),
+    ):
+        app.router.routes.append(_guarded(route, _OWN, entrance))
     routes = [route for door in doors for route in _guarded_routes(door, entrance)]
     # A mount takes all below its path: what another door has there for itself is looked for first.
     app.router.routes.extend(sorted(routes, key=lambda route: isinstance(route, Mount)))
     _handle_errors(app)
-    app.router.default = entrance.guarded(_no_route, _OWN, None)
+    app.router.default = entrance.guarded(_no_route, _OWN, OPEN)
     return app
 
 
 def _guarded_routes(door: Door, entrance: Entrance) -> Iterable[BaseRoute]:
     for route in door.routes():
-        if not isinstance(route, Route | Mount):
-            raise TypeError(f"door {door.name}: expected routes and mounts, got {type(route).__name__}")
-        route.app = entrance.guarded(route.app, door.name, door.scope)
-        yield route
+        # A door that was not checked for its types: what declares no right is not served.
+        if not isinstance(route, DoorRoute | DoorMount):
+            raise TypeError(f"door {door.name}: expected routes with a right, got {type(route).__name__}")
+        yield _guarded(route, door.name, entrance)
+
+
+def _guarded(route: DoorRoute | DoorMount, door: str, entrance: Entrance) -> BaseRoute:
+    """Return a route behind the entrance, which its methods are behind as well: a refusal is a refusal for all."""
+    methods = route.methods if isinstance(route, DoorRoute) else None
+    route.app = entrance.guarded(_of_methods(route.app, methods), door, route.right)
+    return route
+
+
+def _of_methods(app: ASGIApp, methods: Collection[str] | None) -> ASGIApp:
+    """Return an application that answers requests of some methods; None for all."""
+    if not methods:
+        return app
+    allowed = ", ".join(sorted(methods))
+
+    async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["method"] in methods:
+            await app(scope, receive, send)
+        else:
+            await Problem(405, "method", f"expected {allowed}", {"Allow": allowed})(scope, receive, send)
+
+    return call
 
 
 def _handle_errors(app: FastAPI) -> None:

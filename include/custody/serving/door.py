@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from starlette.routing import BaseRoute
-
 from custody.clock import Clock
-from custody.serving.access import Scope
 from custody.serving.event_intake import EventIntake
+from custody.serving.route_rights import DoorMount, DoorRoute
 
 if TYPE_CHECKING:
     from custody.config import Settings
@@ -48,13 +46,8 @@ class Door(Protocol):
         """The name in settings, logs and metrics."""
         ...
 
-    @property
-    def scope(self) -> Scope | None:
-        """What a request needs; None where the door itself checks each request (`grant_of`)."""
-        ...
-
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes, with absolute paths."""
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
+        """Return the routes, with absolute paths, each with the right that a request needs."""
         ...
 
     def ready(self) -> str | None:

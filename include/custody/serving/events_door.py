@@ -18,7 +18,6 @@ from dataclasses import replace
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from custody.capture import Accepted, CaptureLimits, Format, Outcome, Rejected
 from custody.capture.custody_json import check_content_name
@@ -30,6 +29,7 @@ from custody.serving.application import Problem, grant_of, passed_on
 from custody.serving.door import Measure, Services
 from custody.serving.event_body import ARROW, AVRO, JSON, BodyHead, EventBody, read_body
 from custody.serving.http_requests import BodyRefusedError, bounded_body, unzipped
+from custody.serving.route_rights import DoorMount, DoorRoute, RouteRight, Shows
 from custody.serving.uploads import Upload, Uploads
 from custody.vfs import PosixFileSystem
 
@@ -59,7 +59,6 @@ class EventsDoor:
     """
 
     name = "events"
-    scope = Scope.APPEND
 
     def __init__(self, services: Services) -> None:
         self._options = services.settings.serve
@@ -80,12 +79,13 @@ class EventsDoor:
         self._counts = {"stored": 0, "repeated": 0, "rejected": 0}
         self._contents = 0
 
-    def routes(self) -> Sequence[BaseRoute]:
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
         """Return the routes of events and of contents."""
+        right = RouteRight(Scope.APPEND, Shows.NOTHING)
         return [
-            Route("/events", self.take, methods=["POST"]),
-            Route("/contents/{sha256}", self.keep_content, methods=["PUT"]),
-            Route("/contents/{sha256}", self.look_at_content, methods=["GET", "HEAD"]),
+            DoorRoute("/events", self.take, methods=["POST"], right=right),
+            DoorRoute("/contents/{sha256}", self.keep_content, methods=["PUT"], right=right),
+            DoorRoute("/contents/{sha256}", self.look_at_content, methods=["GET", "HEAD"], right=right),
         ]
 
     def ready(self) -> str | None:

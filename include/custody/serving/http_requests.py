@@ -6,8 +6,10 @@ The rules are the same for all services of custody, so that a proxy in front of 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from urllib.parse import urlsplit
 
 from fastapi import Request
 
@@ -15,6 +17,8 @@ from custody.errors import InvalidInputError
 
 SINGLE = frozenset({"authorization", "content-length", "content-type", "host", "transfer-encoding", "x-auth-token"})
 """Headers that may come only once, in every service of custody."""
+NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
+"""Parts of most answers come from outside: a browser takes them for the type that is said, and for no other."""
 _PIECE_BYTES = 1 << 20
 """What is unzipped at once."""
 _GZIP = zlib.MAX_WBITS | 16
@@ -34,6 +38,42 @@ def ambiguous(headers: Iterable[tuple[bytes, bytes]], single: frozenset[str] = S
     if {"content-length", "transfer-encoding"} <= seen:
         return "expected content-length or transfer-encoding, got both"
     return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_own_host(headers: Mapping[str, str], allowed: Collection[str]) -> bool:
+    """Whether `Host`, of headers with names in lower case, names this machine, or is one of the names that are allowed.
+
+    The name of any site may lead to this machine (DNS rebinding). A browser then takes this server for that site's own,
+    which its pages may read and write, and only `Host` tells. A request without one is none of a browser's.
+    """
+    host = headers.get("host")
+    if host is None:
+        return True
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return is_loopback(name) or name in allowed
+
+
+def is_from_own_page(headers: Mapping[str, str]) -> bool:
+    """Whether a browser asks for a page of this server itself, or a person who typed the address in."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    # Without TLS browsers do not say where a request is from; of one that may change something they say the origin.
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")
 
 
 class BodyRefusedError(Exception):

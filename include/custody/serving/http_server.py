@@ -10,7 +10,6 @@ waited longest, of the address that holds most. So silent connections keep nobod
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import re
 import resource
@@ -37,6 +36,7 @@ from custody.errors import ConfigurationError, StorageError
 from custody.freed_memory import keep_freed_memory
 from custody.serving.access import Scope as TokenScope
 from custody.serving.access import Tokens
+from custody.serving.http_requests import is_loopback
 
 _HEAD_END = re.compile(rb"\n\r?\n")
 _SUBJECT_CHARACTERS_MAX = 200
@@ -100,16 +100,6 @@ def check_openness(section: str, options: ListenerSection) -> None:
             _LOGGER.warning(
                 "%s: tokens travel in clear text: set %s.tls_certificate, or a proxy before it", section, section
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def serve(
@@ -346,6 +336,7 @@ class BoundedProtocol(H11Protocol):
         body = reason.encode("ascii")
         head = (
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            "x-content-type-options: nosniff\r\n"
             f"content-length: {len(body)}\r\n{headers}connection: close\r\n\r\n"
         )
         self.transport.write(head.encode("ascii") + body)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from starlette.routing import BaseRoute, Mount, Route
-
 from custody.serving.access import Scope, Tokens
 from custody.serving.door import Measure, Services
 from custody.serving.ngsi_intake import Intake
 from custody.serving.ngsi_receiver import Receiver, receiver_app
+from custody.serving.route_rights import OPEN, DoorMount, DoorRoute, RouteRight, Shows
 
 HEALTH = "/ngsi/health"
 
@@ -30,15 +29,18 @@ class NgsiDoor:
         settings = services.settings
         self._target = settings.ngsi.notification_target
         self._is_alone = is_alone
-        self.scope = None if is_alone else Scope.APPEND
         self.intake = Intake(services.writer, settings.receiver.requests_max)
         self.receiver = Receiver(settings, self.intake, services.repository.quarantine, services.clock, tokens)
 
-    def routes(self) -> Sequence[BaseRoute]:
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
         """Return the routes; one to an object takes every method, which the receiver judges."""
-        if not self._is_alone:
-            return [Route(HEALTH, self.receiver.health, methods=["GET"]), Route(self._target, self.receiver)]
-        return [Mount("", receiver_app(self.receiver))]
+        if self._is_alone:
+            return [DoorMount("", receiver_app(self.receiver), right=OPEN, checks_itself=True)]
+        right = RouteRight(Scope.APPEND, Shows.NOTHING)
+        return [
+            DoorRoute(HEALTH, self.receiver.health, methods=["GET"], right=right),
+            DoorRoute(self._target, self.receiver, right=right),
+        ]
 
     def ready(self) -> str | None:
         """Return why the last batch could not be stored."""

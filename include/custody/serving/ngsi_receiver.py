@@ -30,7 +30,7 @@ from custody.errors import BackpressureError, ClosedError, CustodyError, Storage
 from custody.ngsi.http_notification import Accepts, Arrival, Read, Refusal, judge_head, read_arrival
 from custody.quarantine import Quarantine, bad_piece
 from custody.serving.access import Tokens
-from custody.serving.http_requests import SINGLE, BodyRefusedError, ambiguous, bounded_body
+from custody.serving.http_requests import NO_SNIFFING, SINGLE, BodyRefusedError, ambiguous, bounded_body
 from custody.serving.ngsi_intake import Intake
 
 RETRY_SECONDS = 5
@@ -255,7 +255,7 @@ def _retry(seconds: int) -> dict[str, str]:
 def _refusal(refusal: Refusal) -> Response:
     response = _json(refusal.status, {"error": refusal.code, "message": refusal.message})
     response.headers.update(refusal.headers)
-    if refusal.status in (408, 413):
+    if refusal.status in (408, 413) or refusal.code == "ambiguous":
         response.headers["Connection"] = "close"  # the rest of the body is not read
     if refusal.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -263,4 +263,4 @@ def _refusal(refusal: Refusal) -> Response:
 
 
 def _json(status: int, document: object) -> Response:
-    return Response(msgspec.json.encode(document), status, media_type="application/json")
+    return Response(msgspec.json.encode(document), status, NO_SNIFFING, media_type="application/json")

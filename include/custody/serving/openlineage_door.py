@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from custody.capture import Rejected
 from custody.ingest.ingest import Delivery, DeliveryReport, RefusedPiece, UnreadDelivery, delivery_of_text
@@ -24,6 +23,7 @@ from custody.serving.access import Scope
 from custody.serving.door import Measure, Services
 from custody.serving.http_requests import BodyRefusedError, bounded_body
 from custody.serving.lineage_body import BodyProcess, LineageBody, split_body
+from custody.serving.route_rights import DoorMount, DoorRoute, RouteRight, Shows
 
 ONE = "/api/v1/lineage"
 BATCH = "/api/v1/lineage/batch"
@@ -33,6 +33,8 @@ _SHORT_BYTES = 16 << 10
 _LONG_BYTES = 256 << 10
 """A longer event is read in a process. Decoding one of this length takes the interpreter for some milliseconds."""
 _REASON_CHARACTERS_MAX = 300
+_OF_FORMS = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
+"""Types that a page may send to any site without asking its server; no client of OpenLineage sends them."""
 _FAILED_MAX = 1000
 """So many bad events of a batch are listed in the answer; all of them are counted."""
 
@@ -45,7 +47,6 @@ class OpenLineageDoor:
     """
 
     name = "openlineage"
-    scope = Scope.APPEND
 
     def __init__(self, services: Services) -> None:
         self._options = services.settings.serve
@@ -56,13 +57,14 @@ class OpenLineageDoor:
         self._reading = asyncio.Semaphore(1)
         self._counts = {"stored": 0, "repeated": 0, "quarantined": 0}
 
-    def routes(self) -> Sequence[BaseRoute]:
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
         """Return the endpoints of the Python and of the Java client."""
         paths = (ONE, PREFIX, f"{PREFIX}/", f"{PREFIX}{ONE}")
         batches = (BATCH, f"{PREFIX}{BATCH}")
+        right = RouteRight(Scope.APPEND, Shows.NOTHING)
         return [
-            *(Route(path, self.take, methods=["POST"]) for path in paths),
-            *(Route(path, self.take_batch, methods=["POST"]) for path in batches),
+            *(DoorRoute(path, self.take, methods=["POST"], right=right) for path in paths),
+            *(DoorRoute(path, self.take_batch, methods=["POST"], right=right) for path in batches),
         ]
 
     def ready(self) -> str | None:
@@ -106,6 +108,8 @@ class OpenLineageDoor:
             BodyRefusedError: it is too large, too slow, or encoded in an unknown way.
             CustodyError: it is unknown whether anything was stored.
         """
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _OF_FORMS:
+            raise BodyRefusedError(415, "content-type", "expected Content-Type: application/json")
         coding = request.headers.get("content-encoding", "identity").strip().lower() or "identity"
         if coding not in ("identity", "gzip", "x-gzip"):
             raise BodyRefusedError(415, "content-encoding", "expected a body as it is, or gzip")

@@ -14,11 +14,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
 from custody.serving.door import Measure, Services
+from custody.serving.route_rights import OPEN, DoorMount, DoorRoute
 from custody_pages import BUILT
 
 _LOGGER = logging.getLogger(__name__)
@@ -62,7 +62,6 @@ class PagesDoor:
     """
 
     name = "pages"
-    scope = None
 
     def __init__(self, services: Services, folder: Path = BUILT) -> None:
         self._folder = folder
@@ -73,15 +72,15 @@ class PagesDoor:
                 "reached when it was made; in a checkout, make pages builds them."
             )
 
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the files, and ways to the first page."""
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
+        """Return the files, and ways to the first page; they are the same for everybody."""
         return [
-            Route("/", _Moved("ui/")),
+            DoorRoute("/", _Moved("ui/"), right=OPEN),
             # Browsers ask for it when they leave a document before its own icon was read.
-            Route("/favicon.ico", self._icon),
-            Route(PREFIX, _Moved(f"ui/{FIRST}")),
-            Route(f"{PREFIX}/", _Moved(FIRST)),
-            Mount(PREFIX, self._files),
+            DoorRoute("/favicon.ico", self._icon, right=OPEN),
+            DoorRoute(PREFIX, _Moved(f"ui/{FIRST}"), right=OPEN),
+            DoorRoute(f"{PREFIX}/", _Moved(FIRST), right=OPEN),
+            DoorMount(PREFIX, self._files, right=OPEN),
         ]
 
     async def _icon(self, _: Request) -> Response:

@@ -14,6 +14,7 @@ from threading import Lock
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError, InvalidInputError
+from custody.model.visibility import Visibility
 from custody.swh.database import Occurrence, ProvenanceDatabase, Whereabouts
 from custody.swh.publishing import database_catalog, published_state
 from custody.swh.swhid import Swhid
@@ -40,7 +41,8 @@ class PublishedDatabase:
         settings: of the repository; the section `swh` applies.
         fs: holds the database.
         clock: tells when to look for a newer build.
-        content_of: returns the identifier of an event's content, by the event's id and its writer.
+        content_of: returns the identifier of an event's content, by the event's id, its writer, and what the sender of
+            the question may see.
 
     Raises:
         NotFoundError: nothing is published.
@@ -52,7 +54,7 @@ class PublishedDatabase:
         settings: Settings,
         fs: FileSystem,
         clock: Clock,
-        content_of: Callable[[int, str | None], Swhid],
+        content_of: Callable[[int, str | None, Visibility | None], Swhid],
     ) -> None:
         self._options = settings.swh
         self._catalog = database_catalog(settings, fs, clock)
@@ -100,14 +102,14 @@ class PublishedDatabase:
         oldest = self.database().occurrences(swhid, limit + 1)
         return Occurrences(swhid, oldest[:limit], len(oldest) <= limit)
 
-    def content_of(self, event_id: int, writer: str | None) -> Swhid:
-        """Return the identifier of the content of an event.
+    def content_of(self, event_id: int, writer: str | None, visibility: Visibility | None) -> Swhid:
+        """Return the identifier of the content of an event, to somebody with a visibility, None for every event.
 
         Raises:
-            NotFoundError: there is no such event, or its content is not here.
+            NotFoundError: there is no such event that they may see, or its content is not here.
             CorruptionError: the content is damaged.
         """
-        return self._content_of(event_id, writer)
+        return self._content_of(event_id, writer, visibility)
 
     def database(self) -> ProvenanceDatabase:
         """Return the published database; the last one that could be opened, where the newest cannot be."""

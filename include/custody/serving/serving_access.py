@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from custody.config import Settings
+from custody.config.sections import ListenerSection
 from custody.serving.access import Scope, Tokens
 from custody.serving.application import Access
 from custody.serving.http_server import check_certificates, check_openness
@@ -23,7 +24,23 @@ def access_of(settings: Settings) -> Access:
     check_openness("serve", options)
     tokens = None if options.token_file is None else Tokens.read(settings.root / options.token_file, APPENDING)
     scopes = frozenset(Scope(name) for name in options.certificate_scopes)
-    return Access(tokens, None if options.tls_client_ca is None else scopes, rights=rights_of(settings))
+    by_certificate = None if options.tls_client_ca is None else scopes
+    return Access(tokens, by_certificate, rights=rights_of(settings), allowed_hosts=hosts_of(settings))
+
+
+def hosts_of(settings: Settings) -> frozenset[str]:
+    """Return the names that `Host` may have besides those of this machine."""
+    return frozenset(name.lower() for name in settings.serve.allowed_hosts)
+
+
+def access_alone(options: ListenerSection, tokens: Tokens | None) -> Access:
+    """Return the access of a server with one door, which asks for tokens itself: it is open without certificates too.
+
+    Args:
+        options: its section.
+        tokens: None where none are asked for.
+    """
+    return Access(tokens, None if options.tls_client_ca is None else APPENDING)
 
 
 def rights_of(settings: Settings) -> Rights | None:

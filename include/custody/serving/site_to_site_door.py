@@ -12,27 +12,25 @@ have to name, is derived from it.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
-from starlette.routing import BaseRoute, Route
 from starlette.types import Message
 
 from custody.clock import Clock
 from custody.config import Settings
 from custody.config.sections import ListenerSection
 from custody.errors import BackpressureError, CustodyError, StorageError
-from custody.serving.access import Scope
+from custody.serving.access import Scope, Tokens, port_of
 from custody.serving.application import passed_on
 from custody.serving.door import Measure, Services
+from custody.serving.route_rights import OPEN, DoorMount, DoorRoute
 from custody.serving.serving_access import access_of
 from custody.serving.site_to_site_intake import IntakeStore, PacketIntake
 from custody.serving.site_to_site_raw import RawListener
@@ -54,8 +52,6 @@ _HOLD_BACK_SECONDS = 5.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _TRANSACTIONS = "/data-transfer/input-ports/{port}/transactions"
 _API = "/nifi-api"
-Digests = Callable[[], Collection[bytes]]
-"""Returns the SHA-256 of each token that may deliver."""
 
 
 class _RefusedError(Exception):
@@ -75,13 +71,11 @@ class SiteToSiteDoor:
         intake: takes the packets of confirmed transactions.
         fs: where transactions lie until then.
         clock: tells when they expire.
-        digests: of the tokens of which a sender has to bring one; None asks for none.
+        tokens: a sender has to bring one of them; None asks for none.
         listener: address and TLS of the RAW transport; those of the section `site_to_site` if not given.
     """
 
     name = "site-to-site"
-    scope = None
-    """The door checks each request itself: a token cannot come in a header."""
 
     def __init__(
         self,
@@ -90,13 +84,13 @@ class SiteToSiteDoor:
         fs: FileSystem,
         clock: Clock,
         *,
-        digests: Digests | None = None,
+        tokens: Tokens | None = None,
         listener: ListenerSection | None = None,
     ) -> None:
         options = settings.site_to_site
         self._options = options
         self._intake = intake
-        self._digests = digests
+        self._tokens = tokens
         limits = TransactionLimits(
             options.transactions_max, options.transaction_seconds, PacketLimits(options.transaction_bytes_max)
         )
@@ -116,8 +110,11 @@ class SiteToSiteDoor:
         """The port of the RAW transport; None where it is not served."""
         return None if self._raw is None else self._raw.port
 
-    def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes; NiFi gives all but the first of them, at the root of the host."""
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
+        """Return the routes; NiFi gives all but the first of them, at the root of the host.
+
+        They are open, as a token cannot come in a header: `_discover` and `_checked` look at what comes in the path.
+        """
         one = f"{_API}{_TRANSACTIONS}/{{transaction}}"
         return [
             self._route(f"{_API}/site-to-site", self._discover, "GET"),
@@ -152,12 +149,9 @@ class SiteToSiteDoor:
 
     def admits(self, port_id: str) -> bool:
         """Whether this is the id of the port for one of those who may deliver."""
-        known = [b""] if self._digests is None else self._digests()
-        is_known = False
-        for digest in known:  # every one, in constant time
-            expected = protocol.port_id(self._options.port_name, digest)
-            is_known |= hmac.compare_digest(expected.encode(), port_id.encode("utf-8", "replace"))
-        return is_known
+        if self._tokens is not None:
+            return self._tokens.admits_port(port_id)
+        return port_id == protocol.open_port_id(self._options.port_name)
 
     @property
     def is_held_back(self) -> bool:
@@ -208,8 +202,8 @@ class SiteToSiteDoor:
         _LOGGER.info("transaction %s: %d packets stored in %.1f ms", transaction, ended.packets, milliseconds)
         return ended
 
-    def _route(self, path: str, answer: Callable[[Request], Awaitable[Response]], method: str) -> Route:
-        return Route(path, partial(self._answered, answer), methods=[method])
+    def _route(self, path: str, answer: Callable[[Request], Awaitable[Response]], method: str) -> DoorRoute:
+        return DoorRoute(path, partial(self._answered, answer), methods=[method], right=OPEN)
 
     async def _answered(self, answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         try:
@@ -227,14 +221,14 @@ class SiteToSiteDoor:
         return response
 
     async def _discover(self, request: Request) -> Response:
-        digest = b""
-        if self._digests is not None:
-            digest = hashlib.sha256(request.path_params.get("token", "").encode("utf-8", "surrogateescape")).digest()
-            if not any([hmac.compare_digest(known, digest) for known in self._digests()]):  # noqa: C419 - every one
+        name = self._options.port_name
+        port = protocol.open_port_id(name)
+        if self._tokens is not None:
+            port = port_of(request.path_params.get("token", ""))
+            if not self._tokens.admits_port(port):
                 text = "expected a token in the Destination URL: https://HOST:PORT/t/TOKEN/nifi"
                 return Response(text, 403, media_type="text/plain")
-        name = self._options.port_name
-        document = protocol.discovery(name, protocol.port_id(name, digest), self._peer(request), self.raw_port)
+        document = protocol.discovery(name, port, self._peer(request), self.raw_port)
         return Response(document, media_type="application/json")
 
     async def _peers(self, request: Request) -> Response:
@@ -360,7 +354,7 @@ def open_site_to_site(services: Services) -> SiteToSiteDoor:
         intake,
         PosixFileSystem(),
         services.clock,
-        digests=None if tokens is None else lambda: tokens.digests,
+        tokens=tokens,
         listener=settings.serve,
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
-from starlette.routing import BaseRoute, Mount
-
+from custody.model.visibility import Visibility
 from custody.repository import Repository
 from custody.serving.access import Scope, Tokens
 from custody.serving.door import Measure, Services
 from custody.serving.published_database import PublishedDatabase
+from custody.serving.route_rights import OPEN, DoorMount, DoorRoute, RouteRight, Shows
 from custody.serving.swh_rest import swh_app
 from custody.swh import Swhid, content_swhid
 from custody.vfs import PosixFileSystem
@@ -36,13 +36,14 @@ class SwhDoor:
         self.database = PublishedDatabase(
             services.settings, PosixFileSystem(), services.clock, EventContents(services.repository).swhid
         )
-        self.scope = None if is_alone else Scope.READ
-        self._prefix = "" if is_alone else PREFIX
+        self._is_alone = is_alone
         self._app = swh_app(self.database, services.settings, tokens)
 
-    def routes(self) -> Sequence[BaseRoute]:
+    def routes(self) -> Sequence[DoorRoute | DoorMount]:
         """Return what `custody swh serve` answers, below a prefix where it is not alone."""
-        return [Mount(self._prefix, self._app)]
+        if self._is_alone:
+            return [DoorMount("", self._app, right=OPEN, checks_itself=True)]
+        return [DoorMount(PREFIX, self._app, right=RouteRight(Scope.READ, Shows.VISIBLE))]
 
     def ready(self) -> str | None:
         """Return None: the last build that could be opened goes on answering."""
@@ -63,11 +64,12 @@ class EventContents:
         self._repository = repository
         self._lock = Lock()
 
-    def swhid(self, event_id: int, writer: str | None) -> Swhid:
-        """Return the identifier of the content of an event.
+    def swhid(self, event_id: int, writer: str | None, visibility: Visibility | None) -> Swhid:
+        """Return the identifier of the content of an event, to somebody with a visibility, None for every event.
 
         Raises:
-            NotFoundError: there is no such event, or its content is not here.
+            NotFoundError: there is no such event that they may see, or its content is not here.
         """
+        repository = self._repository if visibility is None else self._repository.seen_by(visibility)
         with self._lock:
-            return content_swhid(self._repository.content(self._repository.get(event_id, writer)))
+            return content_swhid(repository.content(repository.get(event_id, writer)))

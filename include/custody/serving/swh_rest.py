@@ -20,7 +20,8 @@ from custody.errors import ConfigurationError, CustodyError, InvalidInputError, 
 from custody.format.names import check_name
 from custody.model import INT64_MAX
 from custody.serving.access import Tokens
-from custody.serving.http_requests import BodyRefusedError, ambiguous, bounded_body
+from custody.serving.application import visibility_of
+from custody.serving.http_requests import NO_SNIFFING, BodyRefusedError, ambiguous, bounded_body
 from custody.serving.published_database import PublishedDatabase
 from custody.swh.database import occurrence_json, whereabouts_json
 from custody.swh.swhid import Swhid
@@ -79,7 +80,9 @@ class _Routes:
 
     def _refusal(self, request: Request) -> Response | None:
         if (wrong := ambiguous(request.headers.raw)) is not None:
-            return _error(400, "ambiguous", wrong)
+            response = _error(400, "ambiguous", wrong)
+            response.headers["Connection"] = "close"  # where its body ends has two meanings
+            return response
         if self._tokens is not None:
             headers = {name.lower(): value for name, value in request.headers.items()}
             if not self._tokens.admit(headers):
@@ -112,7 +115,8 @@ class _Routes:
 
     async def event(self, request: Request) -> object:
         event_id = _number("event", request.path_params["event_id"], INT64_MAX)
-        swhid = await asyncio.to_thread(self._database.content_of, event_id, _writer(request))
+        seen = visibility_of(request.scope)
+        swhid = await asyncio.to_thread(self._database.content_of, event_id, _writer(request), seen)
         return {"event_id": event_id, **await self._all_of(swhid, request)}
 
     async def health(self, _: Request) -> object:
@@ -207,4 +211,4 @@ def _error(status: int, code: str, message: str) -> Response:
 
 
 def _json(status: int, document: object) -> Response:
-    return Response(msgspec.json.encode(document), status, media_type="application/json")
+    return Response(msgspec.json.encode(document), status, NO_SNIFFING, media_type="application/json")

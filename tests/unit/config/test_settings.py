@@ -126,6 +126,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("serve", "workers", [1, 64], [0, 65, 1.5]),
     ("serve", "client_certificates", ["required", "optional"], ["", "maybe", 1]),
     ("serve", "certificate_scopes", [[], ["append", "read"]], ["append", ["write"]]),
+    ("serve", "allowed_hosts", [[], ["custody.example"]], ["custody.example", [1]]),
     ("serve", "rights_file", ["rights.toml", "/etc/rights.toml", ""], [1, []]),
     ("serve", "log_format", ["text", "json"], ["", "xml"]),
     ("serve", "waiting_bytes_max", [1 << 20, 1 << 40], [(1 << 20) - 1]),

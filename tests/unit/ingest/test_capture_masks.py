@@ -128,7 +128,11 @@ def doors(repository: Repository, *names: str) -> Iterator[TestClient]:
     try:
         with (
             open_doors(names, services) as opened,  # type: ignore[arg-type]
-            TestClient(application(repository.settings.serve, opened), raise_server_exceptions=False) as client,
+            TestClient(
+                application(repository.settings.serve, opened),
+                base_url="http://localhost",
+                raise_server_exceptions=False,
+            ) as client,
         ):
             yield client
     finally:

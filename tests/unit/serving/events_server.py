@@ -43,7 +43,9 @@ def events_server(root: Path, clock: Clock | None = None, **limits: object) -> I
     try:
         with (
             open_doors(["events"], services) as doors,
-            TestClient(application(options, doors), raise_server_exceptions=False) as client,
+            TestClient(
+                application(options, doors), base_url="http://localhost", raise_server_exceptions=False
+            ) as client,
         ):
             yield EventsServer(client, services)
     finally:

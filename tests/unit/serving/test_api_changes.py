@@ -92,7 +92,7 @@ class client_of:
         services = Services(repository, repository.settings, SystemClock())
         self._door = ApiDoor(services)
         app = application(ListenerSection(), [self._door], access)
-        self._client = TestClient(app, base_url=f"http://test{PREFIX}/", raise_server_exceptions=False)
+        self._client = TestClient(app, base_url=f"http://localhost{PREFIX}/", raise_server_exceptions=False)
 
     def __enter__(self) -> TestClient:
         return self._client.__enter__()
@@ -289,13 +289,13 @@ def test_no_page_of_another_site_changes_anything(client: TestClient, repository
             {"origin": "https://test:81"},
         ):
             answer = client.request(method, here, json={"everything": True}, headers=foreign)
-            assert (answer.status_code, answer.json()["kind"]) == (403, "foreign-page"), (method, path, foreign)
+            assert (answer.status_code, answer.json()["error"]) == (403, "foreign-page"), (method, path, foreign)
         if method == "post":
             # What a form can send anywhere, without a question before it.
             for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
                 answer = client.request(method, here, content=b'{"query": ""}', headers={"content-type": kind})
                 assert answer.status_code == 415, (path, kind)
-        own = {"sec-fetch-site": "same-origin", "origin": "http://test"}
+        own = {"sec-fetch-site": "same-origin", "origin": "http://localhost"}
         assert client.request(method, here, json={}, headers=own).status_code in (400, 404)
     assert client.get("jobs").json()["total"] == 0
 

@@ -54,7 +54,7 @@ def client(repository: Repository) -> Iterator[TestClient]:
 def client_of(repository: Repository, access: Access) -> TestClient:
     door = ApiDoor(Services(repository, repository.settings, SystemClock()))
     app = application(ListenerSection(), [door], access)
-    return TestClient(app, base_url=f"http://test{PREFIX}/", raise_server_exceptions=False)
+    return TestClient(app, base_url=f"http://localhost{PREFIX}/", raise_server_exceptions=False)
 
 
 def get(client: TestClient, path: str, status: int = 200, **parameters: Any) -> Any:
@@ -291,7 +291,9 @@ def test_another_door_keeps_its_own_path_below_that_of_the_api(tmp_path: Path) -
     services = Services(repository, repository.settings, SystemClock())
     doors: list[Door] = [ApiDoor(services), OpenLineageDoor(services)]
     try:
-        with TestClient(application(ListenerSection(), doors), raise_server_exceptions=False) as client:
+        with TestClient(
+            application(ListenerSection(), doors), base_url="http://localhost", raise_server_exceptions=False
+        ) as client:
             taken = client.post("/api/v1/lineage", content=b"[")
             assert (taken.status_code, taken.json()["error"]) == (400, "not-json"), taken.text
             asked = client.get("/api/v1/lineage?flowfile=none")

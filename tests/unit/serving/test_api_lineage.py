@@ -78,7 +78,7 @@ def client_of(repository: Repository, access: Access) -> Iterator[TestClient]:
     door = ApiDoor(Services(repository, repository.settings, SystemClock()))
     app = application(repository.settings.serve, [door], access)
     try:
-        with TestClient(app, base_url=f"http://test{PREFIX}/", raise_server_exceptions=False) as client:
+        with TestClient(app, base_url=f"http://localhost{PREFIX}/", raise_server_exceptions=False) as client:
             yield client
     finally:
         door.close()

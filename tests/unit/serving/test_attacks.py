@@ -22,7 +22,7 @@ from tests.unit.capture.sample_inputs import dataset, run_event
 from tests.unit.serving.serve_process import Served, served, token
 
 ONE = "/api/v1/lineage"
-HEAD = b"POST /api/v1/lineage HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /api/v1/lineage HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 SLOW = [
     b"",
     b"POST /api/v1/li",

@@ -82,11 +82,11 @@ def attribute(value: object) -> bytes:
 
 GOOD = notification(1)
 HALF = (
-    b"POST /notify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-token-for-this-test\r\n"
+    b"POST /notify HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-token-for-this-test\r\n"
     b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 )
 TWO_LENGTHS = (
-    b"POST /notify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-token-for-this-test\r\nConnection: close\r\n"
+    b"POST /notify HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-token-for-this-test\r\nConnection: close\r\n"
     b"Content-Type: application/json\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "
 )
 V1 = {"contextResponses": [{"contextElement": {"id": "car1", "attributes": [{"value": "1"}]}}]}
@@ -141,9 +141,9 @@ SENT: dict[str, Callable[[Receiving], tuple[int | None, str | None]]] = {
     "metadata that are no object": Sent(attribute({"value": 1, "metadata": [1]})),
     "an attribute of NGSIv1 without a name": Sent(json.dumps(V1).encode()),
     "an entity without id among others": Sent(data({"type": "Car"}, {"id": "car2", "type": "Car"})),
-    "a head that is too long": Raw(b"POST /notify HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 40_000),
+    "a head that is too long": Raw(b"POST /notify HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 40_000),
     "a head in one piece that is too long": Raw(
-        b"POST /notify HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n"
+        b"POST /notify HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n"
     ),
     "no HTTP": Raw(b"hello, is anybody there?\r\n\r\n"),
 }

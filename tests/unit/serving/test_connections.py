@@ -22,7 +22,8 @@ IDLE = 2_100
 HEAD_BYTES = 4096
 PATIENCE = 60.0
 GOOD = notification(1)
-HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+OWN_HEAD = b"POST /notify HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def connect(at: Receiving) -> socket.socket:
@@ -49,7 +50,7 @@ def statuses(answer: bytes) -> list[int]:
 
 def head_of(size: int, *, last: bool = True) -> bytes:
     """The head of a question for the health with as many bytes."""
-    start = b"GET /health HTTP/1.1\r\nHost: x\r\n" + (b"Connection: close\r\n" if last else b"") + b"X-Pad: "
+    start = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + (b"Connection: close\r\n" if last else b"") + b"X-Pad: "
     return start + b"p" * (size - len(start) - 4) + b"\r\n\r\n"
 
 
@@ -86,7 +87,7 @@ def test_idle_connections_give_way(tmp_path: Path) -> None:
             for number in range(IDLE):
                 connection = held.enter_context(closing(connect(at)))
                 if number % 2:
-                    connection.sendall(b"POST /notify HTTP/1.1\r\nHost: x\r\n")
+                    connection.sendall(b"POST /notify HTTP/1.1\r\nHost: localhost\r\n")
             assert at.health()["status"] == "ok"
             assert [at.post(notification(number)).status_code for number in range(3)] == [200] * 3
             open_files = len(list(Path(f"/proc/{at.process.pid}/fd").iterdir()))
@@ -98,7 +99,7 @@ def test_idle_connections_give_way(tmp_path: Path) -> None:
 def test_who_is_answered_is_not_cut_off_and_more_are_told_to_come_again(tmp_path: Path) -> None:
     Repository.create(tmp_path / "repository")
     environment = {"CUSTODY__RECEIVER__CONNECTIONS_PER_ADDRESS_MAX": "3"}
-    head = b"POST /notify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST /notify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     with receiving(tmp_path / "repository", "--quiet", **environment) as at, ExitStack() as held:
         working = [held.enter_context(closing(connect(at))) for _ in range(3)]
         for connection in working:
@@ -114,7 +115,7 @@ def test_who_is_answered_is_not_cut_off_and_more_are_told_to_come_again(tmp_path
         assert at.health()["notifications"] == 3
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /notify HTTP/1.1\r\nHost: x\r\n", HEALTH + b"\r\n", HEALTH + HEALTH[:-1]])
+@pytest.mark.parametrize("sent", [b"", OWN_HEAD, HEALTH + b"\r\n", HEALTH + HEALTH[:-1]])
 def test_a_head_that_does_not_come_is_not_waited_for(at: Receiving, sent: bytes) -> None:
     with closing(connect(at)) as connection:
         connection.sendall(sent)
@@ -149,9 +150,7 @@ def test_a_head_that_comes_byte_by_byte_has_its_time_too(at: Receiving, before: 
 
 def test_a_body_in_chunks_that_never_ends_has_its_time(at: Receiving) -> None:
     with closing(connect(at)) as connection:
-        connection.sendall(
-            b"POST /notify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
+        connection.sendall(OWN_HEAD + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
         connection.settimeout(0.2)
         found = b""
         while True:
@@ -188,9 +187,7 @@ def test_the_bound_of_a_head_is_kept_to_the_byte(at: Receiving, pieces: int) -> 
 
 
 def test_requests_that_come_together_are_answered_one_after_the_other(at: Receiving) -> None:
-    post = (
-        b"POST /notify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(GOOD)
-    ) + GOOD
+    post = (OWN_HEAD + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(GOOD)) + GOOD
     with closing(connect(at)) as connection:
         connection.sendall(post + HEALTH + post + head_of(200))
         assert statuses(until_closed(connection)) == [200] * 4
@@ -202,7 +199,7 @@ def test_requests_that_come_together_are_answered_one_after_the_other(at: Receiv
 def test_a_length_and_chunks_are_refused(at: Receiving) -> None:
     with closing(connect(at)) as connection:
         connection.sendall(
-            b"POST /notify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            b"POST /notify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
             b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
         )
         assert statuses(until_closed(connection)) == [400]

@@ -36,7 +36,11 @@ def doors(root: Path) -> Iterator[TestClient]:
     try:
         with (
             open_doors(["events", "openlineage"], services) as opened,
-            TestClient(application(repository.settings.serve, opened), raise_server_exceptions=False) as client,
+            TestClient(
+                application(repository.settings.serve, opened),
+                base_url="http://localhost",
+                raise_server_exceptions=False,
+            ) as client,
         ):
             yield client
     finally:

@@ -109,7 +109,7 @@ def api(repository: Repository, rules: str = RULES) -> Iterator[TestClient]:
     try:
         with open_doors(("api",), services) as doors:
             app = application(repository.settings.serve, doors, access)
-            with TestClient(app, base_url=f"http://test{PREFIX}/", raise_server_exceptions=False) as client:
+            with TestClient(app, base_url=f"http://localhost{PREFIX}/", raise_server_exceptions=False) as client:
                 yield client
     finally:
         services.close()
@@ -175,7 +175,7 @@ def test_other_readers_see_the_values_and_the_same_events(client: TestClient, to
         ("quarantine", 403),
         ("replay-plans", 200),
         ("jobs", 200),
-        ("http://test/metrics", 200),
+        ("http://localhost/metrics", 200),
     ):
         answer = client.get(path, headers=headers)
         assert answer.status_code == status, answer.text
@@ -349,7 +349,7 @@ def masking_for_all(repository: Repository, *masks: str) -> Iterator[tuple[Repos
     try:
         with (
             open_doors(("api",), services) as doors,
-            TestClient(application(masked.settings.serve, doors), base_url=f"http://test{PREFIX}/") as client,
+            TestClient(application(masked.settings.serve, doors), base_url=f"http://localhost{PREFIX}/") as client,
         ):
             yield masked, client
     finally:

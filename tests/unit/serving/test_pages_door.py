@@ -48,7 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def client_of(services: Services, folder: Path) -> TestClient:
     app = application(ListenerSection(), [PagesDoor(services, folder)])
-    return TestClient(app, base_url="http://test", follow_redirects=False)
+    return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 
 def test_documents_and_scripts_come_with_the_policy_and_are_kept_as_long_as_they_may(
@@ -91,11 +91,11 @@ def test_a_file_that_is_not_there_is_not_the_first_page(services: Services, buil
 def test_the_icon_that_browsers_ask_for_by_themselves_is_that_of_the_build(services: Services, built: Path) -> None:
     app = application(ListenerSection(), [PagesDoor(services, built)])
     mounted = Starlette(routes=[Mount("/team/custody", app)])
-    with TestClient(mounted, base_url="http://test") as client:
+    with TestClient(mounted, base_url="http://localhost") as client:
         assert client.get("/team/custody/favicon.ico").status_code == 404
         (built / "assets" / "icon-abc.svg").write_text("<svg/>")
         answer = client.get("/team/custody/favicon.ico")
-    assert str(answer.url) == "http://test/team/custody/ui/assets/icon-abc.svg"
+    assert str(answer.url) == "http://localhost/team/custody/ui/assets/icon-abc.svg"
     assert answer.headers["content-type"].partition(";")[0] == "image/svg+xml"
     assert answer.headers["content-security-policy"] == POLICY
 
@@ -113,10 +113,10 @@ def test_without_a_build_a_page_says_how_to_make_one(services: Services, tmp_pat
 def test_every_way_in_leads_to_the_search_below_any_mount(services: Services, built: Path) -> None:
     app = application(ListenerSection(), [PagesDoor(services, built)])
     mounted = Starlette(routes=[Mount("/team/custody", app)])
-    with TestClient(mounted, base_url="http://test") as client:
+    with TestClient(mounted, base_url="http://localhost") as client:
         for way in ("/team/custody/", "/team/custody/ui", "/team/custody/ui/"):
             answer = client.get(f"{way}?q=event_type%3ASEND")
-            assert str(answer.url) == "http://test/team/custody/ui/search.html?q=event_type%3ASEND"
+            assert str(answer.url) == "http://localhost/team/custody/ui/search.html?q=event_type%3ASEND"
             assert answer.text == SEARCH
 
 
@@ -131,7 +131,7 @@ def test_the_pages_bring_the_api_and_are_open_where_its_answers_are_not(
         doors = stack.enter_context(open_doors(names, services))
         assert sorted(door.name for door in doors) == ["api", "pages"]
         app = application(ListenerSection(), doors, Access(elsewhere=nobody))
-        client = stack.enter_context(TestClient(app, base_url="http://test"))
+        client = stack.enter_context(TestClient(app, base_url="http://localhost"))
         assert client.get("/ui/search.html").status_code in (200, 503)
         for path in ("/api/v1/", "/api/v1/events", "/api/v1/status", "/metrics"):
             assert client.get(path).status_code == 401, path

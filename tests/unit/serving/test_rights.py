@@ -131,7 +131,7 @@ def client(whole: Repository, tokens: dict[str, str]) -> Iterator[TestClient]:
     try:
         with open_doors(("api", "openlineage", "events"), services) as doors:
             app = application(whole.settings.serve, doors, access)
-            with TestClient(app, base_url=f"http://test{PREFIX}/", raise_server_exceptions=False) as client:
+            with TestClient(app, base_url=f"http://localhost{PREFIX}/", raise_server_exceptions=False) as client:
                 yield client
     finally:
         services.close()
@@ -333,7 +333,7 @@ def test_what_tells_of_all_events_is_refused_to_who_sees_some(client: TestClient
         "retention/plan",
         "attestations",
     )
-    for path in (*counted, "runs", "http://test/metrics"):
+    for path in (*counted, "runs", "http://localhost/metrics"):
         for name, status in (("admin-1", 200), ("clerk", 403), ("nobody", 403)):
             answer = client.get(path, headers={"Authorization": f"Bearer {tokens[name]}"})
             assert answer.status_code == status, (path, name, answer.text)

@@ -146,7 +146,7 @@ def test_rules_and_scopes_hold_for_contents_of_a_run(repository: Repository) -> 
     try:
         with open_doors(("api",), services) as doors:
             app = application(repository.settings.serve, doors, access)
-            with TestClient(app, base_url=f"http://test{PREFIX}/") as client:
+            with TestClient(app, base_url=f"http://localhost{PREFIX}/") as client:
                 headers = {name: {"Authorization": f"Bearer {made}"} for name, made in names.items()}
                 of_all = asked(client, headers=headers["boss"])
                 href = of_all["wrote"][0]["contents"][0]["content"]["href"]

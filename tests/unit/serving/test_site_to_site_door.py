@@ -41,8 +41,7 @@ class Port:
         self.intake = PacketIntake(
             self.repository.settings, IngestStore(self._held.__enter__()), self.repository.quarantine, clock
         )
-        digests = None if tokens is None else lambda: tokens.digests
-        self.door = SiteToSiteDoor(self.repository.settings, self.intake, PosixFileSystem(), clock, digests=digests)
+        self.door = SiteToSiteDoor(self.repository.settings, self.intake, PosixFileSystem(), clock, tokens=tokens)
         app = FastAPI()
         app.router.routes.extend(self.door.routes())
         self.client = TestClient(app, base_url="http://nifi.example:8443", headers=VERSION)
