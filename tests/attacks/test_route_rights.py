@@ -274,3 +274,21 @@ def methods_of(channel: grpc.Channel, metadata: Any) -> Iterator[str]:
             for one in file.service:
                 if f"{file.package}.{one.name}" == service.name:
                     yield from (f"/{service.name}/{method.name}" for method in one.method)
+
+
+def test_no_answer_tells_a_revision_to_who_may_see_some(asked: Asked) -> None:
+    def document(path: str, name: str, status: int = 200) -> Any:
+        answer = asked.client.get(f"/api/v1/{path}", headers=asked.headers[name])
+        assert answer.status_code == status, (path, answer.text)
+        return answer.json()
+
+    event_id = document("events?", "clerk")["items"][0]["event"]["event_id"]
+    for path in ("events?", f"events/main/{event_id}?", f"lineage?event=main:{event_id}&"):
+        assert document(path, "admin")["as_of"], path
+        assert document(path, "clerk")["as_of"] == {}, path
+        assert document(f"{path}as_of=now", "clerk")["as_of"] == {}, path
+        # Nor is one to be found by trying.
+        for moment in ("1", "main:1", "999", "main:999"):
+            assert "expected a time" in document(f"{path}as_of={moment}", "clerk", 400)["detail"], path
+    found = asked.client.post("/api/v1/events/search", json={"query": ""}, headers=asked.headers["clerk"]).json()
+    assert found["as_of"] == {}

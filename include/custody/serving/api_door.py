@@ -439,11 +439,11 @@ class _Api:
 
     def content(self, request: Request, writer: str, event_id: Id, *, as_of: AsOf = None) -> Response:
         """The content after an event, or a range of its bytes."""
-        return _content_answer(request, self._found_content(writer, event_id, as_of, previous=False))
+        return self._content(request, self._found_content(writer, event_id, as_of, previous=False))
 
     def previous_content(self, request: Request, writer: str, event_id: Id, *, as_of: AsOf = None) -> Response:
         """The content before an event, or a range of its bytes."""
-        return _content_answer(request, self._found_content(writer, event_id, as_of, previous=True))
+        return self._content(request, self._found_content(writer, event_id, as_of, previous=True))
 
     def software(
         self,
@@ -490,7 +490,8 @@ class _Api:
         )
         bounds = _bounds(events_max, depth, since, until, direction)
         lineage = self._lineage(points, bounds, writer, as_of, failed=failed)
-        return _json(lineage_document(lineage, self._settings.query.attribute_characters_max))
+        document = lineage_document(lineage, self._settings.query.attribute_characters_max)
+        return _json(msgspec.structs.replace(document, as_of={}) if _hides_events() else document)
 
     def lineage_export(
         self,
@@ -670,7 +671,8 @@ class _Api:
             )
         after = None if result.cursor is None else following(result.cursor)
         longest = self._settings.query.attribute_characters_max
-        return event_page(result, after, longest, counter.traffic, explain=explain)
+        page = event_page(result, after, longest, counter.traffic, explain=explain)
+        return msgspec.structs.replace(page, as_of={}) if _hides_events() else page
 
     @as_one_question
     def _event(self, writer: str, event_id: int, as_of: str | None = None) -> Event:
@@ -680,7 +682,9 @@ class _Api:
         return self._repository.get(event_id, writer, as_of=_moment(as_of))
 
     def _revision_with(self, writer: str, event_id: int, moment: KnownMoment | None) -> dict[str, int]:
-        """Return the revision that an event was found in; none where it waits in a journal."""
+        """Return the revision that an event was found in; none where it waits in a journal, or counts what is hidden."""
+        if _hides_events():
+            return {}
         workspace = self._workspace(writer)
         if moment is None:
             state = workspace.state()
@@ -702,6 +706,12 @@ class _Api:
         if state in (Availability.GONE, Availability.ERASED):
             raise GoneError(f"the content of event {event_id} of {writer} is {state}.")
         return self._repository.content(event, previous=previous)
+
+    def _content(self, request: Request, content: Content) -> Response:
+        """Return the bytes of a content, with a notice where its event states another one."""
+        differs = content.differs
+        told = [] if differs is None else [f"{differs}.".replace(f"{self._settings.root}/", "")]
+        return _content_answer(request, content, notices_header(told))
 
     def _lineage(
         self,
@@ -862,14 +872,22 @@ def _check_writer(writer: str | None) -> str | None:
     return writer
 
 
+def _hides_events() -> bool:
+    """Whether events are hidden from the sender of the request: revisions would tell how often others store some."""
+    seen = _SEEN.get()
+    return seen is not None and seen.hides_events
+
+
 def _moment(text: str | None) -> KnownMoment | None:
     """Return a revision, revisions of writers, or the end of what a text means as a time."""
     if text is None:
         return None
-    if _REVISION.fullmatch(text):
-        return int(text)
-    revisions = parse_revisions(text)
+    revisions = int(text) if _REVISION.fullmatch(text) else parse_revisions(text)
     if revisions is not None:
+        if _hides_events():
+            raise InvalidInputError(
+                "as_of: expected a time, for you may see some events only, and a revision counts all."
+            )
         return revisions
     return _datetime(time_span(text, _now_ms())[1])
 
@@ -923,9 +941,10 @@ def _now_ms() -> int:
     return int(datetime.now(UTC).timestamp() * 1000)
 
 
-def _content_answer(request: Request, content: Content) -> Response:
+def _content_answer(request: Request, content: Content, notices: Mapping[str, str]) -> Response:
     # Bytes from outside: a browser must neither guess their type nor run them.
     headers = {
+        **notices,
         **_AS_IT_IS,
         "Accept-Ranges": "bytes",
         "Content-Disposition": "attachment",
