@@ -682,7 +682,7 @@ class _Api:
         return self._repository.get(event_id, writer, as_of=_moment(as_of))
 
     def _revision_with(self, writer: str, event_id: int, moment: KnownMoment | None) -> dict[str, int]:
-        """Return the revision that an event was found in; none where it waits in a journal, or counts what is hidden."""
+        """Return the revision that an event was found in; none where it waits in a journal, or events are hidden."""
         if _hides_events():
             return {}
         workspace = self._workspace(writer)
