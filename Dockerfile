@@ -5,6 +5,8 @@ FROM astrocrpublic.azurecr.io/runtime:3.3-8-python-3.12
 # Only the project itself is left: its dependencies are all in requirements.txt.
 USER root
 RUN pip install --no-cache-dir --no-deps --editable /usr/local/airflow \
+    && python -m compileall -q /usr/local/airflow/include /usr/local/airflow/plugins /usr/local/airflow/dags \
+        /usr/local/airflow/spark_jobs \
     && install --directory --owner=astro --group=0 /usr/local/airflow/repository
 # The pages for browsers. Node and npm's packages are gone with this step; where npm's registry is out of reach the image
 # has no pages, and says so.

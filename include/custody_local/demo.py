@@ -32,6 +32,9 @@ _RUN_SECONDS_MAX = 900
 _WATCH_SECONDS = 2
 """How often the demo's Airflow looks for journals that wait: they start a run, and nothing else does."""
 _MOUNT = "/custody"
+_RUNS_DAG_ID = "provenance_runs"
+_RUNS_AS_EVENTS = {"CUSTODY_RUN_SPOOL": str(PROJECT / ".local" / "run-spool"), "CUSTODY_RUNS_SCHEDULE": "* * * * *"}
+"""Of an Airflow that stays: the events of its runs are kept, and delivered each minute."""
 _STARTS_SECONDS_MAX = 60
 _POLL_SECONDS = 0.5
 _TREE_EVENTS_MAX = 16
@@ -97,12 +100,13 @@ class Demo:
                 # The pages alone: a door that stores would hold the one writer slot.
                 "CUSTODY_SERVE_MOUNT": _MOUNT,
                 "CUSTODY__SERVE__DOORS": '["pages"]',
+                **(_RUNS_AS_EVENTS if leave_airflow else {}),
             },
             progress=self._say,
         )
         airflow.start()
         try:
-            self._run_dag(airflow.client())
+            self._run_dag(airflow.client(), then=[_RUNS_DAG_ID] if leave_airflow else [])
             self._title("3. What the repository answers")
             self._questions()
         except BaseException:
@@ -144,8 +148,8 @@ class Demo:
             f"  Destination URL   http://HOST:5070/nifi\n  Input Port Name   {PORT_NAME}"
         )
 
-    def _run_dag(self, client: AirflowClient) -> None:
-        """Watch runs until nothing waits any more; at least one."""
+    def _run_dag(self, client: AirflowClient, then: list[str]) -> None:
+        """Watch runs until nothing waits any more, at least one; then switch further DAGs on."""
         with client:
             client.wait_for_dag(DAG_ID)
             earlier = {run.run_id for run in client.runs(DAG_ID) if run.has_ended}
@@ -155,7 +159,10 @@ class Demo:
                 self._watch(client, run)
                 earlier.add(run)
                 if not self._is_waiting():
-                    return
+                    break
+            for dag_id in then:
+                client.wait_for_dag(dag_id)
+                client.unpause(dag_id)
 
     def _next_run(self, client: AirflowClient, earlier: set[str]) -> str:
         """Return the oldest run that is not known; one by hand where the journals start none in time."""
@@ -258,7 +265,10 @@ class Demo:
         )
         if airflow is not None:
             self._say(f"Airflow: {airflow.url}  user {airflow.user}  password {airflow.password}")
-            self._say("What custody knows is there under Browse, Provenance, and in the tab Provenance of each run.")
+            self._say(
+                "What custody knows is there under Browse, Provenance, and in the tab Provenance of a run two minutes "
+                f"after its end: {_RUNS_DAG_ID} delivers it."
+            )
             self._say(
                 f"It runs on until: make stop. {DAG_ID} starts whenever journals wait, after each `custody ingest` for "
                 f"example; the other DAGs are paused: switch them on in the page."

@@ -45,6 +45,9 @@ class ExportTarget(Section):
         default_factory=dict,
         description="Of kafka: further settings of its client, librdkafka, such as security.protocol.",
     )
+    query: str = Field(
+        "", description="Only events that match are delivered; as for `custody search`. Empty: all events."
+    )
     batch_events: int = Field(1000, ge=1, le=100_000, description="Most events of one delivery.")
     batch_bytes: int = Field(
         8 << 20, ge=4096, le=256 << 20, description="Bytes at which a delivery is cut; a larger event goes alone."

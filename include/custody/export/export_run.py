@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,17 +18,27 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+from whoosh import query
 
 from custody.capture.nifi_json import event_to_json
 from custody.clock import Clock
 from custody.config import ExportTarget, Settings
-from custody.errors import CustodyError, InvalidInputError, NotFoundError, StorageError, StripeMissingError
+from custody.errors import (
+    ConfigurationError,
+    CustodyError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    StripeMissingError,
+)
 from custody.export.cursors import Cursors, read_cursors, write_cursors
 from custody.export.opening import open_receiver
 from custody.export.receiver import EventBatch, Receiver, RefusedError, UnavailableError
 from custody.lease import Attempt, FencedFileSystem, Heartbeat, take
 from custody.model.visibility import Visibility
 from custody.quarantine import Quarantine, QuarantineEntry, bad_piece
+from custody.query import parse_query
+from custody.query.scan import Scan
 from custody.read.reader import get_many, tables_from
 from custody.read.results import Notices, waiting_for_stripes
 from custody.read.settled import settled_bound
@@ -195,6 +205,16 @@ class Export:
         lease.release(recovered=True)
 
 
+def _parsed_query(name: str, text: str, attributes: Sequence[str], now_ms: int) -> query.Query | None:
+    """Return the query of an export; None where it has none, and delivers every event."""
+    if not text:
+        return None
+    try:
+        return parse_query(text, attributes, now_ms)
+    except InvalidInputError as error:
+        raise ConfigurationError(f"exports.{name}.query: {error}") from error
+
+
 class ExportRun:
     """Delivers what waits, as long as it holds the export's lease; made by `Export.started`."""
 
@@ -212,6 +232,8 @@ class ExportRun:
         self._receiver = receiver
         self._cursors = cursors
         self._quarantine = quarantine
+        self._attributes = export.settings.index.attributes
+        self._query = _parsed_query(export.name, export.target.query, self._attributes, clock.now_ms())
         self._workspaces: dict[str, Workspace] = {}
         self._files: list[str] = []
         self.on_delivery: Callable[[int], None] = lambda _: None
@@ -307,7 +329,10 @@ class ExportRun:
             return
         for table in tables_from(self._as_given_out(workspace), position, on_damage=waiting_for_stripes(notices)):
             settled = table.slice(0, int(np.searchsorted(table.column("event_id").to_numpy(), bound)))
-            for piece in _cut(settled, target.batch_events, target.batch_bytes):
+            chosen = settled
+            if self._query is not None:
+                chosen = settled.filter(pa.array(Scan(settled, self._attributes).match(self._query)))
+            for piece in _cut(chosen, target.batch_events, target.batch_bytes):
                 yield EventBatch(workspace.writer, piece)
             if settled.num_rows < table.num_rows:
                 return

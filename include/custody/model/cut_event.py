@@ -17,7 +17,7 @@ class CutEvent(Event, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def shortened(event: Event, characters_max: int) -> Event:
-    """Return an event whose values of attributes have at most so many characters, and a mark where one was cut."""
+    """Return an event with values of attributes of at most so many characters, 1 or more; a cut one ends in a mark."""
     cut: dict[str, int] = {}
     for values in (event.previous_attributes, event.updated_attributes):
         for name, value in values.items():
@@ -33,4 +33,4 @@ def shortened(event: Event, characters_max: int) -> Event:
 
 
 def _cut(value: str | None, characters_max: int) -> str | None:
-    return value if value is None or len(value) <= characters_max else value[:characters_max] + _MARK
+    return value if value is None or len(value) <= characters_max else value[: characters_max - 1] + _MARK

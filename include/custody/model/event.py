@@ -96,6 +96,19 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     extra: str | None = None
     """Keys of the source that custody has no field for, as one JSON object."""
 
+    def __eq__(self, other: object) -> bool:
+        """Compare every field; the order of parents, and that of children, does not count, as in NiFi."""
+        equal = msgspec.Struct.__eq__(self, other)
+        if equal is not False or not isinstance(other, Event):
+            return equal
+        if self.parent_uuids == other.parent_uuids and self.child_uuids == other.child_uuids:
+            return False
+        return msgspec.Struct.__eq__(_in_order(self), _in_order(other))
+
+    def __hash__(self) -> int:
+        """Hash what tells most events apart; attributes, which cannot be hashed, are left to the comparison."""
+        return hash((self.event_id, self.event_type, self.event_time, self.flowfile_uuid, self.source_ordinal))
+
     @property
     def attributes(self) -> dict[str, str]:
         """The attributes after the event: previous ones, overlaid with the updates, without the removed ones."""
@@ -117,3 +130,8 @@ class Acknowledged:
 
     writer: str
     event_ids: range
+
+
+def _in_order(event: Event) -> Event:
+    relatives = {"parent_uuids": tuple(sorted(event.parent_uuids)), "child_uuids": tuple(sorted(event.child_uuids))}
+    return msgspec.structs.replace(event, **relatives)

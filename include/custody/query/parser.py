@@ -182,9 +182,13 @@ class Tokenizer:
             return self._operator(text)
         if following and following in _BRACKETS and following != ")":
             at = start + len(text)
-            raise self._error(
-                f"{following} inside of a text.", f"Quote a text that holds one: {quoted(text + following + '…')}.", at
+            # Quoted, the signs of a wildcard would stand for themselves.
+            advice = (
+                "A wildcard has * for any characters and ? for one, and no others."
+                if "*" in text or "?" in text
+                else f"Quote a text that holds one: {quoted(text + following + '…')}."
             )
+            raise self._error(f"{following} inside of a text.", advice, at)
         if scope is None or not _IDENTIFIER.fullmatch(text):
             self._check_bare(text, scope, is_first=is_first)
         self._nots_end()

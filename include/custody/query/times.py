@@ -1,6 +1,7 @@
 """Times in queries: ISO 8601, milliseconds since the epoch, and English such as `yesterday` or `3 hours ago`.
 
-A text means a span: a day or a week is all of it, any other time a single millisecond. Times without a zone are UTC.
+A text means a span: a day, a week, a month or a year is all of it, any other time a single millisecond. Times without
+a zone are UTC.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = re.compile(r"-?[0-9]{9,40}")  # eight digits are a day
 _ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?W\d{2}-?\d")
 _ISO_WEEK = re.compile(r"\d{4}-?W\d{2}")
+_ISO_MONTH = re.compile(r"(\d{4})(?:-(\d{2}))?")
 _WEEK_DAYS = 7
 _AGO = re.compile(r"(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s+ago")
 
@@ -32,6 +34,8 @@ def time_span(text: str, now_ms: int) -> TimeSpan:
     Raises:
         InvalidInputError: it means no time.
     """
+    if (month := _ISO_MONTH.fullmatch(text)) is not None:
+        return _months(text, int(month[1]), month[2])
     days = 1 if _ISO_DAY.fullmatch(text) else _WEEK_DAYS if _ISO_WEEK.fullmatch(text) else None
     if days is not None:
         first = parse_time(text)
@@ -45,6 +49,16 @@ def time_span(text: str, now_ms: int) -> TimeSpan:
             raise
         return span
     return moment, moment
+
+
+def _months(text: str, year: int, month: str | None) -> TimeSpan:
+    """Return the span of a month, or of a year where none is given."""
+    try:
+        first = datetime(year, int(month or 1), 1, tzinfo=UTC)
+        last = datetime(year + (month in (None, "12")), int(month or 12) % 12 + 1, 1, tzinfo=UTC)
+    except ValueError as error:
+        raise InvalidInputError(f"time {text!r}: expected a year such as 2026 or a month such as 2026-01.") from error
+    return _ms(first), _ms(last) - 1
 
 
 def parse_time(text: str) -> int:

@@ -446,7 +446,13 @@ class Repository:
         strict: bool = False,
         as_of: AsOf | None = None,
     ) -> EventStream:
-        """Yield up to `count` events from an id on, in id order; notices, `strict` and `as_of` as in `get_many`."""
+        """Yield up to `count` events from an id on, in id order; notices, `strict` and `as_of` as in `get_many`.
+
+        Raises:
+            InvalidInputError: the id is negative.
+        """
+        if first_event_id < 0:
+            raise InvalidInputError(f"first event id: expected 0 or more, got {first_event_id}.")
         from custody.read import reader
         from custody.read.results import EventStream, Notices
 

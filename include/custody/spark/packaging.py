@@ -9,6 +9,7 @@ The setting `spark.library` names the file.
 from __future__ import annotations
 
 import argparse
+import py_compile
 import re
 import sys
 import tarfile
@@ -16,7 +17,9 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib import metadata
+from importlib.util import cache_from_source
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import custody
 from custody.errors import ConfigurationError, InvalidInputError
@@ -73,7 +76,7 @@ def make_package(target: Path) -> int:
         if target.name.endswith(ZIP):
             _write_zip(draft)
         else:
-            _write_archive(draft)
+            _write_archive(draft, Path(scratch) / "bytecode")
         fs.write_durably(target, draft.read_bytes())
     return fs.size(target)
 
@@ -84,10 +87,27 @@ def _write_zip(draft: Path) -> None:
             package.writestr(zipfile.ZipInfo(name, _ZIP_TIME), path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
-def _write_archive(draft: Path) -> None:
+def _write_archive(draft: Path, compiled: Path) -> None:
     with tarfile.open(draft, "w:gz", compresslevel=1) as package:
         for name, path in sorted({**_dependency_files(), **_library_files()}.items()):
             package.add(path, name, recursive=False)
+            if name.endswith(".py") and _compile(path, name, compiled):
+                package.add(compiled, cache_from_source(name), recursive=False)
+
+
+def _compile(path: Path, name: str, compiled: Path) -> bool:
+    """Compile a module into a file, whether it can be; executors may be forbidden to write bytecode.
+
+    The bytecode is never compared with its source, whose time an executor's file system may change.
+    """
+    try:
+        py_compile.compile(
+            str(path), str(compiled), name, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
+        )
+    except py_compile.PyCompileError:
+        # Templates and modules for other Pythons lie among those of dependencies.
+        return False
+    return True
 
 
 def _library_files() -> dict[str, Path]:

@@ -80,6 +80,25 @@ def test_live_and_waiting_events_are_delivered_once_and_in_order(tmp_path: Path)
     assert box(repository).status().waiting == 0
 
 
+def test_a_query_chooses_the_events_of_an_export_live_and_waiting(tmp_path: Path) -> None:
+    repository = made(tmp_path / "r", query="event_type:SEND AND component_name:out*", batch_events=3)
+    kinds = [("SEND", "out-a"), ("RECEIVE", "out-a"), ("SEND", "in"), ("SEND", "out-b")]
+    events = [event(n, event_type=kinds[n % 4][0], component_name=kinds[n % 4][1]) for n in range(40)]
+    append(repository, events[:24])
+    run_steps(repository.settings)
+    append(repository, events[24:])
+    assert deliver(repository) == 20
+    assert written(repository) == [n for n in range(40) if n % 4 in (0, 3)]
+    assert (deliver(repository), box(repository).status().waiting) == (0, 0)
+
+
+def test_a_query_that_cannot_be_read_stops_an_export_by_its_setting(tmp_path: Path) -> None:
+    repository = made(tmp_path / "r", query="event_tpye:SEND")
+    append(repository, [event(0)])
+    with pytest.raises(ConfigurationError, match=r"exports\.box\.query: .*event_tpye"):
+        deliver(repository)
+
+
 def test_each_writer_is_followed_on_its_own(tmp_path: Path) -> None:
     repository = made(tmp_path / "r")
     for name, count in (("north", 5), ("south", 3)):

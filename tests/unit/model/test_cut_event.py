@@ -22,8 +22,8 @@ def test_a_long_value_is_cut_marked_and_counted() -> None:
     )
     cut = shortened(whole, 64)
     assert isinstance(cut, CutEvent)
-    assert cut.updated_attributes == {"a": "x" * 64 + "…", "b": "z", "c": None}
-    assert cut.previous_attributes == {"a": "y" * 64 + "…"}
+    assert cut.updated_attributes == {"a": "x" * 63 + "…", "b": "z", "c": None}
+    assert cut.previous_attributes == {"a": "y" * 63 + "…"}
     assert (cut.cut_attributes, cut.content_claim) == ({"a": 70}, claim)
     assert len(whole.updated_attributes["a"] or "") == 65
     assert msgspec.json.decode(msgspec.json.encode(cut))["cut_attributes"] == {"a": 70}

@@ -104,6 +104,7 @@ def refusal(text: str) -> QueryError:
         ('"a"b', 4, "expected a space behind the closing quote", "doubled"),
         ('a"b"', 2, "inside of a text", "Quote"),
         ("filename:a[1]", 11, "[ inside of a text", "Quote"),
+        ("filename:*202[0-4]*", 14, "[ inside of a text", "A wildcard has * for any characters and ? for one"),
         ("file_size:[1 TO 2]x", 19, "expected a space behind the range", None),
         ("file_size:big", 11, "expected a whole number, got 'big'", None),
         ("file_size:1_000", 11, "expected a whole number", None),

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.clock import ManualClock
-from custody.errors import ConfigurationError, CorruptionError, NotFoundError
+from custody.errors import ConfigurationError, CorruptionError, InvalidInputError, NotFoundError
 from custody.model import Event
 from custody.repository import Repository
 from tests.support import append, event, files_below, numbered, run_steps, sample, unnumbered
@@ -73,6 +73,8 @@ def test_reading_no_ids_gives_no_events(mixed: Repository) -> None:
     assert list(mixed.events(0, 0)) == []
     assert list(mixed.events(10**30, 5)) == []
     assert mixed.get_many([]) == []
+    with pytest.raises(InvalidInputError, match=r"expected 0 or more, got -1000"):
+        mixed.events(-1000, 1000)
 
 
 def test_get_many_finds_events_wherever_they_are(mixed: Repository) -> None:
