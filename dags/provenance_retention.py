@@ -15,6 +15,7 @@ catalog and from disk, not from Airflow.
 | `history` | moves the earliest revision of the catalogs forward, as `catalog.history_…` say |
 | `prune` | deletes the revisions of the catalogs that list what is gone |
 | `collect_garbage` | forgets marks that are done; deletes what no kept revision lists |
+| `erase` | goes on with what `custody forget --erase` began, to the last copy |
 | `check` | fails when the limit cannot be kept although all went that may go |
 
 Each task's XCom is the report of its Spark job. The schedule is hourly; `CUSTODY_RETENTION_SCHEDULE` in Airflow's
@@ -28,7 +29,7 @@ from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_default
 from custody_airflow.environment import retention_schedule
 from custody_airflow.operators import SparkStepOperator
 
-AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "history", "prune", "collect_garbage", "check")
+AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "history", "prune", "collect_garbage", "erase", "check")
 
 
 @task.short_circuit(task_id="wanted")

@@ -7,7 +7,7 @@ and what a crash leaves is deleted by the next run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from custody.catalog.catalog import Catalog
@@ -78,16 +78,19 @@ def prune(catalog: Catalog, before: int) -> PrunePlan:
     return plan
 
 
-def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
-    """Say in the catalog that the revisions before a plan's floor may be gone.
+def raise_floor(catalog: Catalog, plan: PrunePlan, more: Sequence[Action] = ()) -> None:
+    """Say in the catalog that the revisions before a plan's floor may be gone; `more` goes into the same transaction.
 
     Durability: on return the floor survives power loss.
+
+    Raises:
+        CommitConflictError: `more` does not apply; the floor is as it was.
     """
     try:
         if plan.floor > catalog.load().floor:
             # The transactions that would prove the checkpoint go; its digest in the chain takes their place.
             checkpoint = checkpoint_digest(catalog.objects, catalog.at(plan.floor))
-            catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=checkpoint))])
+            catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=checkpoint)), *more])
     except (NotFoundError, CommitConflictError):
         if catalog.load().floor < plan.floor:
             raise

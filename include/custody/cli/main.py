@@ -42,6 +42,10 @@ _PLACES = {
         "containers_cmd:containers", "Look at the containers of all writers, forget a lost one, claim a name."
     ),
     "content": _place("content_cmd:content", "Read the contents that events speak of."),
+    "erasures": _place(
+        "erasures_cmd:erasures",
+        "Print the requests of `custody forget --erase`, or with ID what was removed or overwritten where.",
+    ),
     "event": _place("events_cmd:event", "Print the event with the id EVENT_ID in full."),
     "events": _place(
         "events_cmd:events", "Print events in the order of their ids, those included that are not live yet."

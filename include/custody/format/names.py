@@ -204,6 +204,7 @@ class DatabasePaths:
         return self.staging / f"{first_event_id:0{ID_DIGITS}d}"
 
 
+ERASURES = "ERASURES"  # the folder, in the store, of requests of erasure; no writer can have this name
 CONTENT = "content"  # the folder, in a writer's on the store, of the content repository
 CONTENT_MARKS = "content-marks"  # the folder beside it: the records of its containers
 CONTAINER_MARK = "CONTAINER"  # the mark, in the folder of a content container

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from custody.iceberg.publishing import Published
     from custody.workspace import Workspace
 
-__all__ = ["check_ready", "collect_former", "has_table", "is_behind", "publish", "republish"]
+__all__ = ["check_ready", "collect_former", "erase_former", "has_table", "is_behind", "publish", "republish"]
 
 
 def publish(workspace: Workspace) -> Published:
@@ -53,7 +53,22 @@ def collect_former(workspace: Workspace) -> int:
     """Delete the files of a published table, not the logs, that no version of it needs any more; return how many."""
     from custody.iceberg.publishing import collect_former as collect
 
-    return collect(workspace)
+    return len(collect(workspace))
+
+
+def erase_former(workspace: Workspace, older_than_ms: int) -> tuple[list[str], int]:
+    """Delete all versions of a published table but the newest, and their files, not the logs.
+
+    Returns the keys that were deleted, and how many files are younger and stay for now: a publisher may be about to
+    name them.
+    """
+    if not has_table(workspace.catalog.objects):
+        return [], 0
+    from custody.iceberg.publishing import collect_former as collect
+    from custody.iceberg.publishing import former_parts, remove_former_versions
+
+    deleted = [*remove_former_versions(workspace), *collect(workspace, older_than_ms)]
+    return deleted, len(former_parts(workspace, workspace.clock.now_ms() + older_than_ms))
 
 
 def is_behind(workspace: Workspace) -> bool:

@@ -102,22 +102,35 @@ def _tried(workspace: Workspace, folder: TableFolder) -> Published | None:
     )
 
 
-def collect_former(workspace: Workspace) -> int:
-    """Delete parts of the table that no version needs and that are old; return how many."""
+def remove_former_versions(workspace: Workspace) -> list[str]:
+    """Delete all versions of the metadata but the newest; return their keys."""
+    folder = TableFolder(workspace.catalog.objects)
+    keys = [folder.version_key(number) for number in folder.versions()[:-1]]
+    for key in keys:
+        folder.store.delete(key)
+    return keys
+
+
+def collect_former(workspace: Workspace, older_than_ms: int = OLDER_THAN_MS) -> list[str]:
+    """Delete parts of the table that no version needs and that are old; return their keys."""
+    unneeded = former_parts(workspace, workspace.clock.now_ms() - older_than_ms)
+    for key in unneeded:
+        workspace.catalog.objects.store.delete(key)
+    return unneeded
+
+
+def former_parts(workspace: Workspace, before_ms: int) -> list[str]:
+    """Return the keys of the parts of the table that no version needs and that were written until a time."""
     folder = TableFolder(workspace.catalog.objects)
     # Listed first: what a publisher writes meanwhile is young.
-    before = workspace.clock.now_ms() - OLDER_THAN_MS
     parts = [info for prefix in (folder.metadata, folder.deletes) for info in folder.store.list(prefix)]
     needed = {folder.version_key(number) for number in folder.versions()}
     for number in folder.versions():
         for snapshot in folder.read(number)["snapshots"]:
             needed.update(_needed_by(folder, snapshot["manifest-list"]) - needed)
     names = (".avro", ".parquet")
-    old = [info.key for info in parts if info.key.endswith(names) and info.modified_ms < before]
-    unneeded = [key for key in old if key not in needed]
-    for key in unneeded:
-        folder.store.delete(key)
-    return len(unneeded)
+    old = (info.key for info in parts if info.key.endswith(names) and info.modified_ms <= before_ms)
+    return [key for key in old if key not in needed]
 
 
 def _needed_by(folder: TableFolder, manifest_list: str) -> set[str]:

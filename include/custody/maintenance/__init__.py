@@ -11,10 +11,13 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.maintenance.claim_refs import (
         ClaimReferences,
+        ClaimSpans,
         all_references,
+        all_spans,
         log_claims,
         references_in_journals,
         references_of,
+        spans_of,
     )
     from custody.maintenance.compaction import (
         CompactionReport,
@@ -25,24 +28,31 @@ if TYPE_CHECKING:
     )
     from custody.maintenance.rewriting import (
         RewritePlan,
+        erasable,
         groups_on_disk,
         hold_conditions,
+        holds_for,
         leftover_shards,
         open_event_log,
         plan_rewrites,
         remove_folder,
+        tombstones_for,
     )
 
 __all__ = [
     "ClaimReferences",
+    "ClaimSpans",
     "CompactionReport",
     "CompactionUnit",
     "RewritePlan",
     "all_references",
+    "all_spans",
     "compact",
     "compact_unit",
+    "erasable",
     "groups_on_disk",
     "hold_conditions",
+    "holds_for",
     "leftover_shards",
     "log_claims",
     "open_event_log",
@@ -50,6 +60,8 @@ __all__ = [
     "references_in_journals",
     "references_of",
     "remove_folder",
+    "spans_of",
+    "tombstones_for",
     "waiting_compactions",
 ]
 
@@ -57,10 +69,13 @@ __all__ = [
 _MODULES = {
     "custody.maintenance.claim_refs": (
         "ClaimReferences",
+        "ClaimSpans",
         "all_references",
+        "all_spans",
         "log_claims",
         "references_in_journals",
         "references_of",
+        "spans_of",
     ),
     "custody.maintenance.compaction": (
         "CompactionReport",
@@ -71,12 +86,15 @@ _MODULES = {
     ),
     "custody.maintenance.rewriting": (
         "RewritePlan",
+        "erasable",
         "groups_on_disk",
         "hold_conditions",
+        "holds_for",
         "leftover_shards",
         "open_event_log",
         "plan_rewrites",
         "remove_folder",
+        "tombstones_for",
     ),
 }
 

@@ -7,8 +7,9 @@ event that cannot be read is an error, because nobody knows what it refers to.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +35,9 @@ class ClaimReference(NamedTuple):
 
 
 ClaimReferences = dict[ResourceClaim, ClaimReference]
+ClaimSpans = dict[ResourceClaim, set[tuple[int, int]]]
+WHOLE_FILE = 1 << 62
+Found = TypeVar("Found")
 
 
 def references_of(tables: Iterable[pa.Table]) -> ClaimReferences:
@@ -67,14 +71,55 @@ def all_references(workspaces: Iterable[Workspace]) -> ClaimReferences:
     return references
 
 
+def spans_of(tables: Iterable[pa.Table], among: Collection[ResourceClaim] | None = None) -> ClaimSpans:
+    """Return what the events of some tables refer to: offset and end of contents, by resource claim, each once.
+
+    A claim without offset or size refers to all of its file. `among` limits the resource claims.
+    """
+    spans: ClaimSpans = {}
+    for table in tables:
+        for name in COLUMNS:
+            for container, section, identifier, offset, size in _distinct(table.column(name)):
+                resource = ResourceClaim.parse(container, section, identifier)
+                if resource is not None and (among is None or resource in among):
+                    span = (0, WHOLE_FILE) if offset is None or size is None else (offset, offset + size)
+                    spans.setdefault(resource, set()).add(span)
+    return spans
+
+
+def all_spans(workspaces: Iterable[Workspace], among: Collection[ResourceClaim]) -> ClaimSpans:
+    """Return what all events that are acknowledged, live, or listed by a kept revision refer to of some claims.
+
+    Raises as `all_references`.
+    """
+    spans: ClaimSpans = {}
+    for workspace in workspaces:
+        for missing in workspace.missing():
+            raise NotFoundError(str(missing))
+        # Journals first, as in `all_references`.
+        waiting = _tried(partial(_spans_in_journals, workspace, among), workspace)
+        for part in (waiting, spans_of(_kept_tables(workspace), among)):
+            for resource, found in part.items():
+                spans.setdefault(resource, set()).update(found)
+    return spans
+
+
+def _spans_in_journals(workspace: Workspace, among: Collection[ResourceClaim]) -> ClaimSpans:
+    return spans_of(_journal_tables(workspace), among)
+
+
 def references_in_journals(workspace: Workspace) -> ClaimReferences:
     """Return the references of events whose journals are on disk, those of other incarnations included.
 
     Raises as `all_references` does, except for missing containers.
     """
+    return _tried(lambda: references_of(_journal_tables(workspace)), workspace)
+
+
+def _tried(read: Callable[[], Found], workspace: Workspace) -> Found:
     for _ in range(_TRIES):
         try:
-            return references_of(_journal_tables(workspace))
+            return read()
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise  # a journal that is gone was just sealed or swept: list them again
@@ -83,11 +128,13 @@ def references_in_journals(workspace: Workspace) -> ClaimReferences:
 
 def references_in_kept_logs(workspace: Workspace) -> ClaimReferences:
     """Return the references of the events of all kept revisions; raises as `all_references` does."""
+    return references_of(_kept_tables(workspace))
+
+
+def _kept_tables(workspace: Workspace) -> Iterator[pa.Table]:
     # All kept revisions, not the newest alone: a query for an earlier one may still ask for the content.
     paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
-    return references_of(
-        table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.log_path(path)))
-    )
+    return (table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.log_path(path))))
 
 
 def log_claims(log: EventLog) -> Iterator[pa.Table]:
@@ -131,6 +178,18 @@ def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
             for damage in journal.damage:
                 raise CorruptionError(str(damage))
             yield journal.table()
+
+
+def _distinct(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int | None, int | None]]:
+    """Yield (container, section, identifier, offset, size) of custody's own claims, each once."""
+    if claims.null_count == len(claims):
+        return
+    parts = pa.chunked_array(claims.chunks).combine_chunks() if claims.num_chunks != 1 else claims.chunk(0)
+    fields = {name: pc.struct_field(parts, name) for name in (*_KEY, "offset", "size")}
+    table = pa.table(fields).filter(pc.starts_with(fields["container"], CLAIM_SCHEME))
+    if table.num_rows:
+        grouped = table.group_by([*fields], use_threads=False).aggregate([])
+        yield from zip(*(grouped.column(name).to_pylist() for name in fields), strict=True)
 
 
 def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]]:

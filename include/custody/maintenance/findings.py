@@ -117,6 +117,9 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "record-damaged": FindingKind(
         "damage", "its bytes go to the quarantine, what it remembers is lost: custody repair"
     ),
+    "erasure-damaged": FindingKind(
+        "damage", "put the file back from a backup; without one forget the events again: custody forget --erase"
+    ),
     "flowfiles-damaged": FindingKind("damage", "put the folder of the queues back from a backup"),
     "lease-damaged": FindingKind("notice", "the next attempts at the writer's files take its place"),
     "build-damaged": FindingKind("damage", "build the tables of software again"),

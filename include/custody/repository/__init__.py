@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from custody.model import Acknowledged
     from custody.read.results import Events, EventStream, Notices
     from custody.read.search import SearchResult, StoredEvent
+    from custody.repository.erasing import ErasePlan
     from custody.repository.pluggable import ProvenanceRepository, open_repository
     from custody.repository.repository import Repository
     from custody.repository.retention_api import RetentionResult
     from custody.repository.soft_delete import EventSelection, ForgetPlan, ForgetResult
     from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
-    from custody.retention import Expiring, Hold, RetentionPlan
+    from custody.retention import Erasure, Expiring, Hold, RetentionPlan
 
 __all__ = [
     "Acknowledged",
@@ -27,6 +28,8 @@ __all__ = [
     "Component",
     "Content",
     "DiskStatus",
+    "ErasePlan",
+    "Erasure",
     "EventSelection",
     "EventStream",
     "Events",
@@ -87,6 +90,7 @@ _MODULES = {
         "SearchResult",
         "StoredEvent",
     ),
+    "custody.repository.erasing": ("ErasePlan",),
     "custody.repository.pluggable": (
         "ProvenanceRepository",
         "open_repository",
@@ -105,6 +109,7 @@ _MODULES = {
         "WriterStatus",
     ),
     "custody.retention": (
+        "Erasure",
         "Expiring",
         "Hold",
         "RetentionPlan",

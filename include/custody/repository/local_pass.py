@@ -44,7 +44,7 @@ def _of_exports() -> Mapping[str, Step]:
 _PASS = ("recover", "rollover", "compress", "index", "commit", "checkpoint", "sweep")
 _RETENTION = tuple(
     f"retention_{name}"
-    for name in ("plan", "mark", "expire", "drop_shards", "history", "prune", "collect_garbage", "check")
+    for name in ("plan", "mark", "expire", "drop_shards", "history", "prune", "collect_garbage", "erase", "check")
 )
 _ROOMS: Mapping[Callable[[], Mapping[str, Step]], Sequence[str]] = {
     _of_a_pass: _PASS,

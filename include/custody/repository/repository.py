@@ -57,10 +57,11 @@ if TYPE_CHECKING:
     from custody.replay import ReplayCheck, ReplayPlan, ReplayReport, ReplaySources
     from custody.replay.replay_plan import FoundEvent
     from custody.repository.content_listing import CleanedContents, ListedClaim
+    from custody.repository.erasing import ErasePlan
     from custody.repository.retention_api import RetentionResult
     from custody.repository.soft_delete import EventSelection, ForgetPlan, ForgetResult
     from custody.repository.status import RepositoryStatus
-    from custody.retention import Hold, RetentionPlan
+    from custody.retention import Erasure, Hold, RetentionPlan
     from custody.rollover.handing_over import HandedOver, WaitingForHandOver
     from custody.rollover.handing_over_contents import HandedContents, WaitingContents
     from custody.swh import ProvenanceDatabase
@@ -990,6 +991,70 @@ class Repository:
         from custody.repository import soft_delete
 
         return soft_delete.plan_forget(self._chosen(writer), selection, Notices(strict=False))
+
+    def plan_erase(self, selection: EventSelection, writer: str | None = None) -> ErasePlan:
+        """Return what `erase` would hide and remove now; all events are read for it, and files beside them.
+
+        Raises:
+            InvalidInputError: no condition is given.
+        """
+        from custody.repository import erasing
+
+        return erasing.plan_erase(self.settings, self._fs, self._clock, self.plan_forget(selection, writer), selection)
+
+    def erase(
+        self,
+        selection: EventSelection,
+        reason: str,
+        writer: str | None = None,
+        *,
+        who: str = "",
+        before: Mapping[str, int] | None = None,
+    ) -> Erasure:
+        """Hide events as `forget` does, and begin to erase them to the last copy; return the request.
+
+        It is written before anything else, and `continue_erasure`, or the step `retention_erase`, goes on with it
+        until it is done: journals have to become live first, and readers of earlier revisions have `retention.grace`.
+
+        Durability: on return the request, and what it says is done, survive power loss.
+
+        Raises:
+            InvalidInputError: no condition is given.
+            LockedError: another process works on erasures, and went on for `lease.wait_seconds`.
+        """
+        from custody.repository import erasing
+
+        erasure = erasing.request_erasure(
+            self.settings,
+            self._fs,
+            self._clock,
+            self._chosen(writer),
+            selection,
+            reason,
+            who,
+            before,
+            is_of_all_writers=writer is None,
+        )
+        return self.continue_erasure(erasure.id)
+
+    def continue_erasure(self, erasure_id: str) -> Erasure:
+        """Do all that can be done of a request now; its `waiting` and `held` say what stands in the way.
+
+        Durability: on return what the request says is done survives power loss.
+
+        Raises:
+            NotFoundError: there is no such request.
+            LockedError: another process works on erasures, and went on for `lease.wait_seconds`.
+        """
+        from custody.repository import erasing
+
+        return erasing.continue_erasure(self.settings, self._fs, self._clock, erasure_id)
+
+    def erasures(self) -> list[Erasure]:
+        """Return the requests of erasure, the oldest first; those that are done are certificates."""
+        from custody.retention import ErasureStore
+
+        return ErasureStore.of(self.settings, self._fs).all()
 
     def count_selected(self, selection: EventSelection, writer: str | None = None) -> Counts:
         """Return by writer how many events `forget` would select; all events are read for it.

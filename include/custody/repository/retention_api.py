@@ -17,6 +17,7 @@ _AFTER_THE_MARK = (
     "retention_history",
     "retention_prune",
     "retention_collect_garbage",
+    "retention_erase",
 )
 
 

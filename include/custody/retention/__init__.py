@@ -11,6 +11,16 @@ from custody.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from custody.retention.candidates import HeldLog
     from custody.retention.disk_usage import DiskUse, measure_disk, waiting_bytes
+    from custody.retention.erasure import due_erasures, pursue, traces_of
+    from custody.retention.erasures import (
+        ErasedCopy,
+        ErasedSelection,
+        Erasure,
+        ErasureStore,
+        WriterErasure,
+        encode_erasure,
+        new_erasure,
+    )
     from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
     from custody.retention.planning import (
         Expiring,
@@ -26,20 +36,30 @@ if TYPE_CHECKING:
 __all__ = [
     "RETENTION_STEPS",
     "DiskUse",
+    "ErasedCopy",
+    "ErasedSelection",
+    "Erasure",
+    "ErasureStore",
     "Expiring",
     "ExpiryChoice",
     "HeldLog",
     "Hiding",
     "Hold",
     "RetentionPlan",
+    "WriterErasure",
     "add_hold",
     "choose_expired",
     "drop_unused",
+    "due_erasures",
+    "encode_erasure",
     "held_contents",
     "mark_expired",
     "measure_disk",
+    "new_erasure",
+    "pursue",
     "release_hold",
     "standing_holds",
+    "traces_of",
     "unused_claims",
     "waiting_bytes",
 ]
@@ -51,6 +71,16 @@ _MODULES = {
         "DiskUse",
         "measure_disk",
         "waiting_bytes",
+    ),
+    "custody.retention.erasure": ("due_erasures", "pursue", "traces_of"),
+    "custody.retention.erasures": (
+        "ErasedCopy",
+        "ErasedSelection",
+        "Erasure",
+        "ErasureStore",
+        "WriterErasure",
+        "encode_erasure",
+        "new_erasure",
     ),
     "custody.retention.holds": (
         "Hold",

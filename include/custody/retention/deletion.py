@@ -7,7 +7,7 @@ are there before the floor moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
@@ -124,10 +124,13 @@ def has_settled(workspace: Workspace) -> bool:
     return any(_settled(workspace))
 
 
-def keep_from(catalog: Catalog, revision: int) -> None:
+def keep_from(catalog: Catalog, revision: int, more: Sequence[Action] = (), why: str = "retention") -> None:
     """Raise the floor to this revision or a later one, with a readable checkpoint at it and another one later.
 
-    Durability: on return the floor survives power loss.
+    Durability: on return the floor survives power loss, and so does `more`, of the same transaction.
+
+    Raises:
+        CommitConflictError: `more` does not apply; the floor is as it was.
     """
     if catalog.load().floor >= revision:
         return
@@ -139,9 +142,9 @@ def keep_from(catalog: Catalog, revision: int) -> None:
     if len(at) <= _LATER_CHECKPOINTS:
         # A later checkpoint needs a later revision: a note makes one.
         if catalog.load().revision == at[-1]:
-            catalog.commit([Action(note=Note(text=f"retention: revisions before {at[-1]} are pruned"))])
+            catalog.commit([Action(note=Note(text=f"{why}: revisions before {at[-1]} are pruned"))])
         catalog.write_checkpoint()
-    raise_floor(catalog, plan_prune(catalog, at[-1], _LATER_CHECKPOINTS))
+    raise_floor(catalog, plan_prune(catalog, at[-1], _LATER_CHECKPOINTS), more)
 
 
 def delete_revisions(catalog: Catalog) -> int:

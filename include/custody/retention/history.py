@@ -199,9 +199,16 @@ def _attested(workspace: Workspace, state: CatalogState) -> tuple[int | None, st
 
 def _held(workspace: Workspace, state: CatalogState, wanted: int) -> tuple[int | None, str]:
     """Return the last revision before `wanted` that alone lists a held event, None without any, and a reason."""
+    for revision, name, _ in held_by_history(workspace, state, wanted):
+        return revision - 1, f"hold {name!r} covers events that revision {revision} erased"
+    return None, ""
+
+
+def held_by_history(workspace: Workspace, state: CatalogState, wanted: int) -> Iterator[tuple[int, str, int]]:
+    """Yield each revision up to `wanted` that erased held events, the hold, and how many; 0 where nobody knows."""
     holds = hold_conditions(workspace)
     if not holds:
-        return None, ""
+        return
     for transaction in workspace.catalog.timeline(state.floor, wanted):
         removed = {
             action.remove_file.path
@@ -213,16 +220,14 @@ def _held(workspace: Workspace, state: CatalogState, wanted: int) -> tuple[int |
             continue
         former = workspace.catalog.at(transaction.revision - 1)
         files = [former.files[path] for path in sorted(removed)]
-        for name in _holds_of_lost_events(workspace, holds, files, transaction):
-            reason = f"hold {name!r} covers events that revision {transaction.revision} erased"
-            return transaction.revision - 1, reason
-    return None, ""
+        for name, count in _holds_of_lost_events(workspace, holds, files, transaction):
+            yield transaction.revision, name, count
 
 
 def _holds_of_lost_events(
     workspace: Workspace, holds: Mapping[str, Condition], removed: Sequence[AddFile], transaction: Transaction
-) -> Iterator[str]:
-    """Yield the holds on events of removed logs that the logs added in their place lack."""
+) -> Iterator[tuple[str, int]]:
+    """Yield the holds on events of removed logs that the logs added in their place lack, and on how many."""
     successors = [action.add_file for action in transaction.actions if action.HasField("add_file")]
     for name, condition in holds.items():
         try:
@@ -231,10 +236,10 @@ def _holds_of_lost_events(
             for file in successors if len(lost) else ():
                 lost = lost[~is_among(lost, _held_ids(workspace, condition, file))]
         except StripeMissingError:
-            yield name  # nobody knows what the stripe holds: the revision stays until it is back
+            yield name, 0  # nobody knows what the stripe holds: the revision stays until it is back
             continue
         if len(lost):
-            yield name
+            yield name, len(lost)
 
 
 def _held_ids(workspace: Workspace, condition: Condition, file: AddFile) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@
 | retention_history | writer | catalog, attestations | raises the floor as far as the limits on the history say |
 | retention_prune | writer | catalog | deletes revisions before the floor |
 | retention_collect_garbage | writer | catalog, store | shortens marks; deletes unlisted files, contents, builds |
+| retention_erase | repository | requests of erasure | all that a request asks for and that can be done now |
 | retention_check | repository | catalogs, disk | nothing; fails when the limit cannot be kept |
 """
 
@@ -26,6 +27,7 @@ from custody.catalog.garbage import TRASH_KEPT_MS
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.format.names import RETENTION_LEASE
+from custody.lease import Attempt
 from custody.retention.deletion import (
     delete_logs,
     delete_revisions,
@@ -36,11 +38,13 @@ from custody.retention.deletion import (
     settle_marks,
 )
 from custody.retention.disk_usage import measure_disk, waiting_bytes
+from custody.retention.erasure import due_erasures, pursue
+from custody.retention.erasures import Erasure
 from custody.retention.history import is_history_limited, limit_history, plan_history
 from custody.retention.planning import ExpiryChoice, RetentionPlan, choose_expired, mark_expired
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.unused_contents import drop_unused
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Step, Unit, UnitReport, Workspace
 
 
@@ -239,6 +243,37 @@ class CollectGarbage(RetentionStep):
         return len(garbage.moved) + len(garbage.deleted) + len(garbage.restored), garbage.deleted_bytes
 
 
+class Erase(RetentionStep):
+    """Goes on with the erasures that were requested: what was chosen goes to the last copy."""
+
+    name = "retention_erase"
+
+    def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
+        """Return one unit for all requests, none when nothing of them can be done."""
+        is_due = bool(due_erasures(settings, fs or PosixFileSystem()))
+        return [Unit(settings.repository.writer)] if is_due else []
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Yield the one unit, to the repository's own writer."""
+        settings = workspace.settings
+        if workspace.writer == settings.repository.writer:
+            yield from self.units(settings, workspace.fs)
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Go on with each; what a request waits for is no error."""
+        settings, fs, clock = workspace.settings, workspace.fs, workspace.clock
+        erasures = [
+            pursue(settings, fs, clock, erasure.id, Attempt.new(self.name)) for erasure in due_erasures(settings, fs)
+        ]
+        notes = [f"{erasure.id}: {erasure.state}{_behind(erasure)}" for erasure in erasures]
+        return UnitReport(unit=unit, events=sum(erasure.events for erasure in erasures), note="; ".join(notes))
+
+
+def _behind(erasure: Erasure) -> str:
+    texts = [*erasure.waiting, *(f"hold {name} keeps {count} events" for name, count in erasure.held.items())]
+    return f" ({'; '.join(texts)})" if texts else ""
+
+
 class Check(_WholeRepository):
     """Fails when the limit cannot be kept, after all that may go is gone."""
 
@@ -267,6 +302,7 @@ RETENTION_STEPS: Mapping[str, Step] = {
         LimitHistory(),
         PruneRevisions(),
         CollectGarbage(),
+        Erase(),
         Check(),
     )
 }

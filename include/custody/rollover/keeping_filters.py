@@ -76,6 +76,23 @@ def forget_filters(workspace: Workspace, shard: Path) -> None:
     remove_filter_files(workspace, folder, [name for name, file in files if file is None or shard.name in file.names])
 
 
+def drop_former_filters(workspace: Workspace) -> list[Path]:
+    """Remove the files of filters that name a shard which is not live, and damaged ones; return their paths.
+
+    The filters of live shards in them are written anew with the next file.
+
+    Durability: on return the removal survives power loss.
+    """
+    live = set(workspace.catalog.load().shards)
+    removed: list[Path] = []
+    for folder in workspace.filter_folders():
+        files = _files_in(workspace.fs, folder)
+        names = [name for name, file in files if file is None or not live.issuperset(file.names)]
+        remove_filter_files(workspace, folder, names)
+        removed += [folder / name for name in names]
+    return removed
+
+
 def _due_folders(workspace: Workspace) -> list[_Folder]:
     """Return the folders that may be due, with what the catalog says of them."""
     # The catalog may lie in a bucket, and is asked where it decides something.

@@ -144,6 +144,16 @@ class LocalCopies:
         self._fs.remove(self.place(key))
         self._fs.remove(self._ranged_place(key))
 
+    def keys_below(self, writer: str, database: str) -> set[str]:
+        """Return the keys of the files of a writer's database of which a copy, or pieces, are on this machine."""
+        home = self.folder / writer / database
+        ranges = home / RANGES
+        copies = {
+            f"{writer}/{database}/data/{path.relative_to(home / 'data')}" for *_, path in self._below(home / "data")
+        }
+        pieces = {f"{writer}/{database}/{path.relative_to(ranges)}" for *_, path in self._below(ranges)}
+        return copies | pieces
+
     def ranged_size(self, key: str) -> int | None:
         """Return the length of the file that holds pieces of a stored one; None where there is none."""
         path = self._ranged_place(key)

@@ -174,9 +174,9 @@ def test_what_is_forgotten_goes_from_every_snapshot_at_once_and_no_earlier_versi
         assert EVENTS[7].flowfile_uuid not in uuids
     # Manifests that still list logs without deletes are reachable by nobody, and go when they are old.
     workspace = Workspace(repository.settings, "main", clock=ManualClock(SystemClock().now_ms() + 48 * 3_600_000))
-    assert collect_former(workspace) > 0
+    assert collect_former(workspace)
     assert shown(workspace, newest(workspace)) == expected(workspace)
-    assert collect_former(workspace) == 0
+    assert collect_former(workspace) == []
 
 
 def test_rows_that_cannot_be_read_count_as_forgotten(repository: Repository) -> None:

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from zlib_ng import zlib_ng
@@ -236,6 +236,30 @@ class Digest:
         return ContentRecord(offset, self.length, self._sha256.digest(), checksums)
 
 
+class Overwriting(NamedTuple):
+    """Bytes of a resource claim that replace others in the same place."""
+
+    offset: int
+    data: bytes
+
+    def apply(self, target: bytearray, start: int) -> None:
+        """Put what belongs there into a part of the claim that begins at `start`."""
+        begin, end = max(self.offset, start), min(self.offset + len(self.data), start + len(target))
+        if begin < end:
+            target[begin - start : end - start] = self.data[begin - self.offset : end - self.offset]
+
+
+def erasing(record: ContentRecord, key: bytes, erased_ms: int) -> list[Overwriting]:
+    """Return what overwrites a content with zeros, and its record with that of an erased content of the same size."""
+    kept = len(record.encode(key)) - HEAD_BYTES
+    body = _ERASED.pack(key, record.offset, record.length, erased_ms)
+    zeros = [
+        Overwriting(at, bytes(min(CHUNK_BYTES, record.end - at)))
+        for at in range(record.offset, record.end, CHUNK_BYTES)
+    ]
+    return [*zeros, Overwriting(record.end, frame(KIND_ERASED, body.ljust(kept, b"\0")))]
+
+
 def head(header: ClaimHeader) -> bytes:
     """Return all that precedes the first content."""
     return PREAMBLE + frame(KIND_HEADER, msgspec.json.encode(header))
@@ -285,8 +309,8 @@ def record_in(found: Frame | None, key: bytes) -> ContentRecord | None:
             return None
         checksums = struct.unpack_from(f"<{count}I", payload, _CONTENT.size)
         return ContentRecord(offset, length, sha256, checksums, chunk_bytes)
-    if found.kind == KIND_ERASED and len(payload) == _ERASED.size:
-        nonce, offset, length, erased_ms = _ERASED.unpack(payload)
+    if found.kind == KIND_ERASED and len(payload) >= _ERASED.size:
+        nonce, offset, length, erased_ms = _ERASED.unpack_from(payload)
         return ContentRecord(offset, length, erased_ms=erased_ms) if nonce == key else None
     return None
 

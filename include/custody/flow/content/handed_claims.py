@@ -25,7 +25,14 @@ from zlib_ng import zlib_ng
 
 from custody.config import ContentStore
 from custody.errors import ConflictError, CorruptionError, NotFoundError
-from custody.flow.content.claim_file import CHUNK_BYTES, ClaimFile, ContentRecord, ResourceClaim, record_in
+from custody.flow.content.claim_file import (
+    CHUNK_BYTES,
+    ClaimFile,
+    ContentRecord,
+    ResourceClaim,
+    erasing,
+    record_in,
+)
 from custody.format.framing import frame, read_head, whole_record
 from custody.format.names import CONTENT_HANDOFF, ID_DIGITS, is_claim, is_section
 from custody.store import LocalStore, ObjectStore, carried, open_store, put_object
@@ -319,6 +326,62 @@ class HandedClaims:
             return sum(map(self._remove, wanted))
         with ThreadPoolExecutor(min(_PARALLEL, len(wanted))) as threads:
             return sum(threads.map(carried(self._remove), wanted))
+
+    def keys_of(self, resource: ResourceClaim) -> list[str]:
+        """Return the keys of all objects of a claim; raises as `listed`."""
+        return list(self._store.keys(_prefix(resource)))
+
+    def overwrite(
+        self, resource: ResourceClaim, chosen: Callable[[ContentRecord], bool], erased_ms: int
+    ) -> dict[str, int]:
+        """Overwrite the chosen contents of a claim with zeros; return the keys that were written, with their sizes.
+
+        The pieces first: until the manifest follows, a piece is not what its digest says, and only whoever compares
+        digests notices. Can be repeated after any crash.
+
+        Durability: on return it survives power loss.
+
+        Raises:
+            CorruptionError, FormatVersionError: a manifest cannot be read.
+            StorageError: the store refuses; not all may be overwritten.
+        """
+        stored, written = self.look_up(resource), dict[str, int]()
+        for length in () if stored is None else sorted(stored.manifests):
+            manifest, folder = self.manifest(resource, length), _folder(resource, length)
+            key = bytes.fromhex(manifest.claim.nonce)
+            going = [record for record in manifest.contents if record.erased_ms is None and chosen(record)]
+            if not going:
+                continue
+            changes = [change for record in going for change in erasing(record, key, erased_ms)]
+            start, pieces = 0, []
+            for piece in manifest.claim.pieces:
+                name, stop = f"{folder}{start:0{ID_DIGITS}d}", start + piece.bytes
+                inside = [each for each in changes if each.offset < stop and start < each.offset + len(each.data)]
+                if inside:
+                    before = self._store.get(name)
+                    after = bytearray(before)
+                    for change in inside:
+                        change.apply(after, start)
+                    # Overwritten already by a process that ended before the manifest followed.
+                    if after != before:
+                        self._store.put(name, bytes(after))
+                    piece = HandedPiece(bytes=piece.bytes, sha256=hashlib.sha256(after).hexdigest())
+                    self._forget(name)
+                    written[name] = piece.bytes
+                pieces.append(piece)
+                start = stop
+            contents = tuple(
+                ContentRecord(record.offset, record.length, erased_ms=erased_ms) if record in going else record
+                for record in manifest.contents
+            )
+            head = msgspec.structs.replace(manifest.claim, pieces=tuple(pieces))
+            self._store.put(f"{folder}{MANIFEST}", Manifest(head, contents).encode())
+            written[f"{folder}{MANIFEST}"] = 0
+        return written
+
+    def _forget(self, key: str) -> None:
+        if self._copies is not None:
+            self._copies.forget(key)
 
     def settle(self, stored: StoredClaim) -> None:
         """Make sure that a claim that is handed over stays so: who put its manifest may have died before that.

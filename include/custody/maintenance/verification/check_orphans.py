@@ -23,6 +23,7 @@ from custody.format.names import (
     CONTENT,
     CONTENT_HANDOFF,
     CONTENT_MARKS,
+    ERASURES,
     FETCHING_SUFFIX,
     FILTERS,
     FORGOTTEN,
@@ -82,7 +83,7 @@ def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> 
     writers = {workspace.writer for workspace in workspaces}
     for folder in (*settings.containers, settings.store):
         for name in fs.list(folder):
-            if name not in writers:
+            if name not in writers and folder / name != settings.store / ERASURES:
                 yield _orphan(fs, folder / name, "foreign")
     for workspace in workspaces:
         yield from of_writer(workspace)

@@ -15,7 +15,7 @@ from custody.errors import CustodyError
 from custody.flowfile_repository import FlowFileLook
 from custody.format.checked_json import has_right_checksum, is_changed
 from custody.format.framing import misplaced_parts
-from custody.format.names import LEASES, SOFTWARE, parse_epoch
+from custody.format.names import ERASURES, LEASES, SOFTWARE, parse_epoch
 from custody.landing import decode_ledger_entry
 from custody.lease import Holder, LeaseFiles
 from custody.maintenance.findings import Finding, Level
@@ -46,10 +46,15 @@ def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
         checks += [(path, _has_checksum) for path in _below(fs, folder, ".json")]
     for path, check in checks:
         yield from _checked(fs, path, check, "record-damaged")
+    for path in () if settings.is_store_remote else _below(fs, settings.store / ERASURES, ".json"):
+        yield from _checked(fs, path, _has_checksum, "erasure-damaged")
     if settings.is_store_remote:
-        files = StoredFiles(store_of(settings, fs))
+        store = store_of(settings, fs)
+        files = StoredFiles(store)
         for path in stored_reports(settings, fs):
             yield from _checked(files, path, decode_report, "record-damaged")
+        for key in store.keys(f"{ERASURES}/"):
+            yield from _checked(files, files.path(key), _has_checksum, "erasure-damaged")
     if fs.exists(scrub):
         yield from _marks(fs, scrub, "record-damaged")
     yield from _flowfiles(settings, fs)
