@@ -31,6 +31,7 @@ from tests.parts import SEED_VARIABLE, WHOLE, Part, seed_of_run
 SEEDS = 10
 AREAS = frozenset(
     {
+        "ERASURES",
         "builds",
         "content",
         "data",

@@ -32,6 +32,7 @@ from tests.crash.enumeration import (
     operations_of,
     run_to,
 )
+from tests.crash.erasure_scenarios import CHOSEN, Erasing, Requested, naming
 from tests.crash.filter_scenarios import KeepingFilters
 from tests.crash.flowfile_scenarios import (
     LEFTOVERS as LEFT_BY_A_FLOW,
@@ -303,6 +304,23 @@ def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event(part: Part)
 @pytest.mark.in_parts(8)
 def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them(part: Part) -> None:
     outcome = enumerate_crashes(Retaining(), seeds=2, part=part)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100
+
+
+@pytest.mark.in_parts(8)
+@in_some_ways
+def test_a_crash_while_a_person_is_erased_loses_no_other_event_and_leaves_a_request_that_ends(
+    seeds: int, part: Part
+) -> None:
+    fs, record, error = run_to(Erasing())
+    assert error is None
+    assert isinstance(record, Requested)
+    assert record.is_done
+    assert not naming(fs, record)
+    assert naming(Erasing().start(), record), "the search finds what is there before"
+    assert len(CHOSEN) == 2
+    outcome = enumerate_crashes(Erasing(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
 

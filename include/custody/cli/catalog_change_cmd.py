@@ -93,8 +93,9 @@ def checkpoint(repository: Path, if_due: bool, at: str | None, writer: str | Non
 def prune_front(repository: Path, before: str | None, consent: Consent, writer: str | None, as_json: bool) -> None:
     """Forget the oldest revisions; from --before on everything stays readable.
 
-    One readable checkpoint at the new beginning and two later ones are kept, so less may go than was asked for. Data
-    files stay until `custody catalog gc`.
+    One readable checkpoint at the new beginning and two later ones are kept, so less may go than was asked for:
+    `custody catalog checkpoint` writes one, once a commit came behind the last. Data files stay until
+    `custody catalog gc`.
 
     Without --before the settings catalog.history_age_max, history_revisions_max and history_bytes_max say how much
     stays, as in a pass of retention: holds and attestations stop them, and one later checkpoint is enough.
@@ -171,7 +172,8 @@ def gc(
 ) -> None:
     """Move files that no kept revision lists to the trash, and delete what has been there long enough.
 
-    --older-than must exceed the longest time between the writing of a file and its commit.
+    So a file goes in two runs, by default a week apart, and only after `custody catalog prune` took the revisions that
+    list it. `custody forget --erase` waits for neither. --older-than must exceed the longest time between the writing of a file and its commit.
 
     \b
     Example:

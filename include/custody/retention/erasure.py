@@ -278,12 +278,12 @@ class _Pursuit:
         live, on_damage = workspace.catalog.load().files, self._damage_noted(workspace)
         # Logs of earlier revisions as well: they may be all that tells where the contents of events lie that a
         # compaction erased before.
-        for path in sorted(kept for kept in kept_files(workspace.catalog) if kept.endswith(".parquet")):
-            file = live.get(path)
+        for relative in sorted(kept for kept in kept_files(workspace.catalog) if kept.endswith(".parquet")):
+            file = live.get(relative)
             if file is not None and not _may_mean(stone, file):
                 continue
             try:
-                log = open_event_log(workspace, file or AddFile(path=path))
+                log = open_event_log(workspace, file or AddFile(path=relative))
                 yield from ((None, table) for table in log.tables(range(len(log.toc.blocks)), columns, on_damage))
             except NotFoundError:
                 if file is not None:

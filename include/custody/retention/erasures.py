@@ -208,16 +208,7 @@ class ErasureStore:
         path = self.folder / name
         if _NAME.fullmatch(name) is None or not self.files.exists(path):
             raise NotFoundError(f"no erasure {erasure_id[:64]!r}. List them: custody erasures")
-        data = self.files.read(path)
-        try:
-            if not has_right_checksum(data):
-                raise msgspec.DecodeError("other bytes than its checksum says")
-            erasure = _ERASURE.decode(data)
-        except msgspec.DecodeError as error:
-            raise CorruptionError(f"{path}: expected an erasure, got {error}. Use a backup of the file.") from error
-        if erasure.format_version != _VERSION:
-            raise FormatVersionError(f"{path}: expected format_version {_VERSION}, got {erasure.format_version}.")
-        return erasure
+        return decode_erasure(self.files.read(path), path)
 
     def save(self, erasure: Erasure) -> None:
         """Write a request; durability: on return it survives power loss."""
@@ -227,6 +218,19 @@ class ErasureStore:
     def locate(self, erasure: Erasure) -> Path:
         """Return where a request lies, for messages."""
         return self.folder / f"{erasure.id}.json"
+
+
+def decode_erasure(data: bytes, path: Path) -> Erasure:
+    """Return a request; raises as `ErasureStore.get`."""
+    try:
+        if not has_right_checksum(data):
+            raise msgspec.DecodeError("other bytes than its checksum says")
+        erasure = _ERASURE.decode(data)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path}: expected an erasure, got {error}. Use a backup of the file.") from error
+    if erasure.format_version != _VERSION:
+        raise FormatVersionError(f"{path}: expected format_version {_VERSION}, got {erasure.format_version}.")
+    return erasure
 
 
 def encode_erasure(erasure: Erasure) -> bytes:
