@@ -222,6 +222,15 @@ def test_contributing_names_every_room_from_the_top_to_the_ground_with_a_module_
     assert [row[2] for row in rows if not (library / row[2]).is_file()] == []
 
 
+GLOB = re.compile(r"read_parquet\(|read\.parquet\(|events/\*\.parquet|/data/\*/|scan_parquet\(")
+
+
+def test_no_page_reads_event_logs_by_a_glob() -> None:
+    # The folders have replaced logs and forgotten events besides what is live: only the catalog tells them apart.
+    assert [str(path) for path in PAGES if GLOB.search(path.read_text("utf-8"))] == []
+    assert 'spark.read.format("custody")' in (ROOT / "README.md").read_text("utf-8")
+
+
 def test_contributing_names_every_benchmark() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8") + (ROOT / "Makefile").read_text(encoding="utf-8")
     names = {path.parent.name for path in (ROOT / "benchmarks").glob("*/__main__.py")}

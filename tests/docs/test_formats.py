@@ -70,6 +70,8 @@ from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
 from custody.quarantine import Quarantine, QuarantineEntry, bad_piece
 from custody.replay import Refusal, replay_plan
+from custody.retention import ErasedCopy, ErasedSelection, Erasure, WriterErasure
+from custody.retention.erasures import decode_erasure, encode_erasure
 from custody.serving.jobs import KeptJob, decode_job
 from custody.site_to_site.transactions import EndedTransaction, read_ended
 from custody.store.placed_writers import PlacedWriter
@@ -172,6 +174,10 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("handed-contents", "## Piece", HandedPiece),
         ("stored-unit", "## Layout", LogEntry),
         ("placed-writer", "## Layout", PlacedWriter),
+        ("erasure", "## Layout", Erasure),
+        ("erasure", "## Selection", ErasedSelection),
+        ("erasure", "## Writer", WriterErasure),
+        ("erasure", "## Copy", ErasedCopy),
         ("stripe", "## Layout", StripeMark),
         ("content-container", "## Layout", ContainerMark),
         ("scrub", "## Layout", scrub.ScrubState),
@@ -549,6 +555,11 @@ def test_the_example_of_an_entry_of_a_stored_unit_is_one() -> None:
     entry = msgspec.json.decode(shown, type=LogEntry)
     assert msgspec.json.encode(entry) == shown
     assert decode_entry(encode_entry(entry), "here") == entry
+
+
+def test_the_example_of_an_erasure_is_what_the_code_writes(tmp_path: Path) -> None:
+    shown = examples(read("formats/erasure.md"))["document"].strip().encode()
+    assert encode_erasure(decode_erasure(shown, tmp_path / "a.json")) == shown
 
 
 def test_the_example_of_a_placed_writer_is_one() -> None:

@@ -26,6 +26,7 @@ from custody.format.names import (
     CONTENT,
     CONTENT_HANDOFF,
     CONTENT_MARKS,
+    ERASURES,
     FILTERS,
     FORGOTTEN,
     HANDOFF,
@@ -164,6 +165,8 @@ class RepositoryFiles:
 
     def _look(self) -> Moment:
         moment = Moment(from_ms=self._clock.now_ms())
+        # Before the catalogs: a request never says of one what it does not have yet.
+        moment.add(self._erasures())
         for folder in _REFERRING:
             moment.add(self._own(folder))
         moment.add(self._sink())
@@ -393,6 +396,10 @@ class RepositoryFiles:
         for info in infos:
             if not info.key.endswith("newest-checkpoint"):
                 yield self._source(STORE, info)
+
+    def _erasures(self) -> Iterator[SourceFile]:
+        for info in self.stores[STORE].list(f"{ERASURES}/"):
+            yield self._source(STORE, info, is_read=True)
 
     def _reports_in_store(self) -> Iterator[SourceFile]:
         if self.settings.is_store_remote:

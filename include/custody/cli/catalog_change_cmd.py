@@ -173,7 +173,8 @@ def gc(
     """Move files that no kept revision lists to the trash, and delete what has been there long enough.
 
     So a file goes in two runs, by default a week apart, and only after `custody catalog prune` took the revisions that
-    list it. `custody forget --erase` waits for neither. --older-than must exceed the longest time between the writing of a file and its commit.
+    list it; `custody forget --erase` waits for neither. --older-than must exceed the longest time between the writing
+    of a file and its commit.
 
     \b
     Example:

@@ -22,11 +22,11 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
 
     Of an event that these logs hold twice (one number of one source, equal in everything) the first one stays.
 
-    Event ids stay as they are. The former logs are listed no more, and stay on disk with all their events, forgotten ones
-    included, as long as an earlier revision can be asked for: until `custody catalog prune`, which keeps two later
-    checkpoints, and `custody catalog gc`, which keeps its trash for a week. To erase a person's events to the last copy use
-    `custody forget --erase`. Events that are not live yet are left to a later call. The exit code is 1 if some logs could
-    not be written anew.
+    Event ids stay as they are. The former logs are listed no more, and stay on disk with all their events, forgotten
+    ones included, as long as an earlier revision can be asked for: until `custody catalog prune`, which keeps two later
+    checkpoints, and `custody catalog gc`, which keeps its trash for a week. `custody forget --erase` erases events to
+    the last copy. Events that are not live yet are left to a later call. The exit code is 1 if some logs could not be
+    written anew.
 
     \b
     Example:

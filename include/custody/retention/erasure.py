@@ -57,6 +57,7 @@ from custody.format.names import (
     INDEX,
     ContainerPaths,
     parse_event_log,
+    parse_shard,
     parse_stored_shard,
     parse_trash,
     parse_written_anew,
@@ -314,12 +315,15 @@ class _Pursuit:
         name = self._erasure.writers[writer].tombstone
         look = self._look(workspace, name)
         state = workspace.catalog.load()
-        if look.erasable or name in state.tombstones:
+        if look.erasable and name not in state.tombstones:
+            # A catalog that lost its newest transactions lost the tombstone.
+            state = workspace.catalog.commit([Action(add_tombstone=tombstone_of(self._erasure, writer))])
+        if name in state.tombstones:
             # New logs lack what earlier ones have: the history before them has to go again.
             if look.erasable:
                 self._save(self._erasure.with_writer(writer, unlisted_revision=None))
-            stone = state.tombstones.get(name)
-            paths = {path for path, file in state.files.items() if stone is not None and _may_mean(stone, file)}
+            stone = state.tombstones[name]
+            paths = {path for path, file in state.files.items() if _may_mean(stone, file)}
             # The shards of logs that are written anew go with them; those that stay are left out of the certificate.
             self._note(
                 ErasedCopy(kind="index shard", place=str(workspace.shard_path(shard)), how="removed")
@@ -344,9 +348,10 @@ class _Pursuit:
     def _look(self, workspace: Workspace, name: str) -> _Look:
         state = workspace.catalog.settle()
         look = _Look()
-        stone = state.tombstones.get(name)
-        if stone is None:
+        part = self._erasure.writers[workspace.writer]
+        if name not in state.tombstones and state.revision >= (part.unlisted_revision or state.revision + 1):
             return look  # a compaction removed it with the last event that it means
+        stone = tombstone_of(self._erasure, workspace.writer)
         holds = hold_conditions(workspace)
         columns = sorted({"event_id", *columns_needed([stone, *holds.values()])})
         for file in state.files.values():
@@ -436,8 +441,13 @@ class _Pursuit:
             for log in manifest.logs
             for path in self._staged_paths(workspace, manifest.metadata(log))
         }
-        kept = kept_files(catalog) | staged
+        kept, end = kept_files(catalog) | staged, catalog.load().next_event_id
         going = [path for path in data if _is_own(path) and path not in kept]
+        # A log behind all that was ever live is that of a lost transaction, which a repair lists again.
+        ahead = [path for path in going if not parse_written_anew(Path(path).name) and _first(path) >= end]
+        if ahead:
+            self._wait(workspace.writer, f"{len(ahead)} files of events that were never live: custody repair")
+            going = [path for path in going if path not in ahead]
         going += [key for key in trash if (found := parse_trash(key)) is not None and found[1] not in kept]
         self._note(ErasedCopy(kind=_kind(path), place=files.locate(path), how="removed") for path in going)
         # Those of a stripe lie on a disk, which keeps no versions.
@@ -614,6 +624,12 @@ def _may_mean(stone: AddTombstone, file: AddFile) -> bool:
 
 def _is_own(path: str) -> bool:
     return parse_event_log(path) is not None or parse_stored_shard(path) is not None
+
+
+def _first(path: str) -> int:
+    """Return the first event id of a log, a table of contents or a stored shard."""
+    shard = parse_shard(parse_stored_shard(path) or "")
+    return shard[1] if shard is not None else parse_event_log(path) or 0
 
 
 def _kind(path: str) -> str:
