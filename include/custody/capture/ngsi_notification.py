@@ -5,8 +5,9 @@ beside it, and may say when and where it arrived (`receivedAt`, `url`). The even
 many bytes and with which SHA-256; the values of the entity's attributes are the payload, not the event.
 
 A notification holds entities, an entity attributes, an attribute a value and metadata, in four notations: those of the
-three versions, and values alone. Every value stays as it was written. NGSI-LD's sub-attributes become metadata; those
-of a sub-attribute get both names, `reliability.observedAt`, so that nothing is lost.
+three versions, and values alone. Every value stays as it was written. NGSI-LD's sub-attributes become metadata, and so
+does every other member that stands beside the value of an attribute or among its metadata, whatever its form; those of
+a sub-attribute or a metadatum get both names, `reliability.observedAt`. So nothing is lost.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ _TYPES = {
 _TIMES = ("observedAt", "createdAt", "modifiedAt", "deletedAt", "expiresAt")
 _PLAIN = {**dict.fromkeys(_TIMES, "DateTime"), "unitCode": "Text", "datasetId": "Text", "scope": "Text"}
 """Members of NGSI-LD that are values by themselves, never attributes, and the type that they get."""
+_NAME_CHARACTERS_MAX = 256
+"""Of a metadatum whose own metadata repeat its name; one with a longer name is kept as a whole."""
 _DEFAULT_TYPES = {
     JsonKind.NULL: "None",
     JsonKind.BOOLEAN: "Boolean",
@@ -126,8 +129,7 @@ def _attributes(name: str, raw: msgspec.Raw, shape: Shape, *, is_linked: bool) -
     if is_linked and name in _PLAIN:
         yield Attribute(name, _PLAIN[name], value)
     elif shape is Shape.NORMALIZED:
-        many = value.kind is JsonKind.ARRAY  # instances that their datasetId tells apart
-        for item in array_elements(name, "an array", raw) if many else [raw]:
+        for item in _instances(name, raw):
             yield _linked(name, item)
     else:
         yield Attribute(name, _DEFAULT_TYPES[value.kind], value)
@@ -135,19 +137,59 @@ def _attributes(name: str, raw: msgspec.Raw, shape: Shape, *, is_linked: bool) -
 
 def _version_2(name: str, raw: msgspec.Raw) -> Attribute:
     document = object_members(name, raw)
-    metadata = document.get("metadata")
-    parts = {} if metadata is None or bytes(metadata) == b"null" else object_members(f"{name}.metadata", metadata)
-    return Attribute(
-        name,
-        _text(name, "type", document),
-        _value(document),
-        tuple(_metadatum(f"{name}.metadata.{key}", key, item) for key, item in parts.items()),
-    )
+    return Attribute(name, _text(name, "type", document), _value(document), tuple(_metadata(document)))
 
 
-def _metadatum(place: str, name: str, raw: msgspec.Raw) -> Metadatum:
-    document = object_members(place, raw)
-    return Metadatum(name, _text(place, "type", document), _value(document))
+def _metadata(document: dict[str, msgspec.Raw]) -> Iterator[Metadatum]:
+    """Yield the metadata of an attribute or a metadatum: in its `metadata`, and what stands beside its value."""
+    for part, raw in document.items():
+        if part == "metadata":
+            yield from _metadata_member(part, raw)
+        elif part not in ("type", "value"):
+            yield from _metadatum(part, raw)
+
+
+def _metadata_member(name: str, raw: msgspec.Raw) -> Iterator[Metadatum]:
+    """Yield the metadata in a member of that name; one that has a type and a value is itself a metadatum."""
+    kind = to_raw_json(raw).kind
+    if kind is JsonKind.NULL:
+        return
+    parts = object_members(name, raw) if kind is JsonKind.OBJECT else {}
+    if kind is not JsonKind.OBJECT or ("value" in parts and _type_of(parts)):
+        yield from _metadatum(name, raw)
+        return
+    for key, item in parts.items():
+        yield from _metadatum(key, item)
+
+
+def _metadatum(name: str, raw: msgspec.Raw) -> Iterator[Metadatum]:
+    """Yield a metadatum and its own metadata; whatever has another form than that is a value by itself."""
+    value = to_raw_json(raw)
+    document = object_members(name, raw) if value.kind is JsonKind.OBJECT else {}
+    kind = _type_of(document) if document.keys() & {"type", "value"} else None
+    if kind is None:
+        yield Metadatum(name, _PLAIN.get(name, _DEFAULT_TYPES[value.kind]), value)
+        return
+    more = list(_metadata(document))
+    if more and len(name) > _NAME_CHARACTERS_MAX:
+        yield Metadatum(name, _DEFAULT_TYPES[value.kind], value)
+        return
+    yield Metadatum(name, kind, _value(document))
+    yield from _under(name, more)
+
+
+def _under(name: str, metadata: Sequence[Metadatum]) -> Iterator[Metadatum]:
+    """Yield the metadata of a metadatum, each under both names."""
+    for inner in metadata:
+        yield Metadatum(f"{name}.{inner.name}", inner.type, inner.value)
+
+
+def _type_of(document: dict[str, msgspec.Raw]) -> str | None:
+    """Return the type of a metadatum, empty where it has none; None where it is no text."""
+    try:
+        return optional_text("type", document) or ""
+    except InvalidInputError:
+        return None
 
 
 def _linked(name: str, raw: msgspec.Raw) -> Attribute:
@@ -175,11 +217,19 @@ def _sub_attributes(name: str, raw: msgspec.Raw) -> Iterator[Metadatum]:
     if name in _PLAIN:
         yield Metadatum(name, _PLAIN[name], to_raw_json(raw))
         return
-    for item in array_elements(name, "an array", raw) if bytes(raw).lstrip().startswith(b"[") else [raw]:
+    for item in _instances(name, raw):
         attribute = _linked(name, item)
+        if attribute.metadata and len(name) > _NAME_CHARACTERS_MAX:
+            yield Metadatum(name, attribute.type, to_raw_json(item))
+            continue
         yield Metadatum(name, attribute.type, attribute.value)
-        for inner in attribute.metadata:
-            yield Metadatum(f"{name}.{inner.name}", inner.type, inner.value)
+        yield from _under(name, attribute.metadata)
+
+
+def _instances(name: str, raw: msgspec.Raw) -> list[msgspec.Raw]:
+    """Return the instances of an attribute, which their datasetId tells apart; an array of values is one value."""
+    items = array_elements(name, "an array", raw) if bytes(raw).lstrip().startswith(b"[") else []
+    return items if items and all(bytes(item).lstrip().startswith(b"{") for item in items) else [raw]
 
 
 def read_legacy_attributes(raw: msgspec.Raw | None) -> tuple[Attribute, ...]:
@@ -200,11 +250,24 @@ def read_legacy_attributes(raw: msgspec.Raw | None) -> tuple[Attribute, ...]:
         for number, part in enumerate(parts):
             inner = f"{place}.metadatas[{number}]"
             content = object_members(inner, part)
-            metadata.append(Metadatum(_name(inner, content), _text(inner, "type", content), _value(content)))
+            name = _name(inner, content)
+            metadata.append(Metadatum(name, _text(inner, "type", content), _value(content)))
+            more = _beside(content, ("name", "type", "value"))
+            if more and len(name) > _NAME_CHARACTERS_MAX:
+                metadata[-1] = Metadatum(name, _DEFAULT_TYPES[JsonKind.OBJECT], to_raw_json(part))
+            else:
+                metadata += _under(name, more)
+        metadata += _beside(document, ("name", "type", "value", "metadatas"))
         attributes.append(
             Attribute(_name(place, document), _text(place, "type", document), _value(document), tuple(metadata))
         )
     return tuple(attributes)
+
+
+def _beside(document: dict[str, msgspec.Raw], known: Sequence[str]) -> list[Metadatum]:
+    """Return what NGSIv1 does not know of an attribute or a metadatum, as metadata."""
+    others = ((part, raw) for part, raw in document.items() if part not in known)
+    return [item for part, raw in others for item in _metadatum(part, raw)]
 
 
 def _value(document: dict[str, msgspec.Raw]) -> RawJson:

@@ -62,8 +62,8 @@ _GEO_MEDIA_TYPE = "application/geo+json"
 _STRICT = re.compile(r"application/json;\s*charset=utf-8", re.IGNORECASE)
 _NORMALIZED, _KEY_VALUES, _LEGACY, _VALUES, _GEO = "normalized", "keyValues", "legacy", "values", "geoJson"
 _NAMED = {name.lower(): name for name in (_LEGACY, _KEY_VALUES, "simplifiedNormalized", "simplifiedKeyValues")}
-_LINKED = {_NORMALIZED: _NORMALIZED, "concise": _NORMALIZED, "simplified": _KEY_VALUES, "keyvalues": _KEY_VALUES}
-"""The formats of NGSI-LD, in lower case, and what they are called in the parameter."""
+_FORMATS = {**_NAMED, _NORMALIZED: _NORMALIZED, "concise": _NORMALIZED, "simplified": _KEY_VALUES}
+"""What the headers call a format, in lower case, and what the parameter does. Brokers of NGSI-LD use both headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +291,12 @@ def _media_type(header: str, accepts: Accepts) -> str:
 
 def _named_format(headers: Mapping[str, str]) -> str | None:
     """Return the format that the headers name, as the parameter calls it; None where they name none."""
-    linked = headers.get("ngsild-attribute-format", "").strip()
-    if linked:
-        return _LINKED.get(linked.lower(), linked)
-    said = headers.get("ngsiv2-attrsformat", "").strip()
-    if not said:
+    linked, said = (headers.get(name, "").strip() for name in ("ngsild-attribute-format", "ngsiv2-attrsformat"))
+    name = linked or said
+    if not name:
         return None
-    return _NAMED.get(said.lower()) or (_NORMALIZED if _NORMALIZED in said.lower() else said)
+    # Brokers that translate name the translation, too: x-ngsiv2-normalized-compacted.
+    return _FORMATS.get(name.lower()) or (_NORMALIZED if not linked and _NORMALIZED in name.lower() else name)
 
 
 def _shown_format(notification: Notification) -> str:

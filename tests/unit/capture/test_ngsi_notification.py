@@ -80,6 +80,90 @@ def test_entities_attributes_and_metadata_are_in_their_order() -> None:
     assert (second.name, second.type, second.value.plain) == ("b", "", "v")
 
 
+def metadata_of(attribute: Json, **more: object) -> list[tuple[str, str, object]]:
+    body = {"data": [{"id": "a", "type": "T", "x": attribute}], **more}
+    [one] = read_notification(json.dumps(body).encode(), {}).entities
+    assert one.shape is Shape.NORMALIZED
+    [found] = one.attributes
+    return [(item.name, item.type, json.loads(item.value.json)) for item in found.metadata]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        (
+            {"unitCode": "C62", "observedAt": "2026-03-01T10:11:57Z", "metadata": {"accuracy": {"value": 0.05}}},
+            [("unitCode", "Text", "C62"), ("observedAt", "DateTime", "2026-03-01T10:11:57Z"), ("accuracy", "", 0.05)],
+        ),
+        (
+            {"metadata": {"unitCode": "C62", "n": 5, "b": True, "l": [1], "o": {"a": 1}, "z": None}},
+            [
+                ("unitCode", "Text", "C62"),
+                ("n", "Number", 5),
+                ("b", "Boolean", True),
+                ("l", "StructuredValue", [1]),
+                ("o", "StructuredValue", {"a": 1}),
+                ("z", "None", None),
+            ],
+        ),
+        (
+            {"metadata": {"m": {"type": "T", "value": 1, "unitCode": "C62", "metadata": {"n": {"value": 2}}}}},
+            [("m", "T", 1), ("m.unitCode", "Text", "C62"), ("m.n", "", 2)],
+        ),
+        ({"metadata": {"metadata": {"type": "T", "value": 1}}}, [("metadata", "T", 1)]),
+        ({"metadata": {"type": "Property", "value": "x"}}, [("metadata", "Property", "x")]),
+        (
+            {"metadata": {"type": "Property", "value": 1, "n": 2}},
+            [("metadata", "Property", 1), ("metadata.n", "Number", 2)],
+        ),
+        (
+            {"metadata": {"type": {"type": "T", "value": 1}, "value": {"value": 2}}},
+            [("type", "T", 1), ("value", "", 2)],
+        ),
+        ({"metadata": {"type": "x"}}, [("type", "Text", "x")]),
+        ({"metadata": {"m" * 300: {"value": 1, "n": 2}}}, [("m" * 300, "StructuredValue", {"value": 1, "n": 2})]),
+        ({"metadata": "words"}, [("metadata", "Text", "words")]),
+        ({"metadata": [1]}, [("metadata", "StructuredValue", [1])]),
+        ({"metadata": {"m": {"type": 5, "value": 1}}}, [("m", "StructuredValue", {"type": 5, "value": 1})]),
+        ({"sensor": {"type": "Relationship", "value": "urn:x:1"}}, [("sensor", "Relationship", "urn:x:1")]),
+        ({"metadata": None}, []),
+    ],
+)
+def test_whatever_stands_beside_a_value_is_kept_as_metadata(
+    attribute: Json, expected: list[tuple[str, str, object]]
+) -> None:
+    assert metadata_of({"type": "Number", "value": 0.33, **attribute}) == expected
+
+
+def test_what_ngsi_v1_does_not_know_is_kept_as_metadata() -> None:
+    metadatas = [{"name": "m", "type": "T", "value": 1, "unit": "si"}]
+    attribute = {"name": "x", "type": "Number", "value": 4, "metadatas": metadatas, "observedAt": "now"}
+    element = {"id": "a", "type": "T", "attributes": [attribute]}
+    body = {"contextResponses": [{"contextElement": element}]}
+    [found] = read_notification(json.dumps(body).encode(), {}).entities[0].attributes
+    assert [(item.name, item.type, item.value.plain) for item in found.metadata] == [
+        ("m", "T", "1"),
+        ("m.unit", "Text", "si"),
+        ("observedAt", "DateTime", "now"),
+    ]
+
+
+def test_an_array_of_values_is_one_value_in_concise_form() -> None:
+    """An array of objects is one of instances."""
+    many = [{"value": 1, "datasetId": "urn:a"}, {"value": 2, "datasetId": "urn:b"}]
+    data = [{"id": "a", "type": "T", "tags": ["x", "y"], "none": [], "many": many, "p": {"value": 1, "sub": []}}]
+    body = json.dumps({**LD, "data": data}).encode()
+    [one] = read_notification(body, {}, shape=Shape.NORMALIZED).entities
+    assert [(item.name, json.loads(item.value.json)) for item in one.attributes] == [
+        ("tags", ["x", "y"]),
+        ("none", []),
+        ("many", 1),
+        ("many", 2),
+        ("p", 1),
+    ]
+    assert [(item.name, item.value.json) for item in one.attributes[-1].metadata] == [("sub", "[]")]
+
+
 def test_an_entity_that_cannot_be_read_leaves_the_others() -> None:
     found = read(notification(entity(1), {"id": 5}, entity(3)))
     assert [item.index for item in found.entities] == [0, 2]

@@ -138,7 +138,6 @@ SENT: dict[str, Callable[[Receiving], tuple[int | None, str | None]]] = {
     "a time that is none": Sent(json.dumps(LINKED).encode()),
     "entities without id only": Sent(data({"type": "Car"}, {"type": "Car"})),
     "an attribute that is no object": Sent(attribute(5), ngsiv2_attrsformat="normalized"),
-    "metadata that are no object": Sent(attribute({"value": 1, "metadata": [1]})),
     "an attribute of NGSIv1 without a name": Sent(json.dumps(V1).encode()),
     "an entity without id among others": Sent(data({"type": "Car"}, {"id": "car2", "type": "Car"})),
     "a head that is too long": Raw(b"POST /notify HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 40_000),
