@@ -3,6 +3,9 @@
 Git's hashes of files, trees, commits and annotated tags are those in Software Heritage's identifiers: the one of a file
 is what `git hash-object` prints. Contents are never read. The walk keeps the hash and the id of each object in memory;
 rows go to disk in batches, as Parquet.
+
+Objects are read as git reads them, not as a strict parser does: real histories hold commits with odd time zones, names
+and modes. Of a commit only what the graph needs is looked at.
 """
 
 from __future__ import annotations
@@ -76,6 +79,7 @@ _COMMIT, _TREE, _TAG = 1, 2, 4  # git's numbers of object types; 3 is a blob
 _TYPES = {b"commit": ObjectType.REVISION, b"tree": ObjectType.DIRECTORY, b"blob": ObjectType.CONTENT}
 _TYPES[b"tag"] = ObjectType.RELEASE
 _NUMBERS = {1: ObjectType.REVISION, 2: ObjectType.DIRECTORY, 3: ObjectType.CONTENT, 4: ObjectType.RELEASE}
+_GIT_NUMBERS = {name: number for number, kind in _NUMBERS.items() for name, other in _TYPES.items() if other == kind}
 _TARGETS = {
     ObjectType.CONTENT: b"content",
     ObjectType.DIRECTORY: b"directory",
@@ -171,6 +175,7 @@ class _Walk:
 
         self._damage: type[Exception] = FileFormatException
         self._store: Any = repo.object_store
+        self._stores = list(_with_alternates(self._store))
         self._refs: Any = repo.refs
         self._writer = writer
         self._ids: dict[bytes, int] = {}
@@ -222,16 +227,29 @@ class _Walk:
 
     def _has(self, name: bytes) -> bool:
         try:
-            return name in self._store  # which parses an object that is no part of a pack
+            return any(store.contains_packed(name) for store in self._stores) or self._loose_file(name) is not None
         except (ValueError, zlib.error, self._damage) as error:
             raise _damaged(name.decode(), error) from error
 
     def _read(self, name: bytes) -> tuple[int, bytes]:
         try:
+            # dulwich parses whatever is no part of a pack.
+            file = self._loose_file(name)
+            if file is not None:
+                return _loose_object(file.read_bytes())
             number, data = self._store.get_raw(name)
-        except (KeyError, ValueError, zlib.error, self._damage) as error:
+        # A file that is gone by now was packed meanwhile, or removed.
+        except (KeyError, ValueError, OSError, zlib.error, self._damage) as error:
             raise _damaged(name.decode(), error) from error
         return number, data
+
+    def _loose_file(self, name: bytes) -> Path | None:
+        """Return the file of an object that is no part of a pack; raises ValueError for what is no hash."""
+        text = name.decode()
+        if len(bytes.fromhex(text)) != HASH_BYTES:
+            raise ValueError(f"expected a hash of {HASH_BYTES} bytes, got {text[:80]!r}")
+        files = (Path(store.path) / text[:2] / text[2:] for store in self._stores)
+        return next((file for file in files if file.is_file()), None)
 
     def _tree(self, node: int, data: bytes) -> None:
         for mode, name, target in _tree_entries(data):
@@ -289,6 +307,26 @@ class _Walk:
         self, source: int, source_type: ObjectType, target: int, target_type: ObjectType, name: bytes | None
     ) -> None:
         self._writer.edges.add((source, target, source_type, target_type, name))
+
+
+def _with_alternates(store: Any) -> Iterator[Any]:  # noqa: ANN401 - of an optional package
+    """Yield a store of objects, and those that it borrows from, each once."""
+    waiting, seen = [store], set()
+    while waiting:
+        store = waiting.pop()
+        if store.path not in seen:
+            seen.add(store.path)
+            yield store
+            waiting += store.alternates
+
+
+def _loose_object(data: bytes) -> tuple[int, bytes]:
+    """Return git's number of the type of a loose object, and its content; raises ValueError, KeyError, zlib.error."""
+    head, _, content = zlib.decompress(data).partition(b"\0")
+    name, _, size = head.partition(b" ")
+    if int(size) != len(content):
+        raise ValueError(f"expected {int(size)} bytes, got {len(content)}")
+    return _GIT_NUMBERS[name], content
 
 
 def _damaged(name: str, error: Exception) -> InvalidInputError:

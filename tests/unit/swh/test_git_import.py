@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import zlib
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -110,6 +111,51 @@ def test_dates_are_those_of_author_committer_and_tagger(project: Path, tmp_path:
     ]
 
 
+ODD_PEOPLE = {
+    "a zone of letters": b"A <a@example.org> 1600000500 UTC",
+    "a zone with a colon": b"A <a@example.org> 1600000500 +02:00",
+    "a zone without a sign": b"A <a@example.org> 1600000500 0000",
+    "a zone that no clock has": b"A <a@example.org> 1600000500 +51800",
+    "no zone": b"A <a@example.org> 1600000500",
+    "no mail": b"A 1600000500 +0000",
+    "no time": b"A <a@example.org>",
+    "a time that is none": b"A <a@example.org> yesterday +0000",
+    "nobody": b"",
+    "a name that is no UTF-8": b"\xe9 <a@example.org> 1600000500 +0000",
+}
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("name", ODD_PEOPLE)
+def test_a_commit_that_git_reads_is_taken_whatever_its_dates_are(
+    project: Path, tmp_path: Path, fs: PosixFileSystem, name: str, *, is_packed: bool
+) -> None:
+    before = import_git(fs, project, tmp_path / "before")
+    tree, parent, person = git(project, "write-tree"), git(project, "rev-parse", "main"), ODD_PEOPLE[name]
+    odd = f"tree {tree}\nparent {parent}\n".encode() + b"author %b\ncommitter %b\n\nm\n" % (person, person)
+    command = ["git", "hash-object", "-t", "commit", "-w", "--literally", "--stdin"]
+    written = subprocess.run(command, input=odd, cwd=project, check=True, capture_output=True).stdout.strip().decode()
+    git(project, "update-ref", "refs/heads/main", written)
+    if is_packed:
+        git(project, "repack", "-adq")
+    imported = import_git(fs, project, tmp_path / "graph")
+    assert (imported.nodes, imported.absent) == (before.nodes + 1, 0)
+    [node] = [row["id"] for row in rows(tmp_path / "graph", "nodes") if row["sha1_git"] == bytes.fromhex(written)]
+    [dates] = [row for row in rows(tmp_path / "graph", "timestamps") if row["id"] == node]
+    expected = 1_600_000_500 if b"> 16" in person else None
+    assert (dates["author_ts"], dates["committer_ts"]) == (expected, expected)
+
+
+def test_objects_that_a_repository_borrows_are_found(project: Path, tmp_path: Path, fs: PosixFileSystem) -> None:
+    git(tmp_path, "clone", "-q", "--shared", project.as_uri().removeprefix("file://"), "borrower")
+    whole = import_git(fs, project, tmp_path / "whole")
+    borrowed = import_git(fs, tmp_path / "borrower", tmp_path / "graph")
+    assert borrowed.absent == 0
+    hashes = [{row["sha1_git"] for row in rows(tmp_path / name, "nodes")} for name in ("whole", "graph")]
+    assert len(hashes[0] - hashes[1]) <= 2, "the origin and the snapshot differ, and nothing else"
+    assert whole.nodes > 5
+
+
 def test_a_shallow_clone_is_a_graph_without_its_absent_commits(
     project: Path, tmp_path: Path, fs: PosixFileSystem
 ) -> None:
@@ -146,9 +192,18 @@ def test_what_is_no_repository_or_damaged_leaves_nothing_behind(
         check=True,
         capture_output=True,
     )
-    (project / ".git" / "refs" / "heads" / "broken").write_bytes(damaged.stdout)
+    broken = project / ".git" / "refs" / "heads" / "broken"
+    broken.write_bytes(damaged.stdout)
     with pytest.raises(InvalidInputError, match="expected a whole object, got"):
         import_git(fs, project, tmp_path / "graph")
+    broken.unlink()
+    head = git(project, "rev-parse", "main")
+    loose = project / ".git" / "objects" / head[:2] / head[2:]
+    loose.chmod(0o600)
+    for content in (b"", b"no zlib", zlib.compress(b"commit 5\0four"), zlib.compress(b"thing 4\0four")):
+        loose.write_bytes(content)
+        with pytest.raises(InvalidInputError, match=f"git object {head}: expected a whole object, got"):
+            import_git(fs, project, tmp_path / "graph")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "project"]
 
 
