@@ -149,3 +149,11 @@ class ContentContainerMissingError(StorageError):
     kind = "content-container-missing"
     exit_code = 23
     hint = "Mount the disk of the container. `custody status` lists the containers and what is missing."
+
+
+class EarlierStateError(CustodyError):
+    """A part of the repository is of an earlier moment than one that was seen of it, or away: nothing is written."""
+
+    kind = "earlier-state"
+    exit_code = 25
+    hint = "Mount the part that is away, or bring its newer state back. `custody verify` names it."

@@ -41,6 +41,7 @@ from custody.format.names import (
     STRIPES,
     UNIT_MANIFEST,
     UPLOADS,
+    WITNESS,
     JournalName,
     parse_epoch,
     parse_shard,
@@ -60,6 +61,7 @@ from custody.quarantine.store import decode_entry
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.store.conditional_put import CONDITION_PROBE
+from custody.store.witness import decode_witness
 from custody.vfs import FileSystem
 from custody.vfs.durable import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
@@ -343,6 +345,8 @@ def _check_whole(path: Path, data: bytes) -> None:
         assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
+    elif path.name.startswith(f"{WITNESS}.") or (path.parent.name == "witness" and path.name != "LOCK"):
+        decode_witness(data, path)
     elif (decode_json := _decoder(path)) is not None:
         decode_json(data, path)
     else:

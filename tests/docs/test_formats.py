@@ -74,6 +74,7 @@ from custody.retention import ErasedCopy, ErasedSelection, Erasure, WriterErasur
 from custody.retention.erasures import decode_erasure, encode_erasure
 from custody.serving.jobs import KeptJob, decode_job
 from custody.site_to_site.transactions import EndedTransaction, read_ended
+from custody.store import witness
 from custody.store.placed_writers import PlacedWriter
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
@@ -573,3 +574,13 @@ def test_the_example_of_a_backup_is_what_the_code_writes() -> None:
     shown = examples(page)["document"].strip().encode()
     assert encode_backup(decode_backup(shown, "page")) == shown
     assert [row[0] for row in table(page, "column | type")] == TABLE_SCHEMA.names
+
+
+def test_the_example_of_a_witness_is_one_and_its_table_has_every_key() -> None:
+    page = read("formats/witness.md")
+    shown = examples(page)["document"].strip().encode()
+    seen = msgspec.json.decode(shown, type=witness.Witness)
+    assert witness.decode_witness(witness.encode_witness(seen), "WITNESS") == seen
+    assert msgspec.json.encode(seen) == shown
+    rows = table(page, "key | type")
+    assert [row[0].strip("`") for row in rows] == [field.name for field in msgspec.structs.fields(witness.Witness)]

@@ -55,6 +55,7 @@ from custody.errors import (
     ConflictError,
     CorruptionError,
     CustodyError,
+    EarlierStateError,
     FormatVersionError,
     NotFoundError,
     StorageError,
@@ -69,6 +70,7 @@ from custody.store import (
     require_bucket,
     require_conditional_puts,
 )
+from custody.store.witness import EarlierState, Witness, Witnesses
 from custody.vfs import FileSystem
 
 # Each lost race means that another writer committed, so the log moves on; the bound only ends a hopeless try.
@@ -117,6 +119,10 @@ class Catalog:
         """The epoch that this process began for the writer; a greater one in the catalog stops it."""
         self.copies: SecondCopyStore | None = None
         """Where tombstones and marks are kept a second time; None for a catalog that hides nothing."""
+        self.witnesses: Witnesses | None = None
+        """Which states of the catalog were seen; None where nobody keeps that."""
+        self.may_go_back = False
+        """Whether an earlier state than one that was seen may be written to: for repairs."""
         self._store = store
         self._clock = clock
         # Threads share a catalog. Each works with what it took from here once, and no other thread changes that.
@@ -124,6 +130,8 @@ class Catalog:
         """The newest state that was read; None as long as nothing was."""
         self._settled_revision = -1
         """Up to this revision every transaction is known to be durable."""
+        self._ancestors: set[tuple[int, str]] = set()
+        """Revisions and digests of witnesses from which the states that are read go on."""
         self._checkpointed = (-1, 0)
         """Revision and size in bytes of the newest checkpoint that this object knows of."""
         self._log_bytes = 0
@@ -148,7 +156,81 @@ class Catalog:
         self._checkpointed = (opened.start.state.revision, opened.start.size_bytes)
         self._log_bytes += opened.log_bytes
         self._known = opened.state if opened.state.revision >= 0 else None
+        self._remember(opened.state)
         return opened.state
+
+    def witness_of(self, state: CatalogState) -> Witness:
+        """Return what a witness says of a state of this catalog."""
+        objects = self.objects
+        if state.revision < 0:
+            return Witness(writer=objects.writer, database=objects.database)
+        return Witness(
+            writer=objects.writer,
+            database=objects.database,
+            accepted=0 if self.witnesses is None else self.witnesses.accepted,
+            catalog=state.catalog_id.hex,
+            revision=state.revision,
+            digest=state.digest.hex(),
+            next_event_id=state.next_event_id,
+        )
+
+    def earlier_state(self, state: CatalogState) -> EarlierState | None:
+        """Return how a state is earlier than one that was seen of this catalog, or none that follows; None if neither.
+
+        Raises:
+            StorageError: the store refuses.
+        """
+        for where, seen in () if self.witnesses is None else self.witnesses.each():
+            if seen.revision >= 0 and not self._goes_on_from(state, seen):
+                return EarlierState(
+                    self.objects.writer,
+                    f"the catalog {self.objects}",
+                    f"revision {seen.revision} with the digest {seen.digest[:16]}, which {where} has seen",
+                    f"revision {state.revision} with the digest {state.digest.hex()[:16]}"
+                    if state.revision >= 0
+                    else "no catalog",
+                    seen.next_event_id,
+                )
+        return None
+
+    def require_newest(self, state: CatalogState) -> None:
+        """Raise EarlierStateError unless a state goes on from all that were seen of this catalog."""
+        earlier = None if self.may_go_back else self.earlier_state(state)
+        if earlier is not None:
+            raise EarlierStateError(f"{earlier}. Nothing is written.")
+
+    def accept(self, state: CatalogState) -> None:
+        """Let a state count as the newest one, whatever was seen before: for repairs, and where a person says so.
+
+        Durability: on return a witness of it survives power loss.
+
+        Raises:
+            StorageError: no disk takes one.
+        """
+        if self.witnesses is None:
+            return
+        if self.earlier_state(state) is None:
+            self.witnesses.note(self.witness_of(state))
+        else:
+            self.witnesses.accept(self.witness_of(state))
+
+    def _goes_on_from(self, state: CatalogState, seen: Witness) -> bool:
+        if state.revision < seen.revision or state.catalog_id.hex != seen.catalog:
+            return False
+        if state.revision == seen.revision:
+            return state.digest.hex() == seen.digest
+        place = seen.revision, seen.digest
+        # A process that dies between a commit and its witness leaves an earlier one: then one transaction is read.
+        if place not in self._ancestors and seen.revision >= state.floor:
+            try:
+                found = self.chain.digests(seen.revision)
+            except NotFoundError:
+                found = set()  # pruned in this moment
+            # Where history is damaged, nobody can tell: that is named by `verify`.
+            if found and seen.digest not in found:
+                return False
+            self._ancestors.add(place)
+        return True
 
     def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
         """Yield the transactions that are kept, oldest first, each checked against its predecessor.
@@ -242,6 +324,7 @@ class Catalog:
             CommitConflictError: the actions contradict the state, or others won too often: nothing was written.
             SealedError, FencedError: this writer was retired, or taken over by another process.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
+            EarlierStateError: a later state was seen of this catalog.
         """
         _check_actions(actions)
         # One id for all tries of this commit: it tells this attempt's object from another's when the outcome of a put
@@ -251,6 +334,7 @@ class Catalog:
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
             self._check_writable(state)
+            self.require_newest(state)
             try:
                 check(state)
                 transaction = self._successor(state, actions, next_event_id, attempt_id)
@@ -279,6 +363,8 @@ class Catalog:
                 # The put was synced, and all transactions before it were settled: the state is durable as a whole.
                 self._known, self._settled_revision = after, after.revision
                 self._log_bytes += len(data)
+                if self.witnesses is not None and self.earlier_state(state) is None:
+                    self.witnesses.try_to_note(self.witness_of(after))
                 if self.copies is not None:
                     # After the transaction: a crash before leaves a copy of what was taken back, which garbage
                     # collection removes.
@@ -423,11 +509,19 @@ class Catalog:
             self._forget()
             return self.load()
         self._known = state
+        if state is not before:
+            self._remember(state)
         return state
+
+    def _remember(self, state: CatalogState) -> None:
+        """Let this process know a state that it read, also when its store is away later."""
+        if self.witnesses is not None and state.revision >= 0 and not self.may_go_back:
+            self.witnesses.remember(self.witness_of(state))
 
     def _forget(self) -> None:
         """Drop the state that was read; the next load begins at a checkpoint again."""
         self._known, self._settled_revision = None, -1
+        self._ancestors = set()
 
     @contextmanager
     def _beside_prunes(self, revision: int) -> Iterator[None]:
@@ -639,6 +733,7 @@ def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) 
     stripes = Stripes(fs, store, writer, database, settings.stripes, settings.repository.stripes_retired)
     catalog = Catalog(store, writer, database, clock, stripes)
     catalog.copies = SecondCopyStore(catalog.objects)
+    catalog.witnesses = Witnesses(fs, settings.witnesses, settings.containers, writer, database)
     read_by_copies(catalog, settings, fs)
     return catalog
 

@@ -221,6 +221,15 @@ class Chain:
             raise CorruptionError(f"{self.objects}: expected revision {state.revision + 1}, got no file.")
         return state
 
+    def digests(self, revision: int) -> set[str]:
+        """Return the digests of the transactions that lie at a revision, in hexadecimal digits; none where none does.
+
+        Raises:
+            NotFoundError: one was removed in this moment.
+        """
+        transactions = (item for item in self.objects.at(revision) if not item.is_checkpoint)
+        return {digest(self._store.get(item.key)).hex() for item in transactions}
+
     def revision_at(self, newest: CatalogState, time_ms: int) -> int | None:
         """Return the last revision that was committed at or before a time, None where what is kept begins later.
 

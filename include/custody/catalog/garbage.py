@@ -77,6 +77,7 @@ def collect_garbage(
 
     Raises:
         CorruptionError: the catalog cannot be read; then nothing is touched.
+        EarlierStateError: a later state was seen of the catalog; then nothing is touched.
         PrunedError: others pruned it again and again while it was read; then nothing is touched.
         StripeMissingError: a stripe is not there; then nothing is touched.
     """
@@ -85,6 +86,8 @@ def collect_garbage(
     data = [*files.names("data/"), *(files.names(f"{INDEX}/") if files.copies is not None else ())]
     # The trash is listed before this run moves anything, so no file is deleted in the run that moved it.
     trash = list(files.list("trash/"))
+    # What a later state lists, an earlier one takes for garbage.
+    catalog.require_newest(catalog.load())
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
     run.empty_trash(trash, now - trash_kept_ms, limit)
     run.move(data, limit)

@@ -351,6 +351,7 @@ def rebuild(
         state = fresh.commit([salvaged.seal])
     # A new catalog begins with a checkpoint, so that the next damage to its first transactions costs nothing.
     fresh.write_checkpoint()
+    catalog.accept(state)
     return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
 
 

@@ -227,6 +227,8 @@ def _repaired(
     state = fresh.settle()
     if plan.is_needed:
         fresh.write_checkpoint()
+        # A crash before leaves a catalog that is of an earlier moment for whoever saw what was lost: repaired again.
+        catalog.accept(state)
     return plan, state
 
 

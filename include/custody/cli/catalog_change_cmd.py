@@ -25,6 +25,7 @@ from custody.catalog import (
     wipe,
 )
 from custody.catalog.dump_and_load import load, plan_load
+from custody.catalog.state import EMPTY
 from custody.cli.catalog_cmd import catalog, load_catalog, load_catalogs, revision_of
 from custody.cli.consent import Consent, asks_first
 from custody.cli.options import DURATION, Command, json_option, writer_option
@@ -441,6 +442,7 @@ def wipe_catalog(repository: Path, named: str | None, consent: Consent, writer: 
     if consent.ask(f"Delete the catalog {name} for good?"):
         with _undisturbed(settings, objects.writer):
             wipe(objects, named or name)
+            writer_catalog.accept(EMPTY)
         show(done=True)
 
 
@@ -470,6 +472,8 @@ def _undisturbed(settings: Settings, writer: str) -> Iterator[None]:
             held.enter_context(fs.lock(lock))
         # All three: a step beside a rebuild or a wipe would commit into half of a catalog.
         for name in (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE):
-            lease = take_lease(settings, writer, Attempt.new("catalog"), name, fs=fs, clock=clock, wait_seconds=0)
+            lease = take_lease(
+                settings, writer, Attempt.new("catalog"), name, fs=fs, clock=clock, wait_seconds=0, may_go_back=True
+            )
             held.callback(lease.release)
         yield

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,20 @@ import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from custody.catalog import AddFile, Catalog, CatalogState, Transaction, open_catalog, store_of
+from custody.catalog import AddFile, Catalog, CatalogState, Transaction, open_catalog
 from custody.catalog.codec import decode
 from custody.catalog.difference_summary import difference_summary, listed_log, listed_shard, repairs_between
 from custody.catalog.dump_and_load import dump_state
 from custody.catalog.transaction_summary import summary_of
 from custody.cli.groups import CommandGroup
-from custody.cli.options import json_option, writer_option
+from custody.cli.options import end_as_earlier_where, json_option, writer_option
 from custody.cli.output import print_json, print_table, stderr, time_text
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import ConfigurationError, CustodyError, NotFoundError
-from custody.format.names import is_name
+from custody.errors import ConfigurationError, CorruptionError, CustodyError, FormatVersionError, NotFoundError
 from custody.query.times import time_span
 from custody.vfs import PosixFileSystem
+from custody.workspace import writer_names
 
 _FILE_COLUMNS = ("file", "events#", "bytes#", "first id#", "last id#", "first event", "last event")
 
@@ -224,7 +225,19 @@ def load_catalog(repository: Path, writer: str | None) -> tuple[Settings, Catalo
     """Return the settings and a writer's catalog, on whatever store the settings name."""
     settings = load_settings(repository)
     name = writer or settings.repository.writer
-    return settings, open_catalog(settings, name, PosixFileSystem(), SystemClock())
+    opened = open_catalog(settings, name, PosixFileSystem(), SystemClock())
+
+    def is_earlier() -> bool:
+        # A catalog that is damaged ends the command, or is named by it.
+        with suppress(CorruptionError, FormatVersionError):
+            earlier = opened.earlier_state(opened.load())
+            if earlier is not None:
+                stderr().print(str(earlier), markup=False)
+            return earlier is not None
+        return False
+
+    end_as_earlier_where(is_earlier)
+    return settings, opened
 
 
 def load_catalogs(repository: Path, writer: str | None) -> list[Catalog]:
@@ -232,8 +245,7 @@ def load_catalogs(repository: Path, writer: str | None) -> list[Catalog]:
     if writer is not None:
         return [load_catalog(repository, writer)[1]]
     settings = load_settings(repository)
-    names = [name for name in store_of(settings, PosixFileSystem()).folders("") if is_name(name)]
-    catalogs = [load_catalog(repository, name)[1] for name in names]
+    catalogs = [load_catalog(repository, name)[1] for name in writer_names(settings, PosixFileSystem())]
     # A writer that has committed nothing yet has a folder and no catalog.
     return [catalog for catalog in catalogs if next(iter(catalog.objects.list()), None) is not None]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from custody.errors import EarlierStateError
 
 if TYPE_CHECKING:
     from custody.read.time_travel import AsOf
@@ -63,14 +66,32 @@ def answering(repository: Path) -> ProvenanceRepository:
     from custody.repository import Repository, open_repository
 
     opened = open_repository(repository)
-    return opened.answering() if isinstance(opened, Repository) else opened
+    return _telling_of_earlier(opened).answering() if isinstance(opened, Repository) else opened
+
+
+def _telling_of_earlier(opened: Repository) -> Repository:
+    end_as_earlier_where(lambda: bool(opened.earlier_states()))
+    return opened
+
+
+def end_as_earlier_where(is_earlier: Callable[[], bool]) -> None:
+    """Let the command end with the code of EarlierStateError where its answer was made of an earlier state."""
+
+    def leave() -> None:
+        # An error that ends the command has a code of its own.
+        if sys.exc_info()[0] is None and is_earlier():
+            raise click.exceptions.Exit(EarlierStateError.exit_code)
+
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.call_on_close(leave)
 
 
 def answering_own(repository: Path) -> Repository:
     """Open a repository of custody's own for a command that prints events; raises as `Repository.open`."""
     from custody.repository import Repository
 
-    return Repository.open(repository).answering()
+    return _telling_of_earlier(Repository.open(repository)).answering()
 
 
 def json_option(command: Command) -> Command:

@@ -204,6 +204,11 @@ class Settings(BaseSettings):
         return self.root / "landed"
 
     @property
+    def witnesses(self) -> Path:
+        """What was seen of each writer's parts, beside what its containers keep of it."""
+        return self.root / "witness"
+
+    @property
     def turns(self) -> Path:
         """Where ingests take turns: locks for the sources whose events they store."""
         return self.root / "turns"

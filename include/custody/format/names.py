@@ -36,6 +36,7 @@ FETCHING_SUFFIX = ".fetching"  # a local copy of a stored file that a reader is 
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
 LEASES = "leases"  # the folder of a writer's leases
 INCARNATIONS = "incarnations"  # the folder of the claims of a writer's name, numbered as epochs are
+WITNESS = "WITNESS"  # on a container, before the name of a database: which states of the writer's parts were seen
 STRIPES = "stripes"  # the folder of the records of stripes that were taken into use
 MARKED_SUFFIX = ".marked"  # beside the record of a stripe whose folder has its mark
 STRIPE_MARK = "STRIPE"  # the mark, in the folder of a writer's database on a stripe
@@ -151,6 +152,10 @@ class ContainerPaths:
         """The file that says which containers belong to the writer, and which ids it reserved."""
         return self.home / "STATE"
 
+    def witness(self, database: str) -> Path:
+        """The file that says which states of the writer's parts were seen."""
+        return self.home / f"{WITNESS}.{database}"
+
     @cached_property
     def journals(self) -> Path:
         """The folder of open and sealed journals."""
@@ -165,6 +170,22 @@ class ContainerPaths:
     def filters(self) -> Path:
         """The folder of the filters of many shards together."""
         return self.home / FILTERS
+
+
+def witness_file(folder: Path, writer: str, database: str) -> Path:
+    """Return the witness of a writer's database in the folder of witnesses of a repository."""
+    return folder / f"{writer}.{database}"
+
+
+def parse_witness(name: str, database: str) -> str | None:
+    """Return the writer of a witness in a repository's folder, None for what is none of this database."""
+    writer, _, of = name.partition(".")
+    return writer if of == database and is_name(writer) else None
+
+
+def witness_lock(folder: Path) -> Path:
+    """Return the file that is held while witnesses are written."""
+    return folder / "LOCK"
 
 
 # A reader looks at the journals and the state of each writer in every question: to join the parts of their paths took

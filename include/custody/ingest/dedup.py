@@ -124,6 +124,7 @@ class WriterKeys:
             # Undisturbed: a group that was opened behind the listing must not lie below the bound.
             moment = look_undisturbed(workspace)
             workspace.require_containers()
+            workspace.require_newest()
             first_waiting = min((group.first_event_id for group in moment.waiting), default=moment.state.next_event_id)
             waiting = (keys.at_or_above(first_waiting) for keys in self.view.tail)
             tail = tuple(keys for keys in waiting if keys)
@@ -181,6 +182,7 @@ class StoredKeys:
         # A missing container may hold events of any source, so nothing may be stored without it.
         for view in (*views, *self._own_view()):
             view.workspace.require_containers()  # after the reading: what went away meanwhile was not read
+            view.workspace.require_newest()
         self._others = views
 
     def forget(self) -> None:

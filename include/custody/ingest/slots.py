@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
+
+import msgspec
 
 from custody.catalog import writable_store_of
 from custody.clock import Clock
@@ -23,6 +25,7 @@ from custody.journal import Incarnations, JournalOptions, JournalWriter, lock_pa
 from custody.model import Event, require_valid
 from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
+from custody.workspace import Workspace
 
 # A process that only checks whether a slot is taken holds its lock for an instant: one check proves nothing.
 _CHECK_SECONDS = 1.0
@@ -30,28 +33,62 @@ _POLL_SECONDS = 0.02
 
 
 class SlotWriter(JournalWriter):
-    """A journal writer that holds a slot."""
+    """A journal writer that holds a slot, and gives out ids above all that were seen.
 
-    def __init__(self, fs: FileSystem, settings: Settings, name: str, clock: Clock) -> None:
+    Args:
+        fs: where the containers lie.
+        settings: of the repository.
+        name: the writer name.
+        clock: as of `JournalWriter`.
+        workspace: the writer's files, where they are open already.
+
+    Raises:
+        EarlierStateError: the writer's catalog or claims are of an earlier moment than one that was seen, or away.
+        LockedError, ConfigurationError, StorageError: as `JournalWriter`.
+        CorruptionError: the catalog is damaged.
+    """
+
+    def __init__(
+        self, fs: FileSystem, settings: Settings, name: str, clock: Clock, workspace: Workspace | None = None
+    ) -> None:
         options = JournalOptions.of(settings)
         database = settings.repository.database
+        usable = _usable(fs, settings.containers)
+        workspace = workspace or Workspace(settings, name, fs, clock)
+        # Before the name is claimed: a store that is away has no claim either.
+        workspace.require_newest()
+        incarnations = _incarnations(fs, settings, name)
         super().__init__(
             fs,
-            _usable(fs, settings.containers),
+            usable,
             name,
             database,
             clock,
             options,
-            incarnations=_incarnations(fs, settings, name),
+            incarnations=incarnations,
             keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
         )
         self.name = name
         """The writer name, to which the ids of the appended events belong."""
+        try:
+            self._begin_behind(workspace, len(incarnations.objects()))
+        except BaseException:
+            super().close()  # the caller never gets the object
+            raise
         self._content: ContentWriter | None = None
         self._make_content = partial(ContentWriter, fs, writer=name, clock=clock)
         self._settings = settings
         # Threads share a slot; its content writer is made once, by the first that stores a content.
         self._making = Lock()
+
+    def _begin_behind(self, workspace: Workspace, claims: int) -> None:
+        """Give out no id that the catalog or a witness knows, and let all containers know claims and catalog."""
+        # Journals know the ids that wait; those that are live, whose journals are swept, only the catalog knows.
+        state, witnesses = workspace.catalog.load(), workspace.catalog.witnesses
+        seen = state.next_event_id if witnesses is None else witnesses.seen().next_event_id
+        self.begin(max(state.next_event_id, seen))
+        if witnesses is not None:
+            witnesses.note(msgspec.structs.replace(workspace.catalog.witness_of(state), claim=claims))
 
     @property
     def content(self) -> ContentWriter:
@@ -111,8 +148,14 @@ def _usable(fs: FileSystem, containers: Sequence[Path]) -> Sequence[Path]:
     return [root for root in containers if root not in missing]
 
 
-def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: float | None = None) -> SlotWriter:
-    """Return a writer for the first free slot, which the caller closes.
+def take_slot(
+    fs: FileSystem,
+    settings: Settings,
+    clock: Clock,
+    wait_seconds: float | None = None,
+    workspace_of: Callable[[str], Workspace | None] = lambda name: None,
+) -> SlotWriter:
+    """Return a writer for the first free slot, which the caller closes; `workspace_of` returns files that are open.
 
     Waits for one as long as `wait_seconds` says, or the setting `repository.writer_wait_seconds`. Slots of retired
     writers are passed over.
@@ -124,11 +167,12 @@ def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: fl
     slots = settings.repository.slots
     wait = settings.repository.writer_wait_seconds if wait_seconds is None else wait_seconds
     if len(slots) == 1 and not wait:
-        return SlotWriter(fs, settings, slots[0], clock)  # the lock's own error names the holder
+        # The lock's own error names the holder.
+        return SlotWriter(fs, settings, slots[0], clock, workspace_of(slots[0]))
     deadline = time.monotonic() + max(wait, _CHECK_SECONDS)
     retired: dict[str, ConfigurationError] = {}
     while True:
-        writer = _take_any(fs, settings, clock, slots, retired)
+        writer = _take_any(fs, settings, clock, slots, retired, workspace_of)
         if writer is not None:
             return writer
         if time.monotonic() >= deadline:
@@ -155,7 +199,12 @@ def taken_slots(fs: FileSystem, settings: Settings) -> list[str]:
 
 
 def _take_any(
-    fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[str], retired: dict[str, ConfigurationError]
+    fs: FileSystem,
+    settings: Settings,
+    clock: Clock,
+    slots: Sequence[str],
+    retired: dict[str, ConfigurationError],
+    workspace_of: Callable[[str], Workspace | None],
 ) -> SlotWriter | None:
     """Take the first free slot; None when others were faster with all of them. Retired slots that it meets are added.
 
@@ -174,7 +223,7 @@ def _take_any(
         # Processes that lost a race for one slot would meet again at the next one; their process ids part them.
         name = free[os.getpid() % len(free) if lost else 0]
         try:
-            return SlotWriter(fs, settings, name, clock)
+            return SlotWriter(fs, settings, name, clock, workspace_of(name))
         except LockedError:
             lost += 1
         except ConfigurationError as error:

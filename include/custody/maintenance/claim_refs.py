@@ -57,13 +57,16 @@ def all_references(workspaces: Iterable[Workspace]) -> ClaimReferences:
 
     Raises:
         CorruptionError, NotFoundError, FormatVersionError: an event cannot be read; or a container of a writer is not
-            there, or on another machine: its events may speak of any content.
+            there, or on another machine, or its catalog is of an earlier moment: its events may speak of any content.
         StorageError: the disk refuses, or journals change all the time.
     """
     references: ClaimReferences = {}
     for workspace in workspaces:
         for missing in workspace.missing():
             raise NotFoundError(str(missing))
+        earlier = workspace.earlier_state()
+        if earlier is not None:
+            raise NotFoundError(str(earlier))
         # Journals first: an event that is rolled over in between is then seen twice, never not at all.
         for part in (references_in_journals(workspace), references_in_kept_logs(workspace)):
             for resource, reference in part.items():

@@ -59,6 +59,11 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "incarnation-damaged": FindingKind(
         "damage", "move the file away: the next start of the writer claims its name anew"
     ),
+    "state-earlier": FindingKind(
+        "damage",
+        "mount it, or bring its newer state back; to go on from the earlier one: custody recover --accept-earlier",
+    ),
+    "witness-damaged": FindingKind("damage", "it is written from the other witnesses: custody repair"),
     "state-damaged": FindingKind(
         "damage", "it is made anew from the other containers, or at the next start: custody repair"
     ),

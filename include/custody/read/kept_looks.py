@@ -147,6 +147,7 @@ def _asked(workspace: Workspace, moment: Moment) -> tuple[str, ...]:
         *(str(container.state) for container in containers),
         # The transaction itself: only its bytes say that it is in its place.
         store.locate(objects.key(state.revision, state.uuid)),
+        *map(str, () if workspace.catalog.witnesses is None else workspace.catalog.witnesses.paths),
         # The folder of the next one, which is made before the transaction gets its name in it.
         store.locate(following.rpartition("/")[0]),
     ]

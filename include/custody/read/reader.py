@@ -24,7 +24,7 @@ from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, NO_EVENTS, Event
 from custody.read.cache import EventIds, caches_of, hiding, open_log, read_tail, read_tail_in_parts
 from custody.read.found_events import FoundEvents, objects_of
-from custody.read.results import report_absent
+from custody.read.results import report_absent, report_earlier
 from custody.read.tail import Tail
 from custody.read.tombstone_filter import seen_events, visible_copies, visible_events, visible_rows
 from custody.workspace import Moment, Workspace, attempts, read_at_one_moment
@@ -181,6 +181,8 @@ def _located(
     The tail that may hold the others is None where nothing is asked of it.
     """
     caches = caches_of(workspace)
+    if view is None:
+        report_earlier(workspace, on_damage)
     state = view.state if view else workspace.state()
     held, others = caches.live(workspace, state).by_log(ids)
     # Only now: most reads by id find everything in live logs, and need no look at the journals.

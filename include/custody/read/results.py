@@ -167,8 +167,23 @@ class EventStream(Iterator[Event]):
         return next(self._events)
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier(Absence):
+    """What an answer may lack, or give out wrongly, as it is made of an earlier state than one that was seen."""
+
+
+def report_earlier(workspace: Workspace, on_damage: OnDamage) -> None:
+    """Report that the writer's catalog or claims are of an earlier moment than one that was seen of them."""
+    earlier = workspace.earlier_state()
+    if earlier is not None:
+        text = f"{earlier}. This answer is made of the earlier state."
+        # Nothing is known of what came between: what was forgotten or expired since may be in the answer, too.
+        on_damage(Earlier(workspace.paths.home, None, 0, None, text))
+
+
 def report_absent(workspace: Workspace, moment: Moment, on_damage: OnDamage) -> None:
     """Report what an answer of a writer lacks, or may lack; called after its journals and catalog were read."""
+    report_earlier(workspace, on_damage)
     for missing in workspace.missing():
         on_damage(_of_container(workspace, moment.state, missing))
     for absence in foreign_journals(workspace, moment):

@@ -29,6 +29,7 @@ def settled_bound(workspace: Workspace, on_damage: OnDamage, known: int = 0) -> 
 
     Raises:
         StorageError: a container is missing: any id may lie there.
+        EarlierStateError: the catalog is of an earlier moment than one that was seen.
         ConflictError: journals change too fast to be read; try again.
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over.
     """
@@ -36,6 +37,7 @@ def settled_bound(workspace: Workspace, on_damage: OnDamage, known: int = 0) -> 
         with attempt as moment:
             for missing in workspace.missing():
                 raise StorageError(f"{missing}. Nobody can go on behind what may lie there: bring it back first.")
+            workspace.require_newest()
             # Listed once more: a journal that gets another name while its folder is listed may be in no listing.
             if workspace.groups() != moment.groups:
                 raise StorageError(errno.ENOENT, "journals moved while they were listed")

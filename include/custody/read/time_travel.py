@@ -22,6 +22,7 @@ from custody.errors import InvalidInputError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, OnDamage
 from custody.query.times import time_span
 from custody.read.reader import Snapshot
+from custody.read.results import report_earlier
 from custody.workspace import Workspace
 
 Revisions = Mapping[str, int]
@@ -87,6 +88,7 @@ def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snaps
         PrunedError: it is not kept any more.
         CorruptionError: the catalog is damaged.
     """
+    report_earlier(workspace, on_damage)
     newest = workspace.state()
     if isinstance(as_of, Mapping):
         revision = as_of.get(workspace.writer)

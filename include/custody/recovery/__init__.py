@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from custody.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from custody.recovery.earlier_state import accept_earlier
     from custody.recovery.foreign_journals import AdoptedJournal, adopt, list_foreign_journals
     from custody.recovery.leftovers import Leftover, LeftoverPaths, find_leftovers, peek_leftovers
     from custody.recovery.recover_step import STEPS, Recover, RecoveryReport, recover, seal_dead_journals
@@ -16,6 +17,7 @@ __all__ = [
     "LeftoverPaths",
     "Recover",
     "RecoveryReport",
+    "accept_earlier",
     "adopt",
     "find_leftovers",
     "list_foreign_journals",
@@ -26,6 +28,7 @@ __all__ = [
 
 # Imported when they are used, so that a command loads what it needs and no more.
 _MODULES = {
+    "custody.recovery.earlier_state": ("accept_earlier",),
     "custody.recovery.foreign_journals": (
         "AdoptedJournal",
         "adopt",

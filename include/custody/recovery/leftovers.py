@@ -42,6 +42,7 @@ from custody.format.names import (
 from custody.lease import is_dead, lease_status, read_holder
 from custody.recovery.foreign_journals import list_foreign_journals
 from custody.rollover import swept_groups
+from custody.rollover.remaking import can_be_made_again
 from custody.store import place_text
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, lease_place, name_before_removal
@@ -167,6 +168,8 @@ class LeftoverScan:
         self.workspace = workspace
         self.fs = workspace.fs
         self.groups = workspace.groups()
+        self._remade: dict[Path, bool] = {}
+        """Whether a log that nobody lists can be made again; its table of contents asks once more."""
 
     def leftovers(self) -> Iterator[Leftover]:
         """Yield all leftovers, in the order in which they are to be dealt with."""
@@ -302,9 +305,37 @@ class LeftoverScan:
             plain = first is not None and not parse_written_anew(path.name)
             if plain and first is not None and self._is_uncommitted(first) and prefix + path.name not in self._kept:
                 what = "event log" if path.suffix == ".parquet" else "table of contents"
-                yield self._leftover(
-                    path, what, "discard", "no revision lists it, and the journals of its group are there"
-                )
+                if self._can_be_made_again(path.with_suffix(".parquet")):
+                    yield self._leftover(
+                        path, what, "discard", "no revision lists it, and the journals of its group are there"
+                    )
+                else:
+                    # The last copy, perhaps: its transaction is lost, and a later group begins with the same id.
+                    yield self._leftover(
+                        path, what, "keep", "no revision lists it, and no journal has its events: custody repair"
+                    )
+
+    def _can_be_made_again(self, log: Path) -> bool:
+        """Whether a log may go; a table of contents without its log always may."""
+        if not self.fs.exists(log):
+            return True
+        if log not in self._remade:
+            self._remade[log] = can_be_made_again(self.workspace, log)
+        return self._remade[log]
+
+    def unexplained_logs(self) -> Iterator[Path]:
+        """Yield the logs behind the end of the catalog whose events no journal and no staged unit has."""
+        files = self.workspace.catalog.objects.files
+        staged = {log.first_event_id for manifest in self.workspace.manifests() for log in manifest.logs}
+        for part, home in files.parts():
+            for day in self.fs.list(home / "data"):
+                folder = home / "data" / day / event_log_folder()
+                for path in (folder / name for name in self.fs.list(folder) if name.endswith(".parquet")):
+                    relative = f"{part}data/{day}/{event_log_folder()}/{path.name}"
+                    first = parse_event_log(relative)
+                    is_behind = first is not None and first >= self._state.next_event_id and first not in staged
+                    if is_behind and relative not in self._kept and not self._can_be_made_again(path):
+                        yield path
 
     def _shards(self) -> Iterator[Leftover]:
         for root in self.workspace.settings.containers:
@@ -419,6 +450,11 @@ class LeftoverScan:
         except StorageError:
             return False  # it has just gone
         return bool(changed) and max(changed) <= self.workspace.clock.now_ms() - LEFTOVER_AGE_MS
+
+
+def unexplained_logs(workspace: Workspace) -> list[Path]:
+    """Return the logs behind the end of a writer's catalog that hold events which nothing else holds."""
+    return list(LeftoverScan(workspace).unexplained_logs())
 
 
 def find_leftovers(workspace: Workspace) -> list[Leftover]:

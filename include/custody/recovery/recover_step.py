@@ -57,6 +57,8 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     lost_bytes: int = 0
     """Bytes that were cut, as far as can be told of writes that were never acknowledged; the quarantine has them."""
     adopted: tuple[AdoptedJournal, ...] = ()
+    accepted: str | None = None
+    """The earlier state that counts as the newest one from here on, where there was one."""
 
     def __str__(self) -> str:
         others = sum(item.action not in ("seal", "keep", "adopt") and item.error is None for item in self.findings)
@@ -79,7 +81,10 @@ def recover(workspace: Workspace) -> RecoveryReport:
 
     Raises:
         SupersededError: another attempt took over.
+        EarlierStateError: the catalog is of an earlier moment than one that was seen: what it does not list is no
+            leftover.
     """
+    workspace.require_newest()
     leftovers = find_leftovers(workspace)
     sealed: list[SealedJournal] = []
     # These are done once for all leftovers: under one lock, or with one look at the catalog.

@@ -121,6 +121,7 @@ def claim_writer_name(
     workspace = Workspace(settings, writer, fs, clock)
     roots = settings.containers
     states = check_containers(fs, roots, writer)
+    workspace.require_newest()
     fs.make_directory(lock_path(roots, writer).parent)
     # No process of this machine starts under the name meanwhile.
     with fs.lock(lock_path(roots, writer)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,7 +22,14 @@ import pyarrow as pa
 from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings, root_of
-from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
+from custody.errors import (
+    ConfigurationError,
+    CorruptionError,
+    FormatVersionError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+)
 from custody.format.names import COMPACT_LEASE
 from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
@@ -64,6 +71,7 @@ if TYPE_CHECKING:
     from custody.retention import Erasure, Hold, RetentionPlan
     from custody.rollover.handing_over import HandedOver, WaitingForHandOver
     from custody.rollover.handing_over_contents import HandedContents, WaitingContents
+    from custody.store.witness import EarlierState
     from custody.swh import ProvenanceDatabase
     from custody.workspace import StepReport
 
@@ -96,6 +104,8 @@ class Repository:
         self._clock: Clock = clock or SystemClock()
         self._workspaces: dict[str, Workspace] = {}
         self._visibility: Visibility | None = None
+        self._known: set[str] = set()
+        """The writers that were ever listed; shared with what `seen_by` returns."""
         self._workspace_of_all: Callable[[str], Workspace] = self._new_workspace
         self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
 
@@ -215,14 +225,29 @@ class Repository:
         # On a disk nothing waits: to look side by side would take longer.
         if not self.settings.is_store_remote:
             kept = self._looks.names(self._fs, lambda: writer_names_and_places(self.settings, self._fs))
-            return [self.workspace(name) for name in kept]
+            return [self.workspace(name) for name in self._with_those_away(kept)]
         if question is None:
-            return [self.workspace(name) for name in names()]
+            return [self.workspace(name) for name in self._with_those_away(names())]
         known = list(self._workspaces.values())
         listed = [self.workspace(name) for name in question.look_ahead(known, names, containers=with_containers)]
         # Those that were not known yet.
         question.look_ahead(listed, names, containers=with_containers)
         return listed
+
+    def _with_those_away(self, names: Sequence[str]) -> list[str]:
+        """Return the names of writers, and those that were listed before: their disks are away, or all of them."""
+        if not self._known.issuperset(names):
+            self._known.update(names)
+        return list(names) if len(names) == len(self._known) else sorted(self._known)
+
+    def earlier_states(self) -> list[EarlierState]:
+        """Return the catalogs and claims of writers that are of an earlier moment than one that was seen, or away."""
+        found = []
+        for workspace in self.workspaces():
+            # A catalog that is damaged has errors of its own.
+            with suppress(CorruptionError, FormatVersionError):
+                found.append(workspace.earlier_state())
+        return [earlier for earlier in found if earlier is not None]
 
     @contextmanager
     def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
@@ -235,9 +260,7 @@ class Repository:
         """
         from custody.ingest.slots import take_slot
 
-        with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
-            # Journals know the ids that wait; those that are live, whose journals are swept, only the catalog knows.
-            writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
+        with take_slot(self._fs, self.settings, self._clock, wait_seconds, self.workspace) as writer:
             yield writer
 
     @contextmanager
@@ -1177,29 +1200,40 @@ class Repository:
 
         return [finding for workspace in self.workspaces() for finding in find_leftovers(workspace)]
 
-    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, RecoveryReport]:
+    def recover(
+        self, *, take_over: bool = False, adopt: bool = False, accept_earlier: bool = False
+    ) -> dict[str, RecoveryReport]:
         """Seal what dead writers left open, and remove what interrupted work left; return a report for each writer.
 
-        With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.
+        With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own. With
+        `accept_earlier`, an earlier state of a writer than one that was seen counts as the newest from here on.
 
         Durability: on return the reported changes survive power loss. Done again, it ends in the same state.
 
         Raises:
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
             SupersededError: another attempt took over.
+            EarlierStateError: a writer's state is an earlier one, and that is not accepted.
+            ConflictError: logs are there that an earlier state does not list: `custody repair` lists them again.
         """
+        from custody.recovery import accept_earlier as accept
         from custody.recovery import adopt as adopt_journals
         from custody.recovery import recover
 
         attempt = Attempt.new("custody-recover")
         reports = {}
         for item in self.workspaces():
+            accepted = None
+            if accept_earlier:
+                going_back = Workspace(self.settings, item.writer, self._fs, self._clock, may_go_back=True)
+                with rollover_lease(going_back, attempt, take_over=take_over) as workspace:
+                    accepted = accept(workspace)
             # Recovery removes what no transaction lists, so no step of a rollover may work beside it.
             with rollover_lease(item, attempt, take_over=take_over) as workspace:
                 report = recover(workspace)
                 if adopt:
                     report = msgspec.structs.replace(report, adopted=tuple(adopt_journals(workspace)))
-                reports[workspace.writer] = report
+                reports[workspace.writer] = msgspec.structs.replace(report, accepted=accepted)
         return reports
 
     def compactions(self, writer: str | None = None) -> list[RewritePlan]:

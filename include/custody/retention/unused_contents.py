@@ -76,7 +76,7 @@ class ContentUse:
         """Room of the files that may go by their age and the journals; none when that cannot be known."""
         workspaces = [item.workspace for item in self._writers]
         # A container that is not there may hold events that refer to any content.
-        if any(workspace.missing() for workspace in workspaces):
+        if any(workspace.missing() or workspace.earlier_state() for workspace in workspaces):
             return {}
         try:
             pinned = {resource for workspace in workspaces for resource in references_in_journals(workspace)}

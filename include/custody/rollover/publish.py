@@ -31,6 +31,7 @@ from custody.index import BuiltShard, Description, IndexedFields, build_shard, d
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
 from custody.rollover.keeping_filters import forget_filters
+from custody.rollover.remaking import can_be_made_again
 from custody.workspace.removal import discard
 from custody.workspace.run_reports import UnitReport, file_uri
 from custody.workspace.stored_units import LOG_ENTRY, SHARD_ENTRY, StoredUnits
@@ -172,6 +173,8 @@ def clear_log(
             f"{files.log}: expected a log that no revision lists, got one that is listed. "
             "Its group was live before: it must not become live again. Run the sweep step."
         )
+    if not is_listed and files.relative_log not in lost:
+        _require_made_again(workspace, files, there, published)
     for path in there:
         discard(workspace, path)
     if published:
@@ -179,6 +182,20 @@ def clear_log(
     for relative in published:
         # To the trash: should an attempt that was overtaken do so late, the garbage collection brings it back.
         stored.move(relative, trash_path(relative, workspace.clock.now_ms()))
+
+
+def _require_made_again(workspace: Workspace, files: LogFiles, there: list[Path], published: list[str]) -> None:
+    """Raise ConflictError when a log that is in the way, here or in the store, may be the last copy of its events."""
+    stored = workspace.catalog.objects.files
+    places = [files.log] if files.log in there else []
+    places += [stored.path(files.relative_log)] if files.relative_log in published else []
+    for place in places:
+        if not can_be_made_again(workspace, place):
+            raise ConflictError(
+                f"{stored.locate(files.relative_log)}: expected a log of an interrupted attempt, whose events the "
+                "journals have, got one with events that no journal has: its transaction may be lost. It stays. "
+                "List it again: custody repair"
+            )
 
 
 def build_index(workspace: Workspace, unit: str, first_event_id: int, live: AddShard | None = None) -> UnitReport:

@@ -123,12 +123,9 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     # Objects of the store go as a group, manifest first.
     journals = [path for path in journals if any(path.is_relative_to(root) for root in workspace.settings.containers)]
     size = sum(fs.size(path) for path in journals)
-    for path in journals:
-        fs.remove(path)
-    # The removals are durable before the staged unit goes: a journal of a unit without events that came back after a
-    # power loss would be merged anew.
-    for folder in {path.parent for path in journals}:
-        fs.sync_directory(folder)
+    if journals or handed_over:
+        _witness(workspace, state)
+    _remove_durably(workspace, journals)
     # Behind the journals on containers: as long as one of them is there, a hand-over would put the group again.
     for handed in handed_over:
         size += workspace.handoff.remove(handed)
@@ -149,6 +146,34 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
         f", {unproven} kept: no live log has their events" if unproven else ""
     )
     return UnitReport(unit=unit, bytes=size, note=note)
+
+
+def _remove_durably(workspace: Workspace, journals: Sequence[Path]) -> None:
+    for path in journals:
+        workspace.fs.remove(path)
+    # The removals are durable before the staged unit goes: a journal of a unit without events that came back after a
+    # power loss would be merged anew.
+    for folder in {path.parent for path in journals}:
+        workspace.fs.sync_directory(folder)
+
+
+def _witness(workspace: Workspace, state: CatalogState) -> None:
+    """Let the containers know the state that lists the events, before these have no other copy.
+
+    Raises:
+        EarlierStateError: it is earlier than one that was seen.
+        StorageError: no container takes it.
+    """
+    workspace.catalog.require_newest(state)
+    witnesses = workspace.catalog.witnesses
+    if witnesses is None:
+        return
+    try:
+        witnesses.note(workspace.catalog.witness_of(state))
+    except StorageError as error:
+        # Where every disk is full the journals are what frees it.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 def _unneeded_folders(

@@ -164,6 +164,7 @@ class ApiDoor:
     name = "api"
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._changes = _changes_of(services)
         self._app = api_application(services, self._changes)
 
@@ -172,8 +173,8 @@ class ApiDoor:
         return [DoorMount(PREFIX, self._app, right=OPEN, checks_itself=True)]
 
     def ready(self) -> str | None:
-        """Return None: what cannot be read is said by each answer."""
-        return None
+        """Return why all answers would be wrong; what else cannot be read is said by each answer."""
+        return self._services.problem()
 
     def metrics(self) -> Iterable[Measure]:
         """Return nothing: the application counts requests and answers."""

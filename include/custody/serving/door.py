@@ -11,14 +11,16 @@ event once, and answers each of them when its events are durable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from custody.clock import Clock
+from custody.errors import StorageError
 from custody.serving.event_intake import EventIntake
 from custody.serving.route_rights import DoorMount, DoorRoute
+from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from custody.config import Settings
@@ -107,6 +109,16 @@ class Services:
                 ingest = Ingest(workspace, writer, self.repository.workspaces, self.repository.quarantine)
                 self._intake = self._held.enter_context(EventIntake(ingest, self.settings.serve.requests_max))
             return self._intake
+
+    def problem(self) -> str | None:
+        """Return why answers would be wrong and nothing should be taken: files of the repository are away, or older."""
+        repository = self.repository
+        if not PosixFileSystem().exists(repository.settings.root):
+            return f"{repository.settings.root}: the folder of the repository is away"
+        # A store that does not answer is no state of it: requests that need it say so.
+        with suppress(StorageError):
+            return next(map(str, repository.earlier_states()), None)
+        return None
 
     @contextmanager
     def lent_writer(self) -> Iterator[SlotWriter]:

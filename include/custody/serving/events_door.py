@@ -89,8 +89,8 @@ class EventsDoor:
         ]
 
     def ready(self) -> str | None:
-        """Return why the last batch could not be stored."""
-        return self._intake.problem
+        """Return why the last batch could not be stored, or none should be."""
+        return self._services.problem() or self._intake.problem
 
     def metrics(self) -> Iterable[Measure]:
         """Return how many events were stored, repeated and rejected, and what waits of contents."""

@@ -27,6 +27,7 @@ class NgsiDoor:
 
     def __init__(self, services: Services, *, is_alone: bool = False, tokens: Tokens | None = None) -> None:
         settings = services.settings
+        self._services = services
         self._target = settings.ngsi.notification_target
         self._is_alone = is_alone
         self.intake = Intake(services.writer, settings.receiver.requests_max)
@@ -43,8 +44,8 @@ class NgsiDoor:
         ]
 
     def ready(self) -> str | None:
-        """Return why the last batch could not be stored."""
-        return self.intake.problem
+        """Return why the last batch could not be stored, or none should be."""
+        return self._services.problem() or self.intake.problem
 
     def metrics(self) -> Iterable[Measure]:
         """Return how many notifications were stored, how many wait, and how many of each answer were given."""

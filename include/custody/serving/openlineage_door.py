@@ -50,6 +50,7 @@ class OpenLineageDoor:
 
     def __init__(self, services: Services) -> None:
         self._options = services.settings.serve
+        self._services = services
         self._intake = services.intake
         self._process = BodyProcess()
         # Now, for it takes a second or two: a client waits for the answer to its first large event for five.
@@ -68,8 +69,8 @@ class OpenLineageDoor:
         ]
 
     def ready(self) -> str | None:
-        """Return why the last batch could not be stored."""
-        return self._intake.problem
+        """Return why the last batch could not be stored, or none should be."""
+        return self._services.problem() or self._intake.problem
 
     def metrics(self) -> Iterable[Measure]:
         """Return how many events were stored, repeated, or put into the quarantine."""

@@ -11,11 +11,12 @@ else. An executor asks `lease_of_unit` for the lease that its driver holds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from custody.catalog import Action, Note, SealedError, open_catalog, store_of, writable_store_of
+from custody.catalog import Action, Note, SealedError, store_of, writable_store_of
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
+from custody.errors import CorruptionError, FormatVersionError
 from custody.format.names import LEASES, DatabasePaths
 from custody.lease import Attempt, Heartbeat, Lease, LeasePlace, take
 from custody.store import StoredFiles
@@ -56,13 +57,21 @@ def take_lease(
     floor: int = 0,
     take_over: bool = False,
     wait_seconds: float | None = None,
+    may_go_back: bool = False,
 ) -> Lease:
     """Take one of a writer's leases, and wait for it as the settings say; raises as `custody.lease.take`.
 
     Raises:
         ConfigurationError: as `writable_store_of`.
+        EarlierStateError: the catalog is of an earlier moment than one that was seen; not with `may_go_back`.
     """
     fs = fs or PosixFileSystem()
+    # Before anything is made in a store that may be away: its folder would be made at the place of its disk.
+    if not may_go_back:
+        # A catalog that is damaged has errors of its own, by those who read it.
+        with suppress(CorruptionError, FormatVersionError):
+            workspace = Workspace(settings, writer, fs, clock)
+            workspace.require_newest(workspace.newest_state())
     # Without conditional puts two attempts could get one epoch.
     writable_store_of(settings, fs)
     place = lease_place(settings, writer, name, fs)
@@ -88,6 +97,7 @@ def take_rollover(
     clock: Clock | None = None,
     take_over: bool = False,
     wait_seconds: float | None = None,
+    may_go_back: bool = False,
 ) -> Lease:
     """Take the lease of the steps of a rollover; the catalog refuses what a former attempt may still commit.
 
@@ -96,8 +106,11 @@ def take_rollover(
         SupersededError: a later try of the same task has it.
     """
     fs, clock = fs or PosixFileSystem(), clock or SystemClock()
+    workspace = Workspace(settings, writer, fs, clock, may_go_back=may_go_back)
     # Above the catalog's epoch even when the folder of leases was lost: an epoch is never given out twice.
-    floor = open_catalog(settings, writer, fs, clock).load().epoch
+    state = workspace.newest_state()
+    workspace.require_newest(state)
+    floor = state.epoch
     lease = take_lease(
         settings,
         writer,
@@ -108,10 +121,11 @@ def take_rollover(
         floor=floor,
         take_over=take_over,
         wait_seconds=wait_seconds,
+        may_go_back=True,  # looked at above
     )
     # An attempt that did not end well may be stopped right before its commit, and go on at any time.
     if not lease.clean:
-        _fence(Workspace(settings, writer, fs, clock, lease))
+        _fence(Workspace(settings, writer, fs, clock, lease, may_go_back=may_go_back))
     return lease
 
 
@@ -142,7 +156,16 @@ def leased(
         SupersededError: another attempt took over.
     """
     fs, clock, settings = workspace.fs, workspace.clock, workspace.settings
-    lease = take_lease(settings, workspace.writer, attempt, name, fs=fs, clock=clock, wait_seconds=wait_seconds)
+    lease = take_lease(
+        settings,
+        workspace.writer,
+        attempt,
+        name,
+        fs=fs,
+        clock=clock,
+        wait_seconds=wait_seconds,
+        may_go_back=workspace.catalog.may_go_back,
+    )
     with _fenced_workspace(workspace, lease) as fenced:
         yield fenced
 
@@ -160,6 +183,7 @@ def rollover_lease(
         clock=workspace.clock,
         take_over=take_over,
         wait_seconds=wait_seconds,
+        may_go_back=workspace.catalog.may_go_back,
     )
     with _fenced_workspace(workspace, lease, recovered=True) as fenced:
         yield fenced
@@ -171,7 +195,8 @@ def _fenced_workspace(workspace: Workspace, lease: Lease, *, recovered: bool = F
     # Without signs of life another attempt would take the lease for that of a dead process.
     with Heartbeat([lease], workspace.clock, settings.lease.dead_seconds):
         try:
-            yield Workspace(settings, workspace.writer, workspace.fs, workspace.clock, lease)
+            may_go_back = workspace.catalog.may_go_back
+            yield Workspace(settings, workspace.writer, workspace.fs, workspace.clock, lease, may_go_back=may_go_back)
         except (Exception, GeneratorExit):  # a caller that drops a generator ends the work, too
             lease.release(failed=True)
             raise

@@ -17,7 +17,7 @@ import msgspec
 
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
-from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
+from custody.errors import CustodyError, EarlierStateError, ExitCode, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded_error
 from custody.store import counted
 from custody.vfs import FileSystem
@@ -87,12 +87,13 @@ def run_pass(
 
 
 def exit_code(report: StepReport) -> int:
-    """Return the exit code of a step: 0, that of being superseded or locked out, or 1."""
+    """Return the exit code of a step: 0, that of being superseded, locked out or of an earlier moment, or 1."""
     kinds = {unit.error_kind for unit in report.details if unit.error is not None}
     if SupersededError.kind in kinds:
         return SupersededError.exit_code
-    if kinds == {LockedError.kind}:
-        return LockedError.exit_code
+    for only in (LockedError, EarlierStateError):
+        if kinds == {only.kind}:
+            return only.exit_code
     return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 
@@ -118,8 +119,11 @@ def run_step(
     start = Start()
     details: list[UnitReport] = []
     leases: dict[str, Lease] = {}
-    details += _prepare(step, settings, fs, clock)
-    units = _chosen(step.units(settings, fs), only)
+    # A bucket that is away is no empty one, and who takes a lease compares an earlier one: no more is asked of it.
+    details += [] if settings.is_store_remote else _refused(settings, fs, clock)
+    refused = {report.unit for report in details}
+    details += _prepare(step, settings, fs, clock, refused)
+    units = [unit for unit in _chosen(step.units(settings, fs), only) if unit.writer not in refused]
     if step.lease is not None:
         for writer in sorted({unit.writer for unit in units}):
             try:
@@ -161,11 +165,27 @@ def run_step(
     )
 
 
-def _prepare(step: Step, settings: Settings, fs: FileSystem | None, clock: Clock) -> Iterator[UnitReport]:
+def _refused(settings: Settings, fs: FileSystem | None, clock: Clock) -> Iterator[UnitReport]:
+    """Yield a report for each writer whose state is earlier than one that was seen: none of its files is touched."""
+    for workspace in Workspace.all(settings, fs, clock):
+        try:
+            workspace.require_newest()
+        except EarlierStateError as error:
+            yield _failed(workspace.writer, error)
+        # Whatever else cannot be read keeps those units from being done that need it.
+        except CustodyError:
+            continue
+
+
+def _prepare(
+    step: Step, settings: Settings, fs: FileSystem | None, clock: Clock, refused: Collection[str]
+) -> Iterator[UnitReport]:
     """Let a step prepare each writer; yield a report for each that failed, which keeps no other from its units."""
     if type(step).prepare is Step.prepare:
         return  # most steps: nothing is looked at
     for workspace in Workspace.all(settings, fs, clock):
+        if workspace.writer in refused:
+            continue
         try:
             step.prepare(workspace)
         except CustodyError as error:

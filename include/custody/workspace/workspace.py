@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from custody.catalog import (
 )
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.errors import CorruptionError, EarlierStateError, FormatVersionError, NotFoundError, StorageError
 from custody.eventlog import LogMetadata, LogOptions, StagedLog
 from custody.format.names import (
     HANDOFF,
@@ -42,6 +42,7 @@ from custody.format.names import (
     event_log_path,
     is_name,
     parse_staged_unit,
+    parse_witness,
     shard_container,
     shard_name,
     toc_path,
@@ -62,6 +63,7 @@ from custody.journal import (
     writers,
 )
 from custody.lease import FencedFileSystem, Lease
+from custody.store.witness import EarlierState
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.question import current_question
 from custody.workspace.unit_manifest import UnitManifest, staged_path
@@ -116,6 +118,7 @@ class Workspace:
         lease: Lease | None = None,
         *,
         disk_lasts: bool = True,
+        may_go_back: bool = False,
     ) -> None:
         self.settings = settings
         self.disk_lasts = disk_lasts
@@ -131,6 +134,10 @@ class Workspace:
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
         self.catalog = open_catalog(settings, writer, self.fs, self.clock)
+        # For what repairs an earlier state than one that was seen, or accepts it.
+        self.catalog.may_go_back = may_go_back
+        if not disk_lasts:
+            self.catalog.witnesses = None
         if lease is not None and lease.name == ROLLOVER_LEASE:
             # Commits carry this epoch, and the catalog refuses older ones. Other leases count epochs of their own,
             # which mean nothing in the catalog.
@@ -324,6 +331,38 @@ class Workspace:
             MissingContainer(self.writer, name, Path(place), host=host)
             for name, place in sorted(last.containers.items())
         ]
+
+    def earlier_state(self, state: CatalogState | None = None) -> EarlierState | None:
+        """Return how the catalog, or the claims of the name, are earlier than what was seen of them; None if not.
+
+        A `state` that was read just now spares the look at the catalog.
+
+        Raises:
+            CorruptionError: the catalog is damaged.
+        """
+        state = state or self.state()
+        earlier = self.catalog.earlier_state(state)
+        witnesses = self.catalog.witnesses
+        # Before the first transaction the claim of the name is all that the store has of the writer.
+        if earlier is not None or witnesses is None or state.revision >= 0:
+            return earlier
+        seen = witnesses.seen()
+        objects = self.catalog.objects
+        if not seen.claim or self.database in objects.store.folders(f"{self.writer}/"):
+            return None
+        return EarlierState(
+            self.writer,
+            f"the store {objects.store.locate('')}",
+            f"claim {seen.claim} of the writer's name",
+            "nothing of the writer",
+            seen.next_event_id,
+        )
+
+    def require_newest(self, state: CatalogState | None = None) -> None:
+        """Raise EarlierStateError where `earlier_state` returns something; raises as that."""
+        earlier = None if self.catalog.may_go_back else self.earlier_state(state)
+        if earlier is not None:
+            raise EarlierStateError(f"{earlier}. Nothing is written.")
 
     def require_containers(self) -> None:
         """Raise unless all containers of the writer are there, except those on another machine.
@@ -559,18 +598,20 @@ def writer_names_and_places(settings: Settings, fs: FileSystem) -> tuple[list[st
     database = settings.repository.database
     store = settings.store
     homes = {name: _database_folder(store, name, database) for name in fs.list(store)}
+    # Also those whose store and containers are away: their witnesses name them.
+    witnessed = [name for name in map(partial(parse_witness, database=database), fs.list(settings.witnesses)) if name]
     stored = [name for name, home in homes.items() if fs.exists(home)]
     if settings.is_store_remote:
         stored += _stored_writers(settings, fs)
     # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
-    names = sorted(filter(is_name, {*writers(fs, settings.containers), *stored}))
+    names = sorted(filter(is_name, {*writers(fs, settings.containers), *stored, *witnessed}))
     if settings.is_store_remote:
         return names, ()
     # What has a folder and is no writer yet becomes one by what is made in it.
     others = [homes[name] for name in sorted(homes.keys() - set(names))]
     for root in settings.containers:
         others += [container_paths(root, name).journals for name in fs.list(root) if name not in names]
-    return names, (store, *settings.containers, *others)
+    return names, (store, *settings.containers, settings.witnesses, *others)
 
 
 # What is below a writer's folder does not change, so that each is looked at once in a process.

@@ -232,6 +232,9 @@ CASES: dict[str, Case] = {
     "a byte of a writer's state changed": Case(
         lambda s: flip(s.root / "disk1/main/STATE", 40), "state-damaged", Level.QUICK
     ),
+    "a byte of a [witness](formats/witness.md) changed": Case(
+        lambda s: flip(_first(s, "disk1/main/WITNESS.*"), 40), "witness-damaged", Level.QUICK
+    ),
     "a byte of staged events changed": Case(
         lambda s: flip(_first(s, str(STORE / "staging/*110/*.arrow")), 6000), "unit-damaged"
     ),

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from custody.catalog import SecondCopyStore, collect_garbage, prune
 from custody.cli.main import cli
 from custody.clock import ManualClock
-from custody.errors import ConflictError
+from custody.errors import ConflictError, EarlierStateError
 from custody.maintenance.findings import damages
 from custody.repository import EventSelection
 from tests.unit.maintenance.damaged_samples import NOW_MS, STORE, Sample, flip
@@ -63,7 +63,7 @@ def test_a_repair_does_not_bring_back_what_the_damaged_transaction_forgot(forgot
 def test_a_forget_whose_transaction_is_gone_without_a_trace_is_found_and_told_again(forgot: Sample) -> None:
     before = forgot.answered()
     shutil.rmtree(newest(forgot).parent)
-    assert [item.kind for item in forgot.damage()] == ["forgotten-lost"]
+    assert [item.kind for item in forgot.damage()] == ["state-earlier", "forgotten-lost"]
     forgot.repair()
     assert not forgot.damage()
     assert forgot.answered() == before
@@ -72,6 +72,10 @@ def test_a_forget_whose_transaction_is_gone_without_a_trace_is_found_and_told_ag
 def test_a_forget_whose_revision_was_used_again_is_found(forgot: Sample) -> None:
     before = forgot.answered()
     shutil.rmtree(newest(forgot).parent)
+    with pytest.raises(EarlierStateError):
+        forgot.repository().hold("case", EventSelection(event_ids=(1,)), "kept", "legal")
+    for witness in [*forgot.glob("disk*/main/WITNESS.*"), *forgot.glob("witness/*")]:
+        witness.unlink()
     sample = forgot.repository()
     sample.hold("case", EventSelection(event_ids=(1,)), "kept", "legal")
     assert [item.kind for item in forgot.damage()] == ["forgotten-lost"]

@@ -21,6 +21,7 @@ from custody.journal import JournalFile, decode_state
 from custody.lease import Attempt
 from custody.maintenance.findings import FINDING_KINDS
 from custody.recovery import recover
+from custody.store.witness import decode_witness
 from custody.workspace import rollover_lease
 from tests.support import files_below
 from tests.unit.maintenance.damaged_samples import Sample
@@ -148,10 +149,11 @@ def gone(before: dict[str, bytes], after: dict[str, bytes], live: Container[int]
 
 def is_whole_state(path: Path, data: bytes) -> bool:
     """Whether it is a state that can be read: a start and a recovery replace it when they raise what is reserved."""
-    if path.name != "STATE":
+    is_witness = path.name.startswith("WITNESS.") or path.parent.name == "witness"
+    if not is_witness and path.name != "STATE":
         return False
     try:
-        return bool(decode_state(data, path))
+        return bool(decode_witness(data, path) if is_witness else decode_state(data, path))
     except CustodyError:
         return False
 

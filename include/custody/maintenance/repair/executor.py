@@ -39,6 +39,7 @@ _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
     "forget-again": lambda at, action: repair_catalog.forget_again(at, action.target.split(",")),
     "list-again": lambda at, action: repair_catalog.list_again(at, action.target.split(",")),
     "write-checkpoint": lambda at, action: repair_catalog.write_new_checkpoint(at),
+    "write-witness": lambda at, action: repair_catalog.write_witness(at, Path(action.target)),
     "restore-state": lambda at, action: repair_journals.restore_state(at, Path(action.target)),
     "rename-journal": lambda at, action: repair_journals.rename_journal(at, Path(action.target)),
     "redo-unit": lambda at, action: repair_journals.redo_unit(at, int(action.target)),
@@ -54,6 +55,7 @@ _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
     "drop-record": lambda at, action: repair_records.drop_record(at, Path(action.target), action.reason),
     "drop-entry": lambda at, action: repair_records.drop_entry(at, action.target, action.reason),
     "note-ids": lambda at, action: repair_catalog.note_ids(at),
+    "accept-earlier": lambda at, action: repair_catalog.accept_earlier(at),
 }
 ACTION_ORDER = tuple(_ACTIONS)
 """The actions, in the order in which they are done."""
@@ -63,6 +65,7 @@ _ROUNDS_MAX = 5
 _ONE_BY_ONE = {
     "catalog-object": ("set-object-aside", "path"),
     "state-damaged": ("restore-state", "path"),
+    "witness-damaged": ("write-witness", "path"),
     "journal-foreign": ("rename-journal", "path"),
     "unit-damaged": ("redo-unit", "name"),
     "journal-damaged": ("roll-over", "name"),
@@ -198,6 +201,8 @@ def _joined_actions(kind: str, findings: list[Finding], workspace: Callable[[], 
         mended = [item for item in findings if "the next checkpoint" in item.message]
         if mended:
             yield _action("write-checkpoint", mended[0], "catalog")
+    elif kind == "state-earlier":
+        yield _action("accept-earlier", first, "catalog", accept_loss=True)
     elif kind == "ids-missing":
         yield _action("note-ids", first, "catalog", accept_loss=True)
     elif kind.startswith("log-"):
@@ -264,7 +269,8 @@ def _verify(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> l
 def _workspace(settings: Settings, fs: FileSystem, clock: Clock, writer: str | None) -> Workspace:
     """Return a workspace without caches: an action may have changed what was read."""
     # Findings without a writer are of the repository's own files: any writer's workspace will do.
-    return Workspace(settings, writer or settings.repository.writer, fs, clock)
+    # What was lost of its catalog is mended by going on from an earlier state.
+    return Workspace(settings, writer or settings.repository.writer, fs, clock, may_go_back=True)
 
 
 def _do(workspace: Workspace, action: RepairAction) -> RepairAction:

@@ -7,7 +7,9 @@ refused unless it is accepted explicitly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from custody import recovery
 from custody.catalog import Action as CatalogAction
 from custody.catalog import (
     Draft,
@@ -25,10 +27,11 @@ from custody.catalog import (
 from custody.catalog.second_copies import copied_entry
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
+from custody.lease import Attempt
 from custody.maintenance.repair.actions import loss_action
 from custody.maintenance.verification.check_catalog import lost_copies
 from custody.maintenance.verification.check_ids import missing_ids
-from custody.workspace import Workspace
+from custody.workspace import Workspace, rollover_lease
 
 
 def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
@@ -78,6 +81,7 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
         return "nothing is left to do"
     note = CatalogAction(note=Note(kind=Note.REPAIRED, text=f"{len(again.restored)} were told again from their copies"))
     after = catalog.commit([note, *again.actions])
+    catalog.accept(after)
     return f"revision {after.revision}: {len(again.restored)} tombstones and marks"
 
 
@@ -157,7 +161,27 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
     actions += [CatalogAction(add_shard=shard) for shard in shards if shard.name not in state.shards]
     # The commit raises the next id behind them: none of these ids may be given out again.
     last = max(file.last_event_id for file in files)
-    return f"revision {workspace.catalog.commit(actions, next_event_id=last + 1).revision}: {len(files)} logs"
+    after = workspace.catalog.commit(actions, next_event_id=last + 1)
+    # Of what was seen and is lost this is all that is left, beside tombstones and marks, which have second copies.
+    workspace.catalog.accept(after)
+    return f"revision {after.revision}: {len(files)} logs"
+
+
+def write_witness(workspace: Workspace, path: Path) -> str:
+    """Write a witness that cannot be read anew, from the others and the catalog as it is."""
+    witnesses = workspace.catalog.witnesses
+    if witnesses is None:
+        return "nothing is left to do"
+    workspace.fs.remove(path)
+    witnesses.note(witnesses.seen())
+    return "written from the other witnesses"
+
+
+def accept_earlier(workspace: Workspace) -> str:
+    """Let the states that are there count as the newest ones; ids that were given out are never given out again."""
+    with rollover_lease(workspace, Attempt.new("repair")) as fenced:
+        accepted = recovery.accept_earlier(fenced)
+    return "nothing is left to do" if accepted is None else "the earlier state counts from here on"
 
 
 def note_ids(workspace: Workspace) -> str:

@@ -65,6 +65,17 @@ def check_missing_containers(workspace: Workspace) -> Iterator[Finding]:
         yield Finding.of(kind, missing.place, text, writer=workspace.writer, name=missing.container)
 
 
+def check_witnesses(workspace: Workspace) -> Iterator[Finding]:
+    """Yield what is of an earlier moment than one that was seen of it, and witnesses that cannot be read."""
+    earlier = workspace.earlier_state()
+    if earlier is not None:
+        where = workspace.paths.home
+        yield Finding.of("state-earlier", where, str(earlier), writer=workspace.writer, name=earlier.part)
+    witnesses = workspace.catalog.witnesses
+    for path, text in () if witnesses is None else witnesses.damaged():
+        yield Finding.of("witness-damaged", path, text, writer=workspace.writer, offset=0)
+
+
 def check_incarnations(workspace: Workspace, state: CatalogState | None) -> Iterator[Finding]:
     """Yield claims of the writer's name that are not whole, and journals of other incarnations."""
     store = workspace.catalog.objects.store

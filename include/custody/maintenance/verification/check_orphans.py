@@ -35,6 +35,7 @@ from custody.format.names import (
     STRIPE_MARK,
     STRIPES,
     UNIT_MANIFEST,
+    WITNESS,
     ContainerPaths,
     ContentPaths,
     JournalName,
@@ -71,6 +72,7 @@ _OURS = (
     "ngsi",
     "flowfiles",
     "exports",
+    "witness",
     "site-to-site",
     "uploads",
 )
@@ -139,7 +141,7 @@ def _quarantine(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
 def _container(workspace: Workspace, paths: ContainerPaths, state: CatalogState | None) -> Iterator[Finding]:
     fs = workspace.fs
     for name in fs.list(paths.home):
-        if name not in ("LOCK", "STATE", "journals", "index", FILTERS):
+        if name not in ("LOCK", "STATE", "journals", "index", FILTERS) and not name.startswith(f"{WITNESS}."):
             yield _orphan(fs, paths.home / name, _kind_of(name), workspace.writer)
     for folder, parse in ((paths.journals, JournalName.parse), (paths.filters, parse_filters)):
         for name in fs.list(folder):

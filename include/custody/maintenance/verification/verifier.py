@@ -28,6 +28,7 @@ from custody.maintenance.verification.check_journals import (
     check_missing_containers,
     check_staged_unit,
     check_states,
+    check_witnesses,
 )
 from custody.maintenance.verification.check_logs import (
     check_filters,
@@ -160,6 +161,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
 def _states(workspace: Workspace) -> Iterator[Finding]:
     yield from check_states(workspace)
     yield from check_missing_containers(workspace)
+    yield from check_witnesses(workspace)
     yield from check_stripes(workspace, _state(workspace))
     yield from check_incarnations(workspace, _state(workspace))
     yield from check_content_containers(workspace)
