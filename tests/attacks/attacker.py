@@ -129,5 +129,5 @@ class Attacker:
 
     def remove_shards(self, names: Sequence[str]) -> None:
         for name in names:
-            for folder in self.root.glob(f"*/{self.writer}/index/{name}"):
+            for folder in self.root.glob(f"**/{self.writer}/index/{name}"):
                 shutil.rmtree(folder)

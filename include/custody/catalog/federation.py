@@ -32,17 +32,45 @@ class FederatedState:
 
     database: str
     states: Mapping[str, CatalogState]
+    newest: Callable[[str], CatalogState] | None = None
+    """Reads the newest state of a writer: one of `states` may be of a moment before the writer was sealed."""
 
     @property
     def absorbed(self) -> dict[str, Absorb]:
         """Return which writers' files other files stand for, by the absorbed writer."""
+        return {absorb.writer: absorb for _, absorb, is_true in self._absorptions() if is_true}
+
+    @property
+    def archives(self) -> frozenset[str]:
+        """The writers whose files stand for those of others."""
+        return frozenset(archive for archive, _, is_true in self._absorptions() if is_true)
+
+    @property
+    def refuted(self) -> dict[str, str]:
+        """Return by writer why its files are not passed over although another catalog says that it absorbed them."""
         return {
-            absorb.writer: absorb
-            for state in self.states.values()
-            for absorb in state.absorbed.values()
-            # The absorbed catalog may be gone by now, or be of another database: then there is nothing to pass over.
-            if absorb.database == self.database and absorb.writer in self.states
+            absorb.writer: (
+                f"writer {absorb.writer!r}: the catalog of {archive!r} says that its files stand for this writer's, "
+                "which was never retired. Its events are given out, those that are in both twice. See: custody verify"
+            )
+            for archive, absorb, is_true in self._absorptions()
+            if not is_true
         }
+
+    def _absorptions(self) -> Iterator[tuple[str, Absorb, bool]]:
+        """Yield what catalogs say that they absorbed, each with its archive and whether the writer was retired."""
+        for archive, state in self.states.items():
+            for entry in state.absorbed.values():
+                # The absorbed catalog may be gone by now, or be of another database: there is nothing to pass over.
+                if entry.database != self.database or entry.writer not in self.states:
+                    continue
+                own = self.states[entry.writer]
+                # A writer that may go on was not absorbed, whatever another catalog says of it. The digest in the entry
+                # does not decide: a sealed catalog that was made anew has another one.
+                is_true = own.revision < 0 or own.seal is not None
+                if not is_true and self.newest is not None:
+                    is_true = self.newest(entry.writer).seal is not None
+                yield archive, entry, is_true
 
     def files(self) -> Iterator[tuple[str, AddFile]]:
         """Yield (writer, file) for every file whose events no other file stands for."""

@@ -148,7 +148,7 @@ class EventLog:
         """Of a ranged log that is no longer in the store: what the store says."""
         self.path = path
         self._sha256 = sha256
-        self._toc_sha256 = toc_sha256
+        self._toc_sha256 = toc_sha256 or None
         self._cache = cache
         self._whole: set[int] = set()
         """Blocks whose bytes were whole when `readable` looked; what was damaged is looked at anew each time."""
@@ -178,7 +178,10 @@ class EventLog:
 
     @cached_property
     def toc(self) -> TableOfContents:
-        """The table of contents; taken from the log itself when its file is lost, damaged or another one's."""
+        """The table of contents; taken from the log itself when its file is lost, damaged or another one's.
+
+        Whichever it is, it has the digest that the catalog lists, if that is known.
+        """
         # The log comes first: a reader that has the table but not the log has nothing.
         data = self.data
         path = self.path.with_name(toc_path(self.path.name))
@@ -193,7 +196,14 @@ class EventLog:
             if error.errno != errno.ENOENT:
                 raise
         self._fetch_all()
-        return toc_within(data, self.path, self._sha256)
+        within = toc_within(data, self.path, self._sha256)
+        # A log that lies in another one's place is whole by itself, and so is the table in it.
+        if self._toc_sha256 not in (None, hashlib.sha256(within.encode()).digest()):
+            raise CorruptionError(
+                f"{self.path}: expected the log that the catalog lists, got another one, or one with damage to both "
+                "tables of contents. See: custody verify"
+            )
+        return within
 
     def load(self) -> None:
         """Open the log and find its blocks, so that reading can fail at single blocks only."""

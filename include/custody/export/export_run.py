@@ -43,7 +43,7 @@ from custody.read.reader import get_many, tables_from
 from custody.read.results import Notices, waiting_for_stripes
 from custody.read.settled import settled_bound
 from custody.vfs import FileSystem
-from custody.workspace import FILES_MAX, Workspace
+from custody.workspace import FILES_MAX, Workspace, without_archives
 
 QUARANTINE_FORMAT = "export"
 """The format of entries of the quarantine that an export made; its name follows behind a colon."""
@@ -177,7 +177,7 @@ class Export:
 
         The archive's events are delivered under the names of the writers that it took up, as before.
         """
-        return [item for item in Workspace.all(self.settings, self._fs, self._clock) if not item.state().absorbed]
+        return without_archives(Workspace.all(self.settings, self._fs, self._clock))
 
     def _first_positions(self) -> dict[str, int]:
         if self.target.begin == "oldest":

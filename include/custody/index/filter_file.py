@@ -30,7 +30,7 @@ from custody.format.names import parse_filters
 from custody.format.split_block import BLOCK_BYTES, WORDS, Words
 from custody.index.manifest import Count, whole_below
 from custody.index.paged_file import PAGE_BYTES, CheckedFile, PagedFileWriter, pages_of
-from custody.index.shard import OpenShard
+from custody.index.shard import Bounds, OpenShard
 from custody.vfs import FileSystem, temporary
 
 MAGIC = b"CUSTFLT\x01"
@@ -42,8 +42,6 @@ COUNTED_TERMS_MAX = 32
 # Bounds what a damaged or foreign file makes a reader do.
 _SHARDS_MAX = 1 << 20
 
-Bounds = tuple[int, int, int, int]
-"""The first and the last event id of a shard, and the first and the last event time, ms since the epoch."""
 Numbers = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.uint32]
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from custody.index.stored_shard import StoredShard
 
 EventIds = npt.NDArray[np.int64]
+Bounds = tuple[int, int, int, int]
+"""The first and the last event id of a shard, and the first and the last event time, ms since the epoch."""
 DAY = "day"
 """The days of the event times, as YYYY-MM-DD, where a field is asked for facets."""
 _TIME = "event_time"
@@ -101,6 +103,22 @@ class OpenShard:
                 raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
             raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
         return Manifest.decode(self._fs.read(file), file)
+
+    def require(self, documents: int, bounds: Bounds) -> None:
+        """Check that it is the shard that is meant: `bounds` are its first and last id, and its first and last time.
+
+        All is in the manifest, so that no page is read for it.
+
+        Raises:
+            CorruptionError: it is another one.
+        """
+        about, times = self.description, self._zones[_TIME]
+        got = about.documents, about.first_event_id, about.last_event_id, int(times[0].min()), int(times[1].max())
+        if got != (documents, *bounds):
+            raise CorruptionError(
+                f"{self.path}: expected documents, first and last id, first and last time {(documents, *bounds)}, got "
+                f"{got}: another shard. {_advice(self.path)}"
+            )
 
     def search(
         self,
@@ -346,12 +364,19 @@ class ShardCache:
         self._facts: dict[str, ShardFacts] = {}
         self._lock = threading.Lock()
 
-    def open(self, path: Path, find_stored: Callable[[], StoredShard | None] = lambda: None) -> OpenShard:
+    def open(
+        self,
+        path: Path,
+        find_stored: Callable[[], StoredShard | None] = lambda: None,
+        check: Callable[[OpenShard], None] = lambda opened: None,
+    ) -> OpenShard:
         """Return a shard, open when it was used lately; `find_stored` opens one of an object store in its place.
+
+        `check` is given the shard when it is opened, and raises when it is not the one that is meant.
 
         Raises:
             NotFoundError: the shard's folder is gone.
-            CorruptionError, FormatVersionError: it is none, or a damaged one.
+            CorruptionError, FormatVersionError: it is none, a damaged one, or another one.
         """
         with self._lock:
             shard = self._open.get(path)
@@ -360,6 +385,7 @@ class ShardCache:
                 return shard
         # Outside of the lock: opening reads from the disk, and the threads of one search open many shards at once.
         opened = OpenShard(self._fs, path, find_stored())
+        check(opened)
         with self._lock:
             # Two threads may have opened the same shard; the later one stays, and the other goes with its last reader.
             self._open[path] = opened

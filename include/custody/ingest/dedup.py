@@ -340,7 +340,8 @@ class StoredKeys:
         keys = self._log_keys.get(name)
         if keys is None:
             try:
-                log = EventLog(view.workspace.fs, view.workspace.log_path(file.path))
+                path = view.workspace.log_path(file.path)
+                log = EventLog(view.workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256)
                 keys = SortedKeys.of(log.read(_COLUMNS))
             except NotFoundError:
                 require_expired(view.workspace, file)

@@ -29,7 +29,7 @@ from custody.read.results import Absence, NewerColumns
 from custody.read.settled import settled_bound
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
-from custody.workspace import Moment, Workspace, look_undisturbed
+from custody.workspace import Moment, Workspace, look_undisturbed, without_archives
 
 _DIGITS_MAX = 16
 Content = Callable[[Event], bytes]
@@ -151,8 +151,7 @@ class LiveNotifications:
         """
         # Not the sink's own writer, which has SEND events only. Of the archive all was notified under the names
         # of the writers that it took up, which are still there.
-        listed = (item for item in self._repository.workspaces() if item.writer != WRITER)
-        writers = [item for item in listed if not item.state().absorbed]
+        writers = without_archives(item for item in self._repository.workspaces() if item.writer != WRITER)
         known = cursors or {}
         bounds = (
             (item.writer, self._bound(item, known.get(item.writer, 0)))

@@ -244,7 +244,16 @@ class ShardSet:
         Raises:
             NotFoundError, CorruptionError, FormatVersionError: it cannot be read.
         """
-        return self.opened.open(self.path(shard), lambda: self.stored(shard))
+
+        def check(opened: OpenShard) -> None:
+            # Two shards whose folders were exchanged would answer for each other.
+            ids, times = (
+                (shard.first_event_id, shard.last_event_id),
+                (shard.first_event_time_ms, shard.last_event_time_ms),
+            )
+            opened.require(shard.documents, (*ids, *times))
+
+        return self.opened.open(self.path(shard), lambda: self.stored(shard), check)
 
     def buried_in(self, shard: AddShard) -> EventIds:
         """Return which ids of a shard's range must not be given out."""

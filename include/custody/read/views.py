@@ -45,7 +45,13 @@ def open_views(
     if not views:
         return
     database = views[0][0].database
-    absorbed = FederatedState(database, {item.writer: view.state for item, view in views}).absorbed
+    workspaces_by_name = {item.writer: item for item, _ in views}
+    federated = FederatedState(
+        database, {item.writer: view.state for item, view in views}, lambda name: workspaces_by_name[name].state()
+    )
+    absorbed = federated.absorbed
+    for writer, text in federated.refuted.items():
+        notices(Damage(workspaces_by_name[writer].paths.home, None, None, None, text, is_doubt=True))
     forgotten = {} if as_of is None else _forgotten_in_the_archive(database, listed)
     for workspace, view in views:
         if workspace.writer in absorbed:
@@ -101,9 +107,14 @@ def _forgotten_in_the_archive(database: str, workspaces: list[Workspace]) -> dic
     The writer's own files still have these events, and answers as of an earlier time are made of them.
     """
     by_writer: dict[str, dict[str, AddTombstone]] = {}
+    states = {workspace.writer: workspace.state() for workspace in workspaces}
     for workspace in workspaces:
-        state = workspace.state()
-        entries = [entry for entry in state.absorbed.values() if entry.database == database]
+        state = states[workspace.writer]
+        entries = [
+            entry
+            for entry in state.absorbed.values()
+            if entry.database == database and entry.writer in states and states[entry.writer].seal is not None
+        ]
         stones = tombstones_since(workspace, state) if entries else {}
         for entry in entries:
             moved = {name: _moved_back(stone, entry.first_event_id) for name, stone in stones.items()}

@@ -54,7 +54,8 @@ def list_writers(settings: Settings, fs: FileSystem | None = None, clock: Clock 
     workspaces = Workspace.all(settings, fs, clock)
     moments = {item.writer: look(item) for item in workspaces}
     states = {writer: moment.state for writer, moment in moments.items()}
-    absorbed = FederatedState(settings.repository.database, states).absorbed
+    by_name = {item.writer: item for item in workspaces}
+    absorbed = FederatedState(settings.repository.database, states, lambda name: by_name[name].state()).absorbed
     archives = {entry.writer: writer for writer, state in states.items() for entry in state.absorbed.values()}
     entries = []
     for item in workspaces:

@@ -8,7 +8,7 @@ from custody.rollover.pending import pending
 if TYPE_CHECKING:
     from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
     from custody.rollover.handoff_backlog import HandoffBacklog, handoff_backlogs
-    from custody.rollover.keeping_filters import drop_former_filters, remove_filter_files
+    from custody.rollover.keeping_filters import bounds_of_shard, drop_former_filters, remove_filter_files
     from custody.rollover.mending_shards import mend_shard, require_whole_shard
     from custody.rollover.pending import Pending
     from custody.rollover.publish import (
@@ -34,6 +34,7 @@ __all__ = [
     "WatchMark",
     "add_file",
     "add_shard",
+    "bounds_of_shard",
     "check_stored_log",
     "clear_log",
     "drop_former_filters",
@@ -64,7 +65,7 @@ _MODULES = {
         "read_mark",
     ),
     "custody.rollover.handoff_backlog": ("HandoffBacklog", "handoff_backlogs"),
-    "custody.rollover.keeping_filters": ("drop_former_filters", "remove_filter_files"),
+    "custody.rollover.keeping_filters": ("bounds_of_shard", "drop_former_filters", "remove_filter_files"),
     "custody.rollover.mending_shards": ("mend_shard", "require_whole_shard"),
     "custody.rollover.pending": ("Pending",),
     "custody.rollover.publish": (

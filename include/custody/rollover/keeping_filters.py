@@ -138,7 +138,7 @@ def _folder(workspace: Workspace, root: Path, live: dict[str, AddShard]) -> _Fol
         own = tuple(
             shard
             for shard, bounds in zip(file.names, file.bounds.tolist(), strict=True)
-            if shard in live and tuple(bounds) == _bounds(live[shard])
+            if shard in live and tuple(bounds) == bounds_of_shard(live[shard])
         )
         for shard in own:
             del live[shard]
@@ -178,7 +178,7 @@ def _write(workspace: Workspace, folder: _Folder) -> int:
 def _filter_of(workspace: Workspace, shard: AddShard) -> ShardFilter | None:
     """Return the filter of a shard; None if it cannot be read, which others report."""
     try:
-        return shard_filter(OpenShard(workspace.fs, workspace.shard_path(shard)), _bounds(shard))
+        return shard_filter(OpenShard(workspace.fs, workspace.shard_path(shard)), bounds_of_shard(shard))
     except (NotFoundError, CorruptionError, FormatVersionError):
         return None
 
@@ -192,5 +192,6 @@ def remove_filter_files(workspace: Workspace, folder: Path, names: Iterable[str]
         workspace.fs.sync_directory(folder)
 
 
-def _bounds(shard: AddShard) -> tuple[int, int, int, int]:
+def bounds_of_shard(shard: AddShard) -> tuple[int, int, int, int]:
+    """Return the bounds that the catalog has of a shard, in the order of `Bounds`."""
     return shard.first_event_id, shard.last_event_id, shard.first_event_time_ms, shard.last_event_time_ms

@@ -16,6 +16,7 @@ from custody.format.framing import misplaced_parts
 from custody.index import BuiltShard, OpenShard, StoredShard
 from custody.index.manifest import NAME as MANIFEST
 from custody.index.manifest import PREAMBLE_BYTES
+from custody.rollover.keeping_filters import bounds_of_shard
 from custody.rollover.publish import rebuild_shard
 from custody.workspace.workspace import Workspace
 
@@ -89,14 +90,8 @@ def _stored(workspace: Workspace, name: str) -> StoredShard | None:
 
 def _check_description(workspace: Workspace, shard: AddShard, opened: OpenShard) -> None:
     """Raise CorruptionError unless the folder holds the shard that the catalog lists, with files of the right sizes."""
-    description = opened.description
-    listed = (shard.documents, shard.first_event_id, shard.last_event_id)
-    got = (description.documents, description.first_event_id, description.last_event_id)
-    if got != listed:
-        raise CorruptionError(
-            f"{opened.path}: expected documents, first and last id {listed}, got {got}: another shard."
-        )
-    for file in description.files if opened.stored is None else ():
+    opened.require(shard.documents, bounds_of_shard(shard))
+    for file in opened.description.files if opened.stored is None else ():
         path = opened.path / file.name
         size = workspace.fs.size(path) if workspace.fs.exists(path) else -1
         if size != file.size:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         LogFiles,
         Workspace,
         not_absorbed,
+        without_archives,
         writer_names,
         writer_names_and_places,
     )
@@ -81,6 +82,7 @@ __all__ = [
     "take_lease",
     "take_rollover",
     "take_step_lease",
+    "without_archives",
     "write_report",
     "writer_names",
     "writer_names_and_places",
@@ -144,6 +146,7 @@ _MODULES = {
         "LogFiles",
         "Workspace",
         "not_absorbed",
+        "without_archives",
         "writer_names",
         "writer_names_and_places",
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -630,9 +630,22 @@ def _stored_writers(settings: Settings, fs: FileSystem) -> list[str]:
 def not_absorbed(workspaces: Iterable[Workspace]) -> list[Workspace]:
     """Return the writers whose events no archive stands for, in the order given; all catalogs are read."""
     listed = list(workspaces)
-    states = {item.writer: item.state() for item in listed}
-    absorbed = FederatedState(listed[0].database, states).absorbed if listed else {}
+    absorbed = federated_state(listed).absorbed if listed else {}
     return [item for item in listed if item.writer not in absorbed]
+
+
+def without_archives(workspaces: Iterable[Workspace]) -> list[Workspace]:
+    """Return the writers whose events stand for no others', in the order given; all catalogs are read."""
+    listed = list(workspaces)
+    archives = federated_state(listed).archives if listed else frozenset[str]()
+    return [item for item in listed if item.writer not in archives]
+
+
+def federated_state(workspaces: Sequence[Workspace]) -> FederatedState:
+    """Return the newest states of some writers, at least one; all catalogs are read."""
+    by_name = {item.writer: item for item in workspaces}
+    states = {name: item.state() for name, item in by_name.items()}
+    return FederatedState(workspaces[0].database, states, lambda name: by_name[name].state())
 
 
 def _split(group: Group, theirs: Collection[Path]) -> tuple[Group, Group]:

@@ -22,6 +22,7 @@ from custody.catalog import (
     copied_entries,
     copied_ids,
     ids_added_by,
+    is_remnant,
     verify,
 )
 from custody.catalog.attest import Attestation, compare_walk
@@ -76,6 +77,57 @@ def _attestations(workspace: Workspace) -> tuple[list[tuple[Path, Attestation]],
 
 def _attested(workspace: Workspace, kind: str, path: Path, text: str) -> Finding:
     return Finding.of(kind, path, f"{path}: {text}", writer=workspace.writer)
+
+
+def check_absorbed(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
+    """Yield what a catalog says that it absorbed and did not: such a writer's events may be in no answer."""
+    if not state.absorbed:
+        return
+    copied = _copied_rows(workspace)
+    for entry in state.absorbed.values():
+        if entry.database != workspace.database:
+            continue
+        absorbed = Workspace(workspace.settings, entry.writer, workspace.fs, workspace.clock)
+        try:
+            own = absorbed.state()
+        except CustodyError:
+            continue  # the check of that catalog says what is wrong with it
+        if own.revision < 0:
+            continue
+        live = sum(file.rows for file in own.files.values())
+        text = f"{workspace.catalog.objects}: says that it absorbed writer {entry.writer!r}, "
+        if own.seal is None:
+            text += "which was never retired."
+        elif copied is not None and not _may_be_copied(own, live, copied.get(entry.writer, 0)):
+            text += f"which has {live} live events, and the same transaction lists {copied.get(entry.writer, 0)}."
+        else:
+            continue
+        yield Finding.of(
+            "absorb-false", workspace.catalog.objects, text, writer=workspace.writer, events=live, name=entry.writer
+        )
+
+
+def _copied_rows(workspace: Workspace) -> dict[str, int] | None:
+    """Return by absorbed writer how many events the transaction lists that says so; None where history is lost.
+
+    Of a transaction that was pruned there is no number.
+    """
+    rows: dict[str, int] = {}
+    state = workspace.state()
+    try:
+        kept = workspace.catalog.at(state.floor).absorbed if state.floor else {}
+        for transaction in workspace.catalog.timeline(state.floor):
+            added = sum(action.add_file.rows for action in transaction.actions if action.HasField("add_file"))
+            rows.update((action.absorb.writer, added) for action in transaction.actions if action.HasField("absorb"))
+    except CustodyError:
+        return None
+    return rows if not kept else None
+
+
+def _may_be_copied(own: CatalogState, live: int, copied: int) -> bool:
+    """Whether so many events can be all of a sealed catalog that are not forgotten."""
+    hides = any(not is_remnant(stone) for stone in own.tombstones.values())
+    return copied <= live if hides else copied == live
 
 
 def _known_loss(workspace: Workspace, loss: AddLoss) -> Finding:

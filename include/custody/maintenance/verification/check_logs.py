@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,24 @@ import pyarrow.compute as pc
 from whoosh.query import Every
 
 from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
-from custody.errors import CorruptionError, CustodyError, NotFoundError, StripeMissingError
+from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import split_stripe
-from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLUMN, OpenShard, list_filter_files
+from custody.index import (
+    ATTRIBUTE_PREFIX,
+    DAY,
+    IDENTIFIER_FIELDS,
+    POINTER_COLUMN,
+    FilterFile,
+    OpenShard,
+    list_filter_files,
+    shard_filter,
+)
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.rewriting import open_event_log
 from custody.model import is_newer
 from custody.query import SEVERAL_VALUES, facets_of_table
-from custody.rollover import require_whole_shard
+from custody.rollover import bounds_of_shard, require_whole_shard
 from custody.workspace import Workspace
 
 _READ_BYTES = 8 << 20
@@ -255,7 +264,11 @@ def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened
 
 
 def check_filters(workspace: Workspace, level: Level) -> Iterator[Finding]:
-    """Yield the damaged files of filters; while there are any, searches ask more shards."""
+    """Yield the files of filters that are damaged, or that say something else than the shards of which they were made.
+
+    While a file is damaged, searches ask more shards; where it says something else, they find less.
+    """
+    live = _live_shards(workspace) if level is not Level.QUICK else {}
     for folder in workspace.filter_folders():
         for path, file in list_filter_files(workspace.fs, folder):
             try:
@@ -263,8 +276,38 @@ def check_filters(workspace: Workspace, level: Level) -> Iterator[Finding]:
                     raise file
                 if level is not Level.QUICK:
                     file.require_all()
+                    _compare_with_shards(workspace, file, live)
             except CorruptionError as error:
                 yield Finding.of("filters-damaged", path, error, writer=workspace.writer)
+
+
+def _live_shards(workspace: Workspace) -> Mapping[str, AddShard]:
+    try:
+        return workspace.state().shards
+    except CustodyError:
+        return {}  # the check of the catalog says so
+
+
+def _compare_with_shards(workspace: Workspace, file: FilterFile, live: Mapping[str, AddShard]) -> None:
+    """Raise CorruptionError when a file says of a live shard what the shard itself does not.
+
+    The shards are opened, and their filters read; a shard that is damaged has a finding of its own.
+    """
+    bounds = {name: tuple(row) for name, row in zip(file.names, file.bounds.tolist(), strict=True)}
+    for name in file.names:
+        shard = live.get(name)
+        # Readers pass over what a file says of a shard with other bounds.
+        if shard is None or bounds[name] != bounds_of_shard(shard):
+            continue
+        try:
+            own = shard_filter(require_whole_shard(workspace, shard, every_byte=False), bounds_of_shard(shard))
+        except (NotFoundError, CorruptionError, FormatVersionError):
+            continue
+        [kept] = file.filters([name])
+        if (own.digest, own.kind, own.counts) != (kept.digest, kept.kind, kept.counts) or not np.array_equal(
+            own.blocks, kept.blocks
+        ):
+            raise CorruptionError(f"{file.path}: says of shard {name} what the shard does not say.")
 
 
 def _shard_finding(workspace: Workspace, shard: AddShard, kind: str, text: object) -> Finding:

@@ -17,7 +17,13 @@ from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level, damages
-from custody.maintenance.verification.check_catalog import check_catalog, check_forgotten, check_sink, check_software
+from custody.maintenance.verification.check_catalog import (
+    check_absorbed,
+    check_catalog,
+    check_forgotten,
+    check_sink,
+    check_software,
+)
 from custody.maintenance.verification.check_contents import check_claims, check_content_containers, check_section
 from custody.maintenance.verification.check_handed_contents import check_handed_section
 from custody.maintenance.verification.check_handoff import check_handoff
@@ -137,6 +143,7 @@ def _check(
         yield from findings
         if counts.state is not None:
             yield from check_forgotten(workspace, counts.state)
+            yield from check_absorbed(workspace, counts.state)
     elif unit.kind in _OF_WRITER:
         yield from _OF_WRITER[unit.kind](workspace, unit.name, level)
     else:
