@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from custody.index.plan import Plan
     from custody.index.query_evaluator import QueryEvaluator, leaves
     from custody.index.shard import DAY, OpenShard, ShardCache, describe_shard
+    from custody.index.shard_comparison import shard_differences
     from custody.index.stored_shard import ShardSource, StoredShard, open_stored, pack
     from custody.index.terms import WHOLE, TermSet, TermValues, match_wildcard, term, words
 
@@ -84,6 +85,7 @@ __all__ = [
     "open_stored",
     "pack",
     "searched_fields",
+    "shard_differences",
     "shard_filter",
     "term",
     "text_array",
@@ -144,6 +146,7 @@ _MODULES = {
         "ShardCache",
         "describe_shard",
     ),
+    "custody.index.shard_comparison": ("shard_differences",),
     "custody.index.stored_shard": ("ShardSource", "StoredShard", "open_stored", "pack"),
     "custody.index.terms": (
         "WHOLE",

@@ -214,6 +214,10 @@ class OpenShard:
         file = self._file(f"{name}.col")
         return NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
 
+    def zones(self, name: str) -> manifest.Zones:
+        """Return the least and the greatest number of a column in each stretch of documents, shape (2, stretches)."""
+        return self._zones[name]
+
     def absent(self, name: str) -> int:
         """Return how many documents have no such number."""
         return self.description.absent[name]

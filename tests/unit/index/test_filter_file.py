@@ -16,8 +16,9 @@ from custody.format.names import filters_name
 from custody.index import FilterFile, OpenShard, build_shard, filter_files, shard_filter, write_filter_file
 from custody.index.dictionary import FIELD_BYTES
 from custody.index.filter_bank import FilterBank, JoinedFilters, ShardFacts
-from custody.index.filter_file import COUNTED_TERMS_MAX, Bounds
+from custody.index.filter_file import COUNTED_TERMS_MAX
 from custody.index.paged_file import PAGE_BYTES
+from custody.index.shard import Bounds
 from custody.index.terms import encoded
 from custody.vfs import PosixFileSystem
 from tests.support import event

@@ -7,33 +7,30 @@ A shard must be there and whole; a deep check compares its answers with those of
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from whoosh.query import Every
 
 from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import split_stripe
 from custody.index import (
-    ATTRIBUTE_PREFIX,
-    DAY,
-    IDENTIFIER_FIELDS,
-    POINTER_COLUMN,
     FilterFile,
     OpenShard,
+    build_shard,
     list_filter_files,
+    shard_differences,
     shard_filter,
 )
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.rewriting import open_event_log
 from custody.model import is_newer
-from custody.query import SEVERAL_VALUES, facets_of_table
 from custody.rollover import bounds_of_shard, require_whole_shard
+from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
 
 _READ_BYTES = 8 << 20
@@ -235,29 +232,31 @@ def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Lev
 
 
 def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened: OpenShard) -> Iterator[Finding]:
-    """Compare pointers and counts of values with those of the logs; damaged logs are reported by their own check."""
-    # Fields with one value an event: only of these the counts have to be those of the logs' rows.
-    fields = [DAY, *(field.name for field in IDENTIFIER_FIELDS if field.name not in SEVERAL_VALUES)]
-    fields += [ATTRIBUTE_PREFIX + name for name in opened.description.attributes]
-    fields = [name for name in fields if name == DAY or name in opened.description.fields]
-    counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
-    parts = [np.empty(0, np.int64)]
+    """Compare a shard with one that is built of its logs in memory; damaged logs are reported by their own check."""
+    about = opened.description
+    logs = [open_event_log(workspace, state.files[path]) for path in shard.log_paths if path in state.files]
+    if len(logs) < len(shard.log_paths):
+        return
+    fs, place = MemoryFileSystem(), Path("/", opened.path.name)
     try:
-        for path in shard.log_paths:
-            log = open_event_log(workspace, state.files[path])
-            for table in log.tables(range(len(log.toc.blocks))):
-                parts.append(np.asarray(table.column("event_id").combine_chunks()))
-                facets_of_table(counts, table, Every(), opened.description.attributes)
+        build_shard(
+            fs,
+            place,
+            (table for log in logs for table in log.tables(range(len(log.toc.blocks)))),
+            about.attributes,
+            standard=about.standard,
+            ranges=about.ranges,
+            layout="packed" if about.layout == "packed" else "whoosh",
+            writer=None if about.layout == "packed" else about.layout,
+            attribute_characters=workspace.settings.query.attribute_characters_max,
+        )
     except (CustodyError, OSError, pa.ArrowException, ValueError, KeyError):
         return
     try:
-        held = opened.numbers(POINTER_COLUMN).span(0, opened.documents)[::-1]
-        wrong = [name for name in fields if opened.facet(Every(), name) != dict(counts[name])]
+        wrong = shard_differences(opened, OpenShard(fs, place))
     except CustodyError as error:
         yield _shard_finding(workspace, shard, "shard-damaged", error)
         return
-    if not np.array_equal(held, np.concatenate(parts)):
-        wrong.insert(0, "its pointers")
     if wrong:
         text = f"{opened.path}: expected the events of its logs, got others: {', '.join(wrong)}."
         yield _shard_finding(workspace, shard, "shard-different", text)

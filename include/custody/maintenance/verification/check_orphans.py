@@ -56,7 +56,7 @@ from custody.index.manifest import NAME as MANIFEST
 from custody.maintenance.findings import Finding
 from custody.maintenance.verification.check_units import size_of
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
-from custody.workspace import LogFiles, UnitManifest, Workspace
+from custody.workspace import LogFiles, UnitManifest, Workspace, writer_names
 
 _SET_ASIDE = ("transactions-damaged-", "transactions-replaced-")
 _OURS = (
@@ -79,10 +79,11 @@ _OURS = (
 
 
 def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> Iterator[Finding]:
-    """Yield the orphans of all writers and of the repository's own folders."""
+    """Yield the orphans of some writers and of the repository's own folders."""
     yield from _root(settings, fs)
     yield from _quarantine(settings, fs)
-    writers = {workspace.writer for workspace in workspaces}
+    # All of them: files of a writer that is not looked at belong to it all the same.
+    writers = {*writer_names(settings, fs), *(workspace.writer for workspace in workspaces)}
     for folder in (*settings.containers, settings.store):
         for name in fs.list(folder):
             if name not in writers and folder / name != settings.store / ERASURES:
