@@ -43,6 +43,7 @@ _FIXED = pa.schema(
         ("footer_bytes", pa.int64()),
     ]
 )
+_FOOTER = ("footer", "footer_bytes")
 # Keys in the table's footer, part of the format; tables of earlier releases have the first one only.
 _KEY = "custody_catalog"
 _DIGEST_KEY = "custody_sha256"
@@ -108,6 +109,15 @@ def read_statistics(objects: CatalogObjects, state: CatalogState, columns: list[
     # The table is only a copy, so any damage means: make the rows again from the state.
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None
+
+
+def is_table_of(table: pa.Table, state: CatalogState) -> bool:
+    """Whether a table says of each file of a state what the state says; footers are in transactions alone."""
+    expected = rows_of(state.files.values()).drop_columns(list(_FOOTER))
+    if set(expected.column_names) - set(table.column_names):
+        return False
+    own = table.select(expected.column_names).cast(expected.schema)
+    return bool(own.sort_by("path").equals(expected.sort_by("path")))
 
 
 def _opened(data: bytes) -> pq.ParquetFile:

@@ -11,22 +11,25 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.catalog.catalog import Catalog
 from custody.catalog.checkpoints import checkpoint_message
 from custody.catalog.codec import decode, digest
-from custody.catalog.footers import fingerprint, parse_footer, read_footer, stored_footer
+from custody.catalog.footers import fingerprint, parse_footer, read_footer, statistics_of, stored_footer
 from custody.catalog.keys import CatalogObject, CatalogObjects
 from custody.catalog.log_check import check_log_itself
 from custody.catalog.state import EMPTY, CatalogState, Draft, NotApplicableError
-from custody.catalog.statistics import read_statistics, table_key
-from custody.catalog.transaction_pb2 import AddFile, Transaction
+from custody.catalog.statistics import is_table_of, read_statistics, table_key
+from custody.catalog.transaction_pb2 import AddFile, FileStatistics, Transaction
 from custody.catalog.wellformed import check_delta, check_full, read_file_entry
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
+from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
 from custody.format.names import parse_event_log, parse_revision, split_stripe
 
+_LOG_METADATA = msgspec.json.Decoder(LogMetadata)
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail", "stripe"]
@@ -120,7 +123,7 @@ def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     # Blocks are searched only in a changed file: decoding every page of a whole one would prove nothing more.
     if file.sha256 and hashlib.sha256(data).digest() != file.sha256:
         return _damaged_blocks(where, data)
-    return _check_footer(where, data, file)
+    return _check_footer(objects, where, data, file)
 
 
 def verify_toc(objects: CatalogObjects, file: AddFile) -> list[Defect]:
@@ -169,8 +172,8 @@ def _own_defects(where: str, data: bytes) -> list[Defect]:
     return defects or ([Defect(where, None, f"{log.problem}.")] if log.problem else [])
 
 
-def _check_footer(where: str, data: bytes, file: AddFile) -> list[Defect]:
-    """Compare what the catalog says of a whole file with the file: rows, columns, statistics."""
+def _check_footer(objects: CatalogObjects, where: str, data: bytes, file: AddFile) -> list[Defect]:
+    """Compare what the catalog says of a whole file with the file: rows, columns, statistics, what a log is of."""
     try:
         footer = read_footer(lambda start, length: data[start:][:length], where)
         metadata = parse_footer(footer, where)
@@ -183,7 +186,30 @@ def _check_footer(where: str, data: bytes, file: AddFile) -> list[Defect]:
         return [Defect(where, None, "expected the columns that the catalog names, got others.")]
     if listed is not None and not listed.equals(metadata):
         return [Defect(where, None, "expected the footer that the catalog keeps, got another one.")]
+    # Queries leave logs out by what the catalog says of them, and a group counts as live that one of them names.
+    own = statistics_of(metadata, lambda start, length: data[start:][:length])
+    if file.statistics and FileStatistics.FromString(file.statistics) != own:
+        return [Defect(where, None, "expected the statistics that the catalog keeps, got others.")]
+    stored = (metadata.metadata or {}).get(METADATA_KEY)
+    if stored is not None and _of_log(objects, file) != (said := _said_by_log(stored)):
+        return [Defect(where, None, f"expected the log of {_of_log(objects, file)}, got one of {said}.")]
     return []
+
+
+def _of_log(objects: CatalogObjects, file: AddFile) -> tuple[object, ...]:
+    """Return whose log the catalog lists, its bounds, and its groups."""
+    bounds = file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms
+    return objects.writer, objects.database, file.table, *bounds, tuple(file.groups)
+
+
+def _said_by_log(stored: bytes) -> tuple[object, ...]:
+    """Return the same as a log says it."""
+    try:
+        said = _LOG_METADATA.decode(stored)
+    except msgspec.DecodeError as error:
+        return (str(error),)
+    bounds = said.first_event_id, said.last_event_id, said.first_event_time_ms, said.last_event_time_ms
+    return said.writer, said.database, said.table, *bounds, said.groups
 
 
 def _damaged_blocks(where: str, data: bytes) -> list[Defect]:
@@ -271,7 +297,13 @@ class _ChainWalk:
             where = table_key(self._objects, state)
             if state is not self._checkpoints[-1] and self._store.head(where) is None:
                 continue
-            if read_statistics(self._objects, state) is None:
+            table = read_statistics(self._objects, state)
+            if table is not None and not is_table_of(table, state):
+                self.report.notices.append(
+                    f"{self._store.locate(where)}: says of files what the checkpoint does not say. Remove it, and the "
+                    "next checkpoint writes another one; custody itself does not read it."
+                )
+            if table is None:
                 mended = (
                     "the next checkpoint writes one" if state is self._checkpoints[-1] else "nothing reads it any more"
                 )

@@ -38,16 +38,15 @@ def shard_differences(shard: OpenShard, built: OpenShard) -> list[str]:
 def _same_column(shard: OpenShard, built: OpenShard, name: str) -> bool:
     if name not in shard.description.absent or not np.array_equal(shard.zones(name), built.zones(name)):
         return False
-    return np.array_equal(
-        shard.numbers(name).span(0, shard.documents), built.numbers(name).span(0, built.documents)
-    ) and shard.absent(name) == built.absent(name)
+    own, expected = shard.numbers(name).span(0, shard.documents), built.numbers(name).span(0, built.documents)
+    return bool(np.array_equal(own, expected)) and shard.absent(name) == built.absent(name)
 
 
 def _same_terms(shard: OpenShard, built: OpenShard, field: str) -> bool:
     cuts = [each.description.whole_below(field) for each in (shard, built)]
     if cuts[0] != cuts[1]:
         least = min(cut for cut in cuts if cut is not None)
-        return _beginnings(shard, field, least).equals(_beginnings(built, field, least))
+        return bool(_beginnings(shard, field, least).equals(_beginnings(built, field, least)))
     (first, end), (other, _) = shard.terms.range_of(field), built.terms.range_of(field)
     texts = shard.terms.texts(first, end)
     if not texts.equals(built.terms.texts(*built.terms.range_of(field))):

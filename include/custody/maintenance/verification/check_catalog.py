@@ -172,9 +172,8 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
         where = workspace.catalog.objects.store.locate(forgotten.prefix)
         # An unreadable copy may be the missing one: then its damage alone is reported.
         if not copies.unreadable:
-            kind = "forgotten-missing" if copies.since is not None else "catalog-notice"
             text = f"{where}: expected a copy of {name}, which the catalog has; the next checkpoint writes it."
-            yield _copy_finding(workspace, kind, forgotten.prefix, text, name)
+            yield _copy_finding(workspace, "forgotten-missing", forgotten.prefix, text, name)
     for name, copy in copies.by_id.items():
         stone = entries.get(name)
         if stone is not None and copy.action.HasField("add_tombstone") and copied_entry(copy.action) != stone:

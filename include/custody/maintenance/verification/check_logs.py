@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StripeMissingError
-from custody.eventlog import Damage, EventLog
+from custody.eventlog import Damage, EventLog, source_bounds
 from custody.format.names import split_stripe
 from custody.index import (
     FilterFile,
@@ -28,7 +29,7 @@ from custody.index import (
 )
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.rewriting import open_event_log
-from custody.model import is_newer
+from custody.model import Event, is_newer, to_events
 from custody.rollover import bounds_of_shard, require_whole_shard
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
@@ -202,6 +203,7 @@ def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
 
 def _contradictions(file: AddFile, log: EventLog, damaged: list[Damage]) -> list[str]:
     last, rows, wrong = -1, 0, []
+    ordinals: dict[str, tuple[int, int]] = {}
     low, high = file.last_event_time_ms, file.first_event_time_ms
     for table in log.tables(range(len(log.toc.blocks)), None, damaged.append):
         ids = table.column("event_id").to_numpy()
@@ -210,10 +212,27 @@ def _contradictions(file: AddFile, log: EventLog, damaged: list[Damage]) -> list
         last, rows = int(ids[-1]), rows + len(ids)
         bounds = pc.min_max(table.column("event_time").cast(pa.int64())).as_py()
         low, high = min(low, bounds["min"]), max(high, bounds["max"])
+        copied = log.copied(ids)
+        if copied.events and copied.events != _rows_of(table, ids, copied.missing):
+            wrong.append(f"expected the copies of the events {ids[0]} to {ids[-1]} to be those events, got others.")
+        for batch in table.select(["source_node", "source_ordinal"]).to_batches():
+            for node, least, greatest in source_bounds(batch):
+                first, end = ordinals.get(node, (least, greatest))
+                ordinals[node] = min(first, least), max(end, greatest)
     listed = (file.rows, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
     if not damaged and (rows, last, low, high) != listed:
         wrong.append(f"expected rows, last id and times {listed}, got {(rows, last, low, high)}.")
+    known = {each.node: (each.first_ordinal, each.last_ordinal) for each in file.sources}
+    for node, (first, end) in sorted(ordinals.items()):
+        # A repeated event is looked for in the logs whose ranges have its number: a wider one costs a look.
+        if node not in known or first < known[node][0] or end > known[node][1]:
+            wrong.append(f"expected numbers of the source {node!r} within {known.get(node)}, got {first} to {end}.")
     return wrong
+
+
+def _rows_of(table: pa.Table, ids: npt.NDArray[np.int64], left_out: npt.NDArray[np.int64]) -> list[Event]:
+    """Return the events of a table but some."""
+    return to_events(table.filter(pa.array(~np.isin(ids, left_out))) if len(left_out) else table)
 
 
 def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Level) -> Iterator[Finding]:
