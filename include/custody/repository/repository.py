@@ -35,7 +35,7 @@ from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
-from custody.vfs import FileSystem, PosixFileSystem
+from custody.vfs import FileSystem, PosixFileSystem, require_abilities
 from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names, writer_names_and_places
 from custody.workspace.question import as_one_question, as_short_question, current_question
 
@@ -154,6 +154,8 @@ class Repository:
             raise ConfigurationError(f"{root} holds a repository already.")
         if fs.list(root):
             raise ConfigurationError(f"{root} is not empty. Name a new or an empty folder.")
+        # Before anything is made: a file system without them would refuse the first events only.
+        require_abilities(fs, next(folder for folder in (root, *root.parents) if fs.exists(folder)))
         fs.make_directory(root)
         fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
         return cls.open(root)

@@ -1,5 +1,6 @@
 """Room `vfs`: the one seam for durable effects. Fakes for tests are imported from their own modules."""
 
+from custody.vfs.abilities import require_abilities
 from custody.vfs.base import FileSystem, PartialFile, Primitives, Space, WritableFile
 from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
 from custody.vfs.file_marks import Marks
@@ -19,6 +20,7 @@ __all__ = [
     "note_use",
     "prefetch_pages",
     "release_pages",
+    "require_abilities",
     "rfind",
     "room_of",
     "temporary",

@@ -31,16 +31,35 @@ _REFUSED_CALLS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.E
 """What the system answers to a call that it does not have, or does not let this process make."""
 
 
+_ABSENT_CALLS = _REFUSED_CALLS | {errno.ENOLCK}
+
+
+@contextmanager
+def _requires(ability: str, action: str, path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into a StorageError, which names the ability that the file system lacks."""
+    try:
+        yield
+    except OSError as error:
+        failure = storage_error(action, path, error)
+        if error.errno in _ABSENT_CALLS:
+            hint = f" This file system has no {ability}, which custody needs: use a local disk or NFS 4."
+            failure.args = (f"{failure}{hint}",)
+        raise failure from error
+
+
 # O_EXCL: two attempts can never write into one file.
 _NEW_FILE, _FILE_MODE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640
 
 
-def _acquire(descriptor: int, patience_seconds: float) -> bool:
-    """Try to lock a file for that long; the lock ends when the descriptor is closed."""
+def _acquire(descriptor: int, patience_seconds: float, kind: int = fcntl.LOCK_EX) -> bool:
+    """Try to lock a file for that long; the lock ends when the descriptor is closed. Raises OSError.
+
+    NFS grants an exclusive lock to a descriptor for writing alone, a shared one to a descriptor for reading.
+    """
     deadline = time.monotonic() + patience_seconds
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 return False
@@ -505,7 +524,7 @@ class PosixFileSystem(DurableOperations):
 
     def link(self, source: Path, target: Path) -> bool:
         """Give a file a second name; return False, with nothing changed, when that name is taken."""
-        with reported(f"publish as {target} the file", source):
+        with _requires("hard links", f"publish as {target} the file", source):
             try:
                 os.link(source, target)
             except FileExistsError:
@@ -519,11 +538,22 @@ class PosixFileSystem(DurableOperations):
 
     def sync_file(self, path: Path) -> None:
         """Make the content of a file durable that somebody else wrote."""
-        self._sync(path, os.O_RDONLY)
+        with reported("sync", path):
+            # A read-only descriptor is enough: the sync covers what the page cache holds of the file, whoever wrote it.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def sync_directory(self, folder: Path) -> None:
         """Make the names in a folder durable."""
-        self._sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+        with _requires("sync of a folder", "sync", folder):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def sync_disk(self, folder: Path) -> bool:
         """Make everything durable on the disk of a folder, where its file system is known to do so."""
@@ -537,15 +567,6 @@ class PosixFileSystem(DurableOperations):
             finally:
                 os.close(descriptor)
 
-    def _sync(self, path: Path, flags: int) -> None:
-        with reported("sync", path):
-            # A read-only descriptor is enough: the sync covers what the page cache holds of the file, whoever wrote it.
-            descriptor = os.open(path, flags | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
         """Hold `path` locked; the file names the holder and stays behind, unlocked, when the context ends."""
@@ -554,7 +575,9 @@ class PosixFileSystem(DurableOperations):
             # programs that the holder starts from holding it on.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            if not _acquire(descriptor, _LOCK_PATIENCE_SECONDS):
+            with _requires("locks", "lock", path):
+                is_held = _acquire(descriptor, _LOCK_PATIENCE_SECONDS)
+            if not is_held:
                 holder = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip() or "unknown"
                 raise LockedError(
                     f"{path} is held by the live process {holder}. Wait until it ends, or use another writer name."
@@ -575,7 +598,9 @@ class PosixFileSystem(DurableOperations):
             except FileNotFoundError:
                 return False
         try:
-            return not _acquire(descriptor, 0)
+            # Shared: nobody but a holder refuses it, and two checks do not refuse each other.
+            with _requires("locks", "check the lock", path):
+                return not _acquire(descriptor, 0, fcntl.LOCK_SH)
         finally:
             os.close(descriptor)
 
