@@ -123,6 +123,11 @@ class Attacker:
             path.unlink()
         (self.home / "transactions" / "newest-checkpoint").unlink(missing_ok=True)
 
+    def forget_witnesses(self) -> None:
+        """Remove what the containers and the repository's folder have seen of the writer."""
+        for path in [*self.root.glob(f"**/{self.writer}/WITNESS.*"), *self.root.glob(f"witness/{self.writer}.*")]:
+            path.unlink()
+
     def remove_log(self, path: str) -> None:
         for suffix in ("parquet", "toc"):
             (self.home / path).with_suffix(f".{suffix}").unlink()

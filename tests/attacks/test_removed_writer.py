@@ -9,7 +9,7 @@ import pytest
 
 from custody.config import load_settings
 from custody.repository import Repository
-from tests.attacks.attacker import attested, build, document, run
+from tests.attacks.attacker import Attacker, attested, build, document, findings, run
 from tests.support import append, event, run_steps
 
 
@@ -29,9 +29,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "repository"
 
 
-def remove(root: Path, writer: str) -> None:
+def remove(root: Path, writer: str, *, with_witnesses: bool = True) -> None:
+    if with_witnesses:
+        Attacker(root, writer).forget_witnesses()
     for folder in [*root.glob(f"containers/*/{writer}"), root / "store" / writer]:
         shutil.rmtree(folder)
+
+
+def test_a_writer_that_is_gone_is_missed_by_who_has_seen_it(root: Path) -> None:
+    """The repository's folder has, which the attacker has to reach too."""
+    remove(root, "edge", with_witnesses=False)
+    assert findings(root) == {"state-earlier"}
+    assert any("edge" in notice for notice in Repository(load_settings(root)).search("").notices)
 
 
 def test_a_writer_that_is_gone_is_missed_by_the_attestation_of_another_one(root: Path, tmp_path: Path) -> None:
