@@ -54,6 +54,11 @@ _UNANSWERED = re.compile(r"\bHTTP error: ")
 _REPEATED = re.compile(r"\bafter \d+ retries\b")
 """In what the client says of requests that got no answer, and of those that it has repeated by itself."""
 _LACKING = re.compile(r"\b(400 Bad Request|405 Method Not Allowed|501 Not Implemented)\b")
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"}
+_WRONG_CLOCK = {"RequestTimeTooSkewed"}
+_ARCHIVED = {"InvalidObjectState", "BlobArchived"}
+"""Codes in the answers of S3 and Azure, by what helps."""
+_ANSWER_CHARACTERS_MAX = 300
 _CONDITIONAL_COPIES: dict[str, bool] = {}
 """Which stores are known to this process to copy on a condition, by their URLs."""
 _CLIENT_OPTIONS = (
@@ -422,14 +427,30 @@ def _until_answered(request: Callable[[], None]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    # Listings give no class of their own to a refusal.
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in text:
+    whole = str(error)
+    text = whole.splitlines()[0] if whole else type(error).__name__
+    code, message = _element("Code", whole), _element("Message", whole)
+    if code:
+        # The store's own words stand in front: the client's name the request, and may be long.
+        text = f"the store answers {code}{f' ({message})' if message else ''}. {text.partition('<')[0].rstrip(' :')}"
+    if code in _WRONG_CLOCK:
+        return f"{text}. The clock of this machine differs from the store's: set it."
+    if code in _ARCHIVED:
+        return f"{text}. The object lies in an archive: restore it in the store."
+    # Listings give no class of their own to a refusal, and an expired token is a bad request to S3.
+    is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in whole
+    if is_refused or code in _EXPIRED:
         return (
             "the store refuses the credentials of this process, which may have expired or lack the right. Renew them "
             f"in its environment and run it again. {text}"
         )
     return text
+
+
+def _element(name: str, answer: str) -> str:
+    """Return the text of an element of a store's answer in XML, on one line and of bounded length; empty without it."""
+    found = re.search(rf"<{name}>([^<]*)</{name}>", answer)
+    return "" if found is None else " ".join(found[1].split())[:_ANSWER_CHARACTERS_MAX].rstrip(".")
 
 
 def _until_none(contents: Iterator[bytes | None]) -> Iterator[bytes]:
