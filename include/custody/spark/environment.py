@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata, util
 from pathlib import Path
 
 import custody
 from custody.clock import SystemClock
-from custody.errors import ConfigurationError
+from custody.errors import ConfigurationError, StorageError
 from custody.extras import install_command
 from custody.spark.java import find_java
 
@@ -31,6 +32,8 @@ QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 QUICK_START_FLAGS = (QUICK_COMPILER, "-XX:+UseSerialGC", "-Xshare:auto")
 # PySpark says this once a job, at import, where pandas 3 is installed; custody does not use pandas.
 _QUIET = "ignore:PySpark does not yet fully support pandas:FutureWarning"
+_TEMPORARY_FOLDER = "/tmp"  # noqa: S108 - Java's own default
+_TEMPORARY_BYTES = 1 << 16
 # By name, for Airflow parses DAGs often and must not load the library to know a file's name.
 _MAINTENANCE = ("absorb", "compact", "rebuild", "scrub")
 _PREFIXES = ("retention", "swh", "export")
@@ -117,9 +120,11 @@ def submit_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str
 
     Raises:
         ConfigurationError: no Java, no Spark, or two versions of Spark.
+        StorageError: nothing can be written to the folder for temporary files.
     """
     pyspark_versions_agree()
     java = find_java(environ)
+    _require_temporary_folder(Path(environ.get("TMPDIR") or _TEMPORARY_FOLDER))
     scripts = Path(sys.prefix) / "bin"
     result = {
         "JAVA_HOME": str(java.home),
@@ -135,6 +140,9 @@ def submit_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str
         # The job reports how long it took to start.
         **submit_moment(),
     }
+    if sys.platform == "linux":
+        # In any other locale, or one that the system lacks, Java makes question marks of letters beyond ASCII in paths.
+        result["LC_ALL"] = "C.UTF-8"
     if environ.get("PYTHONPATH"):
         result["PYTHONPATH"] = environ["PYTHONPATH"]
     return result
@@ -155,6 +163,19 @@ def seconds_since_submit(environ: Mapping[str, str] = os.environ) -> float:
         return 0.0
     # Two looks at the wall clock, which may have been set back in between.
     return max(SystemClock().now_ms() - int(submitted), 0) / 1000
+
+
+def _require_temporary_folder(folder: Path) -> None:
+    """Write a temporary file: the JVM's own error about a full or read-only disk names no folder."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * _TEMPORARY_BYTES)
+            file.flush()
+    except OSError as error:
+        raise StorageError(
+            f"{folder}: expected a folder for temporary files of Spark, got: {error.strerror or error}. "
+            "Free space there, or set TMPDIR to another folder."
+        ) from error
 
 
 def _version(distribution: str) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,9 @@ def spark_conf(
     flags = archive_flags(environ)
     if job is not None and job.startswith(_LONG):
         flags.remove(QUICK_COMPILER)
+    if environ.get("TMPDIR"):
+        # Java does not know the variable, and Spark puts its own files where Java puts them.
+        flags.append(f"-Djava.io.tmpdir={environ['TMPDIR']}")
     if kerberos := _kerberos(environ):
         # Spark logs in with a keytab before anything of a job runs, and Java does not know MIT's variable.
         flags.append(f"-Djava.security.krb5.conf={kerberos}")
@@ -48,6 +52,8 @@ def spark_conf(
     }
     if master.startswith("local"):
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+        # A Spark configuration of the host, in SPARK_CONF_DIR, may name another Python for its own jobs.
+        conf |= {"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable}
     return conf
 
 

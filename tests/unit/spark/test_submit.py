@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from custody.errors import ConfigurationError
+from custody.errors import ConfigurationError, StorageError
 from custody.spark.archive import archive_flags, archive_path, make_archive, option_string
 from custody.spark.environment import (
     QUICK_COMPILER,
@@ -191,6 +191,31 @@ def test_environment_keeps_what_was_set() -> None:
     environ = submit_environment(given)
     assert environ["SPARK_LOCAL_IP"] == "127.0.0.2"
     assert environ["PYTHONPATH"] == "/some/where"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Java takes UTF-8 whatever the locale")
+@pytest.mark.parametrize("locale", [{"LANG": "en_US.UTF-8"}, {"LC_ALL": "C"}, {}])
+def test_a_submit_has_a_locale_in_which_java_reads_every_path(locale: dict[str, str]) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
+    assert submit_environment({**kept, **locale})["LC_ALL"] == "C.UTF-8"
+
+
+def test_a_local_job_takes_this_python_whatever_the_spark_of_the_host_is_set_to() -> None:
+    named = {"spark.pyspark.python", "spark.pyspark.driver.python"}
+    assert {spark_conf()[name] for name in named} == {sys.executable}
+    assert not named & spark_conf("yarn").keys()
+
+
+def test_java_and_spark_use_the_temporary_folder_of_the_environment(tmp_path: Path) -> None:
+    option = "spark.driver.extraJavaOptions"
+    assert f"-Djava.io.tmpdir={tmp_path}" in spark_conf(environ={"TMPDIR": str(tmp_path)})[option].split()
+    assert "java.io.tmpdir" not in spark_conf(environ={})[option]
+
+
+def test_a_temporary_folder_that_takes_nothing_is_named_before_java_starts(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with pytest.raises(StorageError, match=rf"{gone}: expected a folder for temporary files.* set TMPDIR"):
+        submit_environment({**os.environ, "TMPDIR": str(gone)})
 
 
 def test_environment_made_from_itself_does_not_grow() -> None:
