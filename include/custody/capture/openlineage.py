@@ -91,6 +91,14 @@ def kept_text(raw: bytes) -> str:
     return f"{KEPT_BEFORE}{msgspec.json.format(raw, indent=-1).decode()}{KEPT_AFTER}"
 
 
+def document_of(event: Event) -> bytes | None:
+    """Return the document that a stored event of OpenLineage came as, None of any other event."""
+    extra = event.extra
+    if event.source_format != SOURCE_FORMAT or extra is None or not extra.startswith(KEPT_BEFORE):
+        return None
+    return extra[len(KEPT_BEFORE) : -len(KEPT_AFTER)].encode()
+
+
 def former_ordinal(event: Event) -> int | None:
     """Return the ordinal that an older custody gave the same run event; None for an event that it did not take.
 

@@ -1,8 +1,9 @@
-"""Events as runs for an OpenLineage endpoint: POST of one run event after the other, as its clients send them.
+"""Events for an OpenLineage endpoint: POST of one event after the other, as its clients send them.
 
-A run reads the FlowFiles that the event came from and writes those that it made; the other end of a transfer, as far as
-the event names it, is a dataset by OpenLineage's rules of naming. The same event always gives the same run id, so that
-one that comes again after a crash is known.
+OpenLineage's own events are forwarded as the documents that came. Any other event is a run: it reads the FlowFiles that
+the event came from and writes those that it made; the other end of a transfer, as far as the event names it, is a
+dataset by OpenLineage's rules of naming. The same event always gives the same run id, so that one that comes again
+after a crash is known.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from custody.capture.openlineage import document_of
 from custody.config import ExportTarget
 from custody.export.http_client import HttpClient, require_taken
 from custody.export.receiver import EventBatch
 from custody.lineage.diagram import event_reference
-from custody.lineage.openlineage import Dataset, run_event
+from custody.lineage.openlineage import Dataset, Job, run_event
 from custody.model import Event, EventType
 
 _PATH = "/api/v1/lineage"
@@ -36,12 +38,17 @@ class OpenLineageReceiver:
         """Hand a batch over, event by event: few endpoints take more at once."""
         headers = {"Content-Type": "application/json"}
         for event in batch.events():
-            body = msgspec.json.encode(as_run_event(event, batch.writer))
+            body = as_document(event, batch.writer)
             require_taken(self._url, self._client.send("POST", self._url, headers, body))
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+
+def as_document(event: Event, writer: str) -> bytes:
+    """Return an event as OpenLineage: the document that came, or a run event."""
+    return document_of(event) or msgspec.json.encode(as_run_event(event, writer))
 
 
 def as_run_event(event: Event, writer: str) -> dict[str, object]:
@@ -61,7 +68,7 @@ def as_run_event(event: Event, writer: str) -> dict[str, object]:
         "relationship": event.relationship,
     }
     job = event.component_name or event.component_type or event.component_id or "unknown"
-    return run_event(reference, event.event_time, job, facet, inputs, outputs)
+    return run_event(reference, event.event_time, Job(job), facet, inputs, outputs)
 
 
 def _ends(event: Event) -> tuple[list[Dataset], list[Dataset]]:

@@ -1,8 +1,9 @@
 """The diagram of a lineage: nodes for FlowFiles and for events, and edges in the order of time, as NiFi draws them.
 
-Runs, jobs and datasets are nodes as FlowFiles are, with their kind and their names. An event's node has its reference
-(`custody:WRITER/events/ID`), the file name, and whether its contents can be had. What may not or cannot be seen is a
-node of the kind UNKNOWN.
+Runs, jobs and datasets are nodes as FlowFiles are, with their kind and their names. A FlowFile goes on from event to
+event; a dataset stays where it is, and every event that reads or writes it is joined to its node alone. An event's node
+has its reference (`custody:WRITER/events/ID`), the file name, and whether its contents can be had. What may not or
+cannot be seen is a node of the kind UNKNOWN.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class _Plan:
 
     def __init__(self, lineage: Lineage) -> None:
         self.nodes: dict[str, DiagramNode] = {}
-        self.edges: dict[tuple[str, str], DiagramEdge] = {}
+        self.edges: dict[tuple[str, str, str], DiagramEdge] = {}
         self._lineage = lineage
         self._last: dict[str, str] = {}
 
@@ -136,17 +137,18 @@ class _Plan:
         sources = [
             (parent, self._before(parent))
             for parent in dict.fromkeys((*event.parent_uuids, uuid))
-            if (parent not in makes or parent in self._last) and parent not in left_out
+            if (parent not in makes or parent in self._last or self._is_read(parent, event)) and parent not in left_out
         ]
         self.nodes[node.id] = node
         for parent, last in sources:
             self._join(last, node.id, parent)
-            self._last[parent] = node.id
+            if not self._is_dataset(parent):
+                self._last[parent] = node.id
         for child in dict.fromkeys(makes):
             if (place := f"flowfile:{child}") not in self.nodes:
                 self._join(node.id, self._flowfile(child, event.event_time), child)
                 self._last[child] = place
-            elif child not in event.parent_uuids and child != uuid:
+            elif self._is_dataset(child) or (child not in event.parent_uuids and child != uuid):
                 self._join(node.id, place, child)
 
     def add_unknown(self) -> None:
@@ -163,6 +165,14 @@ class _Plan:
                     continue
                 # Its time is not known: beside the FlowFile, not behind its last event.
                 self._join(self._flowfile(uuid, None), url, uuid)
+
+    def _is_dataset(self, uuid: str) -> bool:
+        known = self._lineage.nodes.get(uuid)
+        return known is not None and known.kind == NodeKind.DATASET
+
+    def _is_read(self, uuid: str, event: Event) -> bool:
+        """Whether it is a dataset that an event reads, be it that the event writes it as well."""
+        return uuid in event.parent_uuids and self._is_dataset(uuid)
 
     def _before(self, uuid: str) -> str:
         if uuid not in self._last:
@@ -188,7 +198,7 @@ class _Plan:
         return place
 
     def _join(self, source: str, target: str, uuid: str) -> None:
-        self.edges.setdefault((source, target), DiagramEdge(source=source, target=target, flowfile_uuid=uuid))
+        self.edges.setdefault((source, target, uuid), DiagramEdge(source=source, target=target, flowfile_uuid=uuid))
 
 
 def _stored(node: FlowFileNode) -> Iterable[tuple[Event, str, bool]]:

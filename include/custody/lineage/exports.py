@@ -14,8 +14,9 @@ import msgspec
 from custody.format.csv_cells import plain_cell
 from custody.lineage.diagram import EVENT, Diagram, DiagramEdge, DiagramNode
 from custody.lineage.identities import NodeKind
-from custody.lineage.openlineage import Dataset, run_event
+from custody.lineage.openlineage import NAMESPACE, Dataset, Job, RunState, run_event
 from custody.lineage.svg import svg
+from custody.model import EventType
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NOT_DOT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -49,6 +50,11 @@ _SHAPES = {
     NodeKind.UNKNOWN: "ellipse",
 }
 """Of DOT."""
+_STATES = {
+    EventType.CREATE: RunState.START,
+    EventType.ATTRIBUTES_MODIFIED: RunState.RUNNING,
+}
+"""Of a run, by the type of its event; all others end it."""
 _EDGE_FIELDS = ("source", "target", "flowfile_uuid")
 
 
@@ -161,24 +167,33 @@ def _xml(text: str) -> str:
 
 
 def _openlineage(diagram: Diagram) -> str:
-    """Return a run event a line, for each event: its run reads the FlowFiles it came from and writes those it made."""
+    """Return a run event a line, for each event: its run reads the FlowFiles it came from and writes those it made.
+
+    An event of a run is one of that run, under its own id and the name of its job; its datasets have their own names.
+    """
     return "".join(f"{_plain_json(document)}\n" for document in _run_events(diagram))
 
 
 def _run_events(diagram: Diagram) -> Iterator[dict[str, object]]:
     events = {node.id: node for node in diagram.nodes if node.kind == EVENT}
+    things = {node.flowfile_uuid: node for node in diagram.nodes if node.kind != EVENT}
     datasets = {
-        node.flowfile_uuid: Dataset(node.name, node.namespace, node.version)
-        for node in diagram.nodes
+        uuid: Dataset(node.name, node.namespace, node.version)
+        for uuid, node in things.items()
         # Under its own name, so that whoever reads the export knows it again.
         if node.kind == NodeKind.DATASET and node.name is not None and node.namespace is not None
     }
     ends: dict[str, tuple[dict[str, None], dict[str, None]]] = {place: ({}, {}) for place in events}
     for edge in diagram.edges:
-        _put_edge(ends, edge)
+        thing = things.get(edge.flowfile_uuid)
+        # A run or a job is no data: between its own events it goes on, and nothing is read or written.
+        if thing is None or thing.kind not in (NodeKind.RUN, NodeKind.JOB):
+            _put_edge(ends, edge)
     for place, node in events.items():
         inputs, outputs = ends[place]
-        yield _run_event(node, _datasets(inputs, datasets), _datasets(outputs, datasets))
+        run = things.get(node.flowfile_uuid)
+        of_run = run if run is not None and run.kind == NodeKind.RUN else None
+        yield _run_event(node, of_run, _datasets(inputs, datasets), _datasets(outputs, datasets))
 
 
 def _datasets(uuids: Iterable[str], known: Mapping[str | None, Dataset]) -> list[Dataset]:
@@ -193,7 +208,10 @@ def _put_edge(ends: dict[str, tuple[dict[str, None], dict[str, None]]], edge: Di
         ends[edge.source][1][edge.flowfile_uuid] = None
 
 
-def _run_event(node: DiagramNode, inputs: list[Dataset], outputs: list[Dataset]) -> dict[str, object]:
+def _run_event(
+    node: DiagramNode, run: DiagramNode | None, inputs: list[Dataset], outputs: list[Dataset]
+) -> dict[str, object]:
+    """Return the run event of an event; `run` is the node of the run that it tells of, None of a FlowFile's event."""
     facet = {
         "url": node.url,
         "eventType": node.event_type,
@@ -204,8 +222,12 @@ def _run_event(node: DiagramNode, inputs: list[Dataset], outputs: list[Dataset])
         "inputContent": node.input_content,
         "outputContent": node.output_content,
     }
-    job = node.component or "unknown"
-    return run_event(node.id, node.time or 0, job, facet, inputs, outputs)
+    job = Job((run.name if run else None) or node.component or "unknown", (run.namespace if run else None) or NAMESPACE)
+    state = RunState.COMPLETE
+    if run is not None:
+        state = RunState.FAIL if node.failed else _STATES.get(node.event_type or "", RunState.COMPLETE)
+    run_id = None if run is None else run.flowfile_uuid
+    return run_event(node.id, node.time or 0, job, facet, inputs, outputs, run_id=run_id, state=state)
 
 
 _WRITERS: dict[ExportFormat, Callable[[Diagram], str]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 from custody.format.identifiers import uuid_of_name
 
@@ -28,28 +29,49 @@ class Dataset:
     version: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job, whose runs an event tells of."""
+
+    name: str
+    namespace: str = NAMESPACE
+
+
+class RunState(StrEnum):
+    """How far a run has come."""
+
+    START = "START"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    FAIL = "FAIL"
+
+
 def run_event(
     reference: str,
     time_ms: int,
-    job: str,
+    job: Job,
     facet: Mapping[str, object],
     inputs: Iterable[Dataset],
     outputs: Iterable[Dataset],
+    *,
+    run_id: str | None = None,
+    state: RunState = RunState.COMPLETE,
 ) -> dict[str, object]:
-    """Return an event as a finished run; the same `reference` always gives the same run id.
+    """Return an event as one of a run: a finished one of its own, where it names none.
 
-    `facet` becomes the facet `custody_event` of the run, without what is None.
+    The same `reference` always gives the same run id. `facet` becomes the facet `custody_event` of the run, without
+    what is None.
     """
     moment = _EPOCH + timedelta(milliseconds=time_ms)
     head = {"_producer": _PRODUCER, "_schemaURL": _FACET_SCHEMA}
     present = {name: value for name, value in facet.items() if value is not None}
     return {
-        "eventType": "COMPLETE",
+        "eventType": state.value,
         "eventTime": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "producer": _PRODUCER,
         "schemaURL": _SCHEMA,
-        "run": {"runId": uuid_of_name("run", reference), "facets": {"custody_event": {**head, **present}}},
-        "job": {"namespace": NAMESPACE, "name": job},
+        "run": {"runId": run_id or uuid_of_name("run", reference), "facets": {"custody_event": {**head, **present}}},
+        "job": {"namespace": job.namespace, "name": job.name},
         "inputs": [_document(item) for item in inputs],
         "outputs": [_document(item) for item in outputs],
     }

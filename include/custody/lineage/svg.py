@@ -42,7 +42,8 @@ def svg(diagram: Diagram) -> str:
         'font-family="sans-serif" font-size="12" style="background:#fff">',
         '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#667"/></marker></defs>',
-        *(_line(places, edge) for edge in edges),
+        # Several FlowFiles may go the same way.
+        *(_line(places, *ends) for ends in dict.fromkeys((edge.source, edge.target) for edge in edges)),
         *(_box(places[node.id], node) for node in nodes),
     ]
     if note:
@@ -84,8 +85,8 @@ def _places(layers: Sequence[Sequence[str]], width: int) -> dict[str, tuple[int,
     return places
 
 
-def _line(places: Mapping[str, tuple[int, int]], edge: DiagramEdge) -> str:
-    (x1, y1), (x2, y2) = places[edge.source], places[edge.target]
+def _line(places: Mapping[str, tuple[int, int]], source: str, target: str) -> str:
+    (x1, y1), (x2, y2) = places[source], places[target]
     start, end = (x1 + _WIDTH // 2, y1 + _HEIGHT), (x2 + _WIDTH // 2, y2)
     middle = (start[1] + end[1]) // 2
     path = f"M{start[0]} {start[1]} C{start[0]} {middle} {end[0]} {middle} {end[0]} {end[1]}"

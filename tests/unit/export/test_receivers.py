@@ -22,8 +22,10 @@ from custody.lease import Attempt
 from custody.model import Event, to_batch
 from custody.repository import Repository
 from tests.support import append, event, sample, unnumbered
+from tests.unit.capture.sample_inputs import dataset, run_event
 from tests.unit.export.receivers import NifiPort, http_inbox
 from tests.unit.export.test_export_run import box, made
+from tests.unit.lineage.pipeline import taken_in
 
 TOKEN = "s3cret"  # noqa: S105 - of nobody
 
@@ -210,6 +212,25 @@ def test_openlineage_gets_a_run_an_event() -> None:
 def test_openlineage_takes_any_transit_uri(uri: str) -> None:
     document = as_run_event(event(1, event_type="SEND", transit_uri=uri), "main")
     assert json.loads(json.dumps(document))["eventType"] == "COMPLETE"
+
+
+def test_openlineages_own_events_are_forwarded_as_they_came() -> None:
+    facets = {"facets": {"schema": {"fields": [{"name": "id", "type": "LONG"}]}, "size": {"bytes": 1e300}}}
+    told = [
+        run_event("START", 1, inputs=[dataset("seed")]),
+        run_event("FAIL", 1, outputs=[{**dataset("tree"), **facets}], total=12345678901234567890),
+        {"eventTime": "2026-03-04T05:06:07Z", "dataset": dataset("tree"), "producer": "x", "schemaURL": "y"},
+        {"eventTime": "2026-03-04T05:06:08Z", "job": {"namespace": "n", "name": "j"}, "producer": "x"},
+    ]
+    events = [*taken_in(*told), event(7, event_type="SEND")]
+    with http_inbox() as inbox:
+        receiver = OpenLineageReceiver(target(inbox.url, "openlineage"))
+        receiver.deliver(batch(events))
+        receiver.close()
+        bodies = [body for *_, body in inbox.requests]
+    assert list(map(json.loads, bodies[:-1])) == told
+    assert b"12345678901234567890" in bodies[1], "digits are those that came"
+    assert json.loads(bodies[-1])["job"]["namespace"] == "custody"
 
 
 def test_files_may_be_parquet(tmp_path: Path) -> None:

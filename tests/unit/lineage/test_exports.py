@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +22,12 @@ from custody.lineage.svg import NODES_MAX
 from custody.model import ContentClaim, Event
 from custody.vfs import PosixFileSystem
 from tests.support import event
-from tests.unit.capture.sample_inputs import read
+from tests.unit.capture.sample_inputs import dataset, read, run_event
+from tests.unit.lineage.pipeline import CLEANING, REPORTING, pipeline, taken_in
 
 _NS = "{http://graphml.graphdrawing.org/xmlns}"
 _SVG = "{http://www.w3.org/2000/svg}"
+_SIDES = ("inputs", "outputs")
 NASTY = 'a<b>&"c\'\\ ]]> --> \x00\x1b[31m\ufffe\n"]; evil [label="x'
 
 
@@ -151,6 +156,65 @@ def test_openlineage_can_be_ingested_and_gives_the_same_families() -> None:
     assert [item["name"] for item in documents[1]["inputs"]] == ["p"]
     assert {item["name"] for item in documents[1]["outputs"]} == {"p", "c", "d"}
     assert {item["name"] for item in documents[4]["inputs"]} == {"c", "x"}
+
+
+_NAMES = st.lists(st.sampled_from("abcde"), max_size=3, unique=True)
+
+
+@given(st.lists(st.tuples(_NAMES, _NAMES, st.integers(0, 3)), min_size=1, max_size=6))
+def test_a_run_reads_and_writes_what_it_named_and_nothing_else(runs: list[tuple[list[str], list[str], int]]) -> None:
+    """The datasets are read and written in any order, several times, also by one run."""
+    told = [
+        run_event("COMPLETE", number, inputs=list(map(dataset, reads)), outputs=list(map(dataset, writes)))
+        | {"eventTime": f"2026-03-04T{hour:02d}:00:{number:02d}Z"}
+        for number, (reads, writes, hour) in enumerate(runs)
+    ]
+    events = [msgspec.structs.replace(one, event_id=place) for place, one in enumerate(taken_in(*told))]
+    uuids = [one.flowfile_uuid for one in events]
+    diagram = diagram_of(trace(lambda _, most: [("main", one) for one in events][:most], uuids, 10_000))
+    exported = map(json.loads, export(diagram, ExportFormat.OPENLINEAGE).splitlines())
+    found = {one["run"]["runId"]: [sorted(item["name"] for item in one[side]) for side in _SIDES] for one in exported}
+    assert found == {
+        one["run"]["runId"]: [sorted(item["name"] for item in one[side]) for side in _SIDES] for one in told
+    }
+    # Every other form has the same edges.
+    nodes = {node.id: node for node in diagram.nodes}
+    table = list(csv.DictReader(io.StringIO(export(diagram, ExportFormat.CSV_EDGES))))
+    named = [(nodes[row["source"]].name, nodes[row["target"]].flowfile_uuid) for row in table]
+    reads_of = [(name, run) for name, run in named if name in set("abcde") and run in found]
+    assert sorted(reads_of) == sorted((name, run) for run, (reads, _) in found.items() for name in reads)
+    dot = export(diagram, ExportFormat.DOT)
+    assert dot.count(" -> ") == len(table) == len(diagram.edges)
+    lines = len({(edge.source, edge.target) for edge in diagram.edges})
+    assert export(diagram, ExportFormat.SVG).count("marker-end=") == lines
+
+
+def test_a_run_keeps_its_id_its_job_and_its_states() -> None:
+    events = [msgspec.structs.replace(one, event_id=place) for place, one in enumerate(pipeline(ends="FAIL"))]
+    uuids = [one.flowfile_uuid for one in events]
+    diagram = diagram_of(trace(lambda _, most: [("main", one) for one in events][:most], uuids, 10_000))
+    exported = [json.loads(line) for line in export(diagram, ExportFormat.OPENLINEAGE).splitlines()]
+    assert [(one["eventType"], one["run"]["runId"]) for one in exported] == [
+        ("START", CLEANING),
+        ("COMPLETE", CLEANING),
+        ("START", REPORTING),
+        ("FAIL", REPORTING),
+    ]
+    assert {(one["job"]["namespace"], one["job"]["name"]) for one in exported} == {
+        ("shop", "clean orders"),
+        ("shop", "report"),
+    }
+
+
+def test_flowfiles_that_go_the_same_way_are_told_one_by_one() -> None:
+    events = [
+        event(0, event_id=0, event_type="JOIN", flowfile_uuid="p", parent_uuids=("a", "b")),
+        event(1, event_id=1, event_type="JOIN", flowfile_uuid="q", parent_uuids=("a", "b", "p")),
+    ]
+    exported = [
+        json.loads(line) for line in export(diagram_of(lineage_of(events)), ExportFormat.OPENLINEAGE).splitlines()
+    ]
+    assert {item["name"] for item in exported[1]["inputs"]} >= {"a", "b", "p"}
 
 
 def test_a_picture_is_bounded_and_says_what_it_leaves_out() -> None:
