@@ -50,7 +50,7 @@ _SHAPES = {
     NodeKind.UNKNOWN: "ellipse",
 }
 """Of DOT."""
-_STATES = {
+_STATES: dict[str, RunState] = {
     EventType.CREATE: RunState.START,
     EventType.ATTRIBUTES_MODIFIED: RunState.RUNNING,
 }
