@@ -34,6 +34,7 @@ from tests.crash.rollover_scenarios import Prepared
 NOW_MS = 1_772_409_600_000
 EACH = 26
 """Events of a log: two blocks of them."""
+COPIES = Path("/copies")
 SMALL_BLOCKS = Settings.model_validate(
     {
         "root": SETTINGS.root,
@@ -66,6 +67,7 @@ class Mending(Prepared):
         disk = MemoryFileSystem()
         self._promises = Held()
         self._accept_loss = accept_loss
+        self._inflict = inflict
         for _ in range(2):
             _append(disk, self._promises, EACH)
             _steps(disk, *STEPS)
@@ -79,7 +81,8 @@ class Mending(Prepared):
     def run(self, fs: FileSystem, record: Promises) -> None:
         # Who crashed is gone, though it was this very process.
         with patch.object(builder, "write_segment", copied_segment), processes(gone=True):
-            repair_repository(SMALL_BLOCKS, fs, ManualClock(NOW_MS), accept_loss=self._accept_loss)
+            copies = COPIES if fs.exists(COPIES) else None
+            repair_repository(SMALL_BLOCKS, fs, ManualClock(NOW_MS), accept_loss=self._accept_loss, copies=copies)
 
     def check(self, fs: FileSystem, record: Promises) -> None:
         # A process of its own: what a reader keeps open of a damaged file it goes on to see.
@@ -115,7 +118,8 @@ class Mending(Prepared):
         state = opened(fs).workspace().catalog.load()
         noted = sum(loss.events for loss in state.losses.values())
         assert noted == self._lost, f"{self._lost} events are lost, {noted} are noted"
-        assert self._accept_loss or not self._lost or any(Quarantine(fs, SETTINGS.quarantine).entries()), "no evidence"
+        has_evidence = any(Quarantine(fs, SETTINGS.quarantine).entries())
+        assert self._inflict is remove_a_log or not self._lost or has_evidence, "no evidence"
         assert isinstance(record, Held)
         record.is_mended = True
         super().use(fs, record)
@@ -188,6 +192,27 @@ def damage_a_block(fs: MemoryFileSystem, workspace: Workspace, promises: Promise
     fs.sync_directory(workspace.shard_path(shard).parent)
     for number in range(int(block["rows"])):
         del promises.acknowledged[int(block["first_event_id"]) + number]
+
+
+def damage_beside_a_copy(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Change a byte of a log, of which a copy lies in a folder of the user's."""
+    state = workspace.catalog.load()
+    path = workspace.paths.home / min(state.files)
+    fs.make_directory(COPIES)
+    fs.write_durably(COPIES / "rescued", fs.read(path))
+    _flip(fs, path, 100)
+
+
+def damage_and_put_back(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Damage a block, note its loss, and put an intact copy of the log back into its place."""
+    state = workspace.catalog.load()
+    path = workspace.paths.home / min(state.files)
+    good = fs.read(path)
+    damage_a_block(fs, workspace, Promises(promises.tried, dict(promises.acknowledged)))
+    with patch.object(builder, "write_segment", copied_segment), processes(gone=True):
+        repair_repository(SMALL_BLOCKS, fs, ManualClock(NOW_MS), accept_loss=True)
+    assert workspace.catalog.load().losses
+    fs.write_durably(path, good)
 
 
 def damage_the_shards(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:

@@ -67,6 +67,7 @@ FIELD_NUMBERS = {
         "remove_mark": 15,
         "respect_holds": 16,
         "add_loss": 20,
+        "remove_loss": 21,
     },
     "AddFile": {
         "path": 1,
@@ -141,6 +142,7 @@ FIELD_NUMBERS = {
     "RespectHolds": {"names": 1},
     "Attribute": {"name": 1, "value": 2},
     "SourceKeys": {"node": 1, "firsts": 2, "counts": 3},
+    "RemoveLoss": {"id": 1},
     "AddLoss": {"id": 1, "firsts": 2, "counts": 3, "events": 4, "path": 5, "reason": 6, "created_ms": 7},
     "RemoveTombstone": {"id": 1},
     "Upgrade": {"reader_features": 1, "writer_features": 2},

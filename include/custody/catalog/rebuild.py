@@ -463,6 +463,7 @@ def _said(action: Action) -> tuple[str, str, bool] | None:
         "add_mark": ("marks", action.add_mark.id, True),
         "remove_mark": ("marks", action.remove_mark.id, False),
         "add_loss": ("losses", action.add_loss.id, True),
+        "remove_loss": ("losses", action.remove_loss.id, False),
     }.get(kind or "")
     return None if by_id is None else (by_id[0], by_id[1].hex(), by_id[2])
 

@@ -346,6 +346,9 @@ class Draft:
     def _add_loss(self, action: Action) -> None:
         self._add("add loss", self._losses, self._base.losses, action.add_loss.id.hex(), action.add_loss)
 
+    def _remove_loss(self, action: Action) -> None:
+        self._remove("remove loss", self._losses, self._base.losses, action.remove_loss.id.hex())
+
     def _do_note(self, action: Action) -> None:
         """Change nothing."""
 
@@ -364,6 +367,7 @@ _APPLY: dict[str, Callable[[Draft, Action], None]] = {
     "absorb": Draft._do_absorb,
     "note": Draft._do_note,
     "add_loss": Draft._add_loss,
+    "remove_loss": Draft._remove_loss,
     "add_hold": Draft._add_hold,
     "remove_hold": Draft._remove_hold,
     "add_mark": Draft._add_mark,

@@ -66,7 +66,7 @@ class Transaction(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ..., waiting_since_ms: _Optional[int] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note", "add_hold", "remove_hold", "add_mark", "remove_mark", "respect_holds", "add_loss")
+    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note", "add_hold", "remove_hold", "add_mark", "remove_mark", "respect_holds", "add_loss", "remove_loss")
     ADD_FILE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FILE_FIELD_NUMBER: _ClassVar[int]
     ADD_SHARD_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,7 @@ class Action(_message.Message):
     REMOVE_MARK_FIELD_NUMBER: _ClassVar[int]
     RESPECT_HOLDS_FIELD_NUMBER: _ClassVar[int]
     ADD_LOSS_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_LOSS_FIELD_NUMBER: _ClassVar[int]
     add_file: AddFile
     remove_file: RemoveFile
     add_shard: AddShard
@@ -101,7 +102,8 @@ class Action(_message.Message):
     remove_mark: RemoveMark
     respect_holds: RespectHolds
     add_loss: AddLoss
-    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., add_hold: _Optional[_Union[AddHold, _Mapping]] = ..., remove_hold: _Optional[_Union[RemoveHold, _Mapping]] = ..., add_mark: _Optional[_Union[AddMark, _Mapping]] = ..., remove_mark: _Optional[_Union[RemoveMark, _Mapping]] = ..., respect_holds: _Optional[_Union[RespectHolds, _Mapping]] = ..., add_loss: _Optional[_Union[AddLoss, _Mapping]] = ...) -> None: ...
+    remove_loss: RemoveLoss
+    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., add_hold: _Optional[_Union[AddHold, _Mapping]] = ..., remove_hold: _Optional[_Union[RemoveHold, _Mapping]] = ..., add_mark: _Optional[_Union[AddMark, _Mapping]] = ..., remove_mark: _Optional[_Union[RemoveMark, _Mapping]] = ..., respect_holds: _Optional[_Union[RespectHolds, _Mapping]] = ..., add_loss: _Optional[_Union[AddLoss, _Mapping]] = ..., remove_loss: _Optional[_Union[RemoveLoss, _Mapping]] = ...) -> None: ...
 
 class AddFile(_message.Message):
     __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources", "groups", "footer", "footer_bytes", "statistics", "schema_fingerprint", "incarnation")
@@ -386,6 +388,12 @@ class AddLoss(_message.Message):
     reason: str
     created_ms: int
     def __init__(self, id: _Optional[bytes] = ..., firsts: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., events: _Optional[int] = ..., path: _Optional[str] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveLoss(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    def __init__(self, id: _Optional[bytes] = ...) -> None: ...
 
 class Upgrade(_message.Message):
     __slots__ = ("reader_features", "writer_features")

@@ -48,10 +48,10 @@ class StatedReason(msgspec.Struct, frozen=True, kw_only=True):
     """Why something is not given out any more, is kept, or is lost, as a transaction says it."""
 
     kind: str
-    """`forgotten`, `expired`, `held`, `released`, `lost`, `erased`: what was forgotten is off the disk, too;
-    `repaired` or `rebuilt`: the catalog itself was damaged; `log-restored`, `toc-rewritten` or `shard-rebuilt`: a file
-    was about to be mended, and `repair-finished` once that was done; `log-rewritten`, `log-given-up`: a damaged log was
-    replaced, or taken off the list, by this transaction."""
+    """`forgotten`, `expired`, `held`, `released`, `lost`, `found-again`; `erased`: what was forgotten is off the disk,
+    too; `repaired` or `rebuilt`: the catalog itself was damaged; `log-restored`, `toc-rewritten` or `shard-rebuilt`: a
+    file was about to be mended, and `repair-finished` once that was done; `log-rewritten`, `log-given-up`: a damaged
+    log was replaced, or taken off the list, by this transaction."""
     name: str
     """Of a hold its name, of a log its path, of a shard its name, else an id."""
     reason: str | None = None
@@ -111,6 +111,13 @@ def _waited_ms(transaction: Transaction) -> int | None:
     return max(transaction.commit_time_ms - since_ms, 0) if since_ms else None
 
 
+def _loss(action: Action) -> StatedReason:
+    if action.HasField("remove_loss"):
+        return StatedReason(kind="found-again", name=action.remove_loss.id.hex())
+    loss = action.add_loss
+    return StatedReason(kind="lost", name=loss.id.hex(), reason=loss.reason, events=loss.events)
+
+
 def _reasons(action: Action) -> Iterator[StatedReason]:
     match action.WhichOneof("kind"):
         case "add_tombstone" if not is_remnant(stone := action.add_tombstone):
@@ -131,9 +138,8 @@ def _reasons(action: Action) -> Iterator[StatedReason]:
         case "remove_hold":
             end = action.remove_hold
             yield StatedReason(kind="released", name=end.name, reason=end.reason, who=end.who)
-        case "add_loss":
-            loss = action.add_loss
-            yield StatedReason(kind="lost", name=loss.id.hex(), reason=loss.reason, events=loss.events)
+        case "add_loss" | "remove_loss":
+            yield _loss(action)
         case "note" if action.note.kind in _MENDED:
             note = action.note
             lost = ", ".join(map(str, note.lost_revisions))

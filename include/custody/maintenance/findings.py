@@ -97,7 +97,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "forgotten-missing": FindingKind("damage", "it is written from the catalog: custody repair"),
     "forgotten-lost": FindingKind("damage", "the catalog is told again: custody repair"),
     "content-damaged": FindingKind(
-        "damage", "head and records are written anew: custody repair; contents: use a backup"
+        "damage", "head and records are written anew: custody repair; contents: with --from and a backup"
     ),
     "content-container-missing": FindingKind(
         "damage", "mount its disk; if it is lost for good, copy its record to the folder as the mark"
@@ -109,7 +109,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "handed-content-unfinished": FindingKind(
         "notice", "custody handoff goes on with it where its file is; else it goes with the contents that nothing names"
     ),
-    "content-missing": FindingKind("damage", "no other copy is kept: put the file back from a backup"),
+    "content-missing": FindingKind("damage", "no other copy is kept: custody repair --from, with a folder of a backup"),
     "content-inherited": FindingKind(
         "notice", "nothing to do: the content is whole, its event states another's digest"
     ),
@@ -132,7 +132,8 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "sink-damaged": FindingKind("damage", "put the object back from a backup"),
     "software-damaged": FindingKind("damage", "build the tables of software again, or put the file back from a backup"),
     "unreadable": FindingKind("damage", "look at the disk: rights, mount, hardware"),
-    "known-loss": FindingKind("loss", ""),
+    "known-loss": FindingKind("loss", "an intact copy of what held them brings them back: custody repair --from"),
+    "loss-recoverable": FindingKind("notice", "its events are taken back: custody repair"),
     "unlisted-log": FindingKind("orphan", "custody catalog gc"),
     "unlisted-shard": FindingKind("orphan", "custody compact"),
     "attempt": FindingKind("orphan", "custody recover"),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -484,6 +484,17 @@ def rewrite_logs(
             for table in _remaining(workspace, file, tombstones_for(state, file), holds_for(holds, file), on_damage)
         )
 
+    write_new_log(workspace, new_files, events, metadata)
+    return new_files
+
+
+def write_new_log(
+    workspace: Workspace, new_files: LogFiles, events: Callable[[], Iterable[pa.Table]], metadata: LogMetadata
+) -> None:
+    """Write a log that replaces others, its table of contents and its shard.
+
+    Durability: on return they survive power loss; nothing lists them yet.
+    """
     write_log(workspace.fs, new_files.log, events, metadata, workspace.log_options)
     log, index = EventLog(workspace.fs, new_files.log), workspace.settings.index
     # Built from the log that was just written, so that shard and log hold the same events.
@@ -498,7 +509,6 @@ def rewrite_logs(
         layout=index.layout,
         attribute_characters=workspace.settings.query.attribute_characters_max,
     )
-    return new_files
 
 
 def _remaining(

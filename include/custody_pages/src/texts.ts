@@ -616,6 +616,7 @@ export const TEXTS = {
       held: "Held",
       released: "Released",
       lost: "Lost",
+      "found-again": "Found again in a copy",
       repaired: "Catalog repaired",
       rebuilt: "Catalog rebuilt",
       "log-restored": "Event log to be restored from a copy",

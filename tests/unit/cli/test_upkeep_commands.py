@@ -103,7 +103,10 @@ def test_repair_prints_first_and_acts_only_when_asked(sample: Sample) -> None:
     assert [(item["what"], item["events"], item["outcome"]) for item in plan["actions"]] == [("rewrite-log", 21, None)]
     assert "nothing was changed: --yes" in run(sample, "repair", code=2).stderr
     assert files_below(sample.root) == before
-    done = document(sample, "repair", "--yes")
+    asked = document(sample, "repair", "--yes", code=20)["actions"][0]
+    assert (asked["outcome"], str(sample.logs()[1]) in asked["wanted"]) == (None, True)
+    assert "put a copy of the file at" in run(sample, "repair", "--dry-run", code=20).stdout
+    done = document(sample, "repair", "--yes", "--accept-loss")
     assert done["damage_left"] == []
     assert "21 lost" in done["actions"][0]["outcome"]
     report = json.loads(Path(done["report"]).read_text())
@@ -121,8 +124,17 @@ def test_what_is_lost_is_given_up_only_when_that_is_accepted(sample: Sample) -> 
     assert [(item["what"], item["accept_loss"], item["outcome"]) for item in report["actions"]] == [
         ("give-up-log", True, None)
     ]
-    assert "needs --accept-loss" in run(sample, "repair", "--yes", code=20).stdout
+    assert "needs a copy, or --accept-loss" in run(sample, "repair", "--yes", code=20).stdout
     assert document(sample, "repair", "--yes", "--accept-loss")["damage_left"] == []
+
+
+def test_repair_takes_a_folder_with_copies(sample: Sample) -> None:
+    folder = str(shutil.copytree(sample.root / "store", sample.root.with_name("restored")))
+    flip(sample.logs()[1], 2000)
+    plan = document(sample, "repair", "--dry-run", "--from", folder, code=20)
+    assert [item["what"] for item in plan["actions"]] == ["restore-log"]
+    assert document(sample, "repair", "--yes", "--from", folder)["damage_left"] == []
+    assert run(sample, "repair", "--yes", "--from", f"{folder}/nothing", code=2).exit_code == 2
 
 
 def test_an_action_that_fails_is_said_and_ends_with_1(sample: Sample) -> None:

@@ -25,6 +25,10 @@ class RepairAction(msgspec.Struct, frozen=True, kw_only=True):
     """How many events it gives up."""
     accept_loss: bool = False
     """Whether it is done only with --accept-loss."""
+    copy: str = ""
+    """The path of the copy that it takes; empty if it takes none."""
+    wanted: str = ""
+    """Which copy would make it superfluous, and where to put it; empty if it gives up nothing."""
     outcome: str | None = None
     error: str | None = None
 

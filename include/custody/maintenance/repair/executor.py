@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from custody.catalog import CatalogState, FileRepair
+from custody.catalog import AddFile, CatalogState, FileRepair
 from custody.catalog.file_repairs import file_repair, finish_repairs, open_repairs, tell_repairs
 from custody.clock import Clock
 from custody.config import Settings
@@ -23,8 +23,10 @@ from custody.errors import CustodyError, StripeMissingError
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.repair import repair_catalog, repair_contents, repair_journals, repair_logs, repair_records
 from custody.maintenance.repair.actions import RepairAction
+from custody.maintenance.repair.copies import CopyFolder, restore_copy
 from custody.maintenance.repair.repair_catalog import plan_chain_repair
 from custody.maintenance.repair.repair_logs import source_of
+from custody.maintenance.repair.taking_back import is_history_known, take_back
 from custody.maintenance.verification import verify_repository
 from custody.maintenance.verification.check_logs import damaged_blocks
 from custody.vfs import FileSystem
@@ -32,6 +34,7 @@ from custody.workspace import StepReport, UnitReport, Workspace, report_place, w
 
 _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
     # The order is that of the repair: what others build on comes first.
+    "restore-copy": lambda at, action: restore_copy(at, Path(action.target), Path(action.copy)),
     "mend-catalog": lambda at, action: repair_catalog.mend_chain(at, accept_loss=action.accept_loss),
     "set-object-aside": lambda at, action: repair_catalog.set_object_aside(at, action.target),
     "note-history": lambda at, action: repair_catalog.note_history(at, [int(n) for n in action.target.split(",")]),
@@ -43,8 +46,9 @@ _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
     "restore-state": lambda at, action: repair_journals.restore_state(at, Path(action.target)),
     "rename-journal": lambda at, action: repair_journals.rename_journal(at, Path(action.target)),
     "redo-unit": lambda at, action: repair_journals.redo_unit(at, int(action.target)),
-    "restore-log": lambda at, action: repair_logs.restore(at, action.target),
+    "restore-log": lambda at, action: repair_logs.restore(at, action.target, action.copy),
     "roll-over": lambda at, action: repair_journals.roll_over(at, int(action.target)),
+    "take-back-loss": lambda at, action: take_back(at, action.target, accept_loss=action.accept_loss),
     "rewrite-log": lambda at, action: repair_logs.rewrite(at, action.target, action.reason),
     "give-up-log": lambda at, action: repair_logs.give_up(at, action.target, action.reason),
     "rewrite-toc": lambda at, action: repair_logs.rewrite_toc(at, action.target),
@@ -107,15 +111,22 @@ class RepairReport(msgspec.Struct, kw_only=True):
     """What could not be said of repairs that were done."""
 
 
-def plan_repairs(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> RepairReport:
+def plan_repairs(
+    settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT, *, copies: Path | None = None
+) -> RepairReport:
     """Look at everything and return what would be done; changes nothing.
+
+    `copies` is a folder with copies of damaged files, such as a restored backup.
 
     Raises:
         ConfigurationError: the store is an object store, where only the catalog can be repaired.
+        NotFoundError: the folder with copies is not there.
     """
     settings.require_folder("repair (custody catalog repair mends the catalog)")
+    folder = None if copies is None else CopyFolder(fs, copies)
     findings = _verify(settings, fs, clock, level)
-    return RepairReport(actions=plan_actions(findings, partial(_workspace, settings, fs, clock)), before=findings)
+    actions = plan_actions(findings, partial(_workspace, settings, fs, clock), folder)
+    return RepairReport(actions=actions, before=findings)
 
 
 def repair_repository(
@@ -125,9 +136,10 @@ def repair_repository(
     level: Level = Level.DEFAULT,
     *,
     accept_loss: bool = False,
+    copies: Path | None = None,
     on_done: Callable[[RepairAction], None] = lambda action: None,
 ) -> RepairReport:
-    """Do all actions; those that give up lost events only with `accept_loss`.
+    """Do all actions; those that give up lost events only with `accept_loss`. `copies` is as for `plan_repairs`.
 
     Durability: on return what the outcomes say survives power loss, and so does the report.
 
@@ -137,7 +149,8 @@ def repair_repository(
     fs.make_directory(settings.maintenance_folder)
     # Two repairs at once would act on findings that the other one has answered already.
     with fs.lock(settings.maintenance_folder / "LOCK"):
-        result = plan_repairs(settings, fs, clock, level)
+        result = plan_repairs(settings, fs, clock, level, copies=copies)
+        folder = None if copies is None else CopyFolder(fs, copies)
         run_id, started = f"repair-{clock.now_ms()}", time.monotonic()
         done: list[RepairAction] = []
         planned, findings = result.actions, result.before
@@ -162,7 +175,7 @@ def repair_repository(
                 # After each action: a repair that is killed leaves a report of what it did.
                 result.report = str(_write_report(settings, fs, run_id, done, time.monotonic() - started))
             findings = result.after = _verify(settings, fs, clock, level)
-            planned = plan_actions(findings, partial(_workspace, settings, fs, clock))
+            planned = plan_actions(findings, partial(_workspace, settings, fs, clock), folder)
         for workspace in Workspace.all(settings, fs, clock):
             result.notices += _finish(workspace, planned)
         not_done = [action for action in planned if action.key not in {item.key for item in done}]
@@ -170,11 +183,22 @@ def repair_repository(
         return result
 
 
-def plan_actions(findings: Iterable[Finding], workspace_of: Callable[[str], Workspace]) -> list[RepairAction]:
-    """Return the actions that answer findings, each once, in the order in which they are done."""
+def plan_actions(
+    findings: Iterable[Finding], workspace_of: Callable[[str], Workspace], copies: CopyFolder | None = None
+) -> list[RepairAction]:
+    """Return the actions that answer findings, each once, in the order in which they are done.
+
+    What can be restored from a copy is not repaired in another way: nothing is given up of which a copy is at hand.
+    """
     by_kind: dict[tuple[str, str | None], list[Finding]] = defaultdict(list)
     actions: dict[tuple[str, str | None, str], RepairAction] = {}
     for finding in findings:
+        if copies is not None and finding.writer is not None:
+            found = copies.copy_for(finding, workspace_of(finding.writer))
+            if found is not None:
+                action = _action("restore-copy", finding, str(found[0]), copy=found[1])
+                actions.setdefault(action.key, action)
+                continue
         by_kind[finding.kind, finding.writer].append(finding)
         if finding.kind in _ONE_BY_ONE:
             what, field = _ONE_BY_ONE[finding.kind]
@@ -182,14 +206,16 @@ def plan_actions(findings: Iterable[Finding], workspace_of: Callable[[str], Work
             actions.setdefault(action.key, action)
     for (kind, writer), several in by_kind.items():
         if writer is not None:
-            for action in _joined_actions(kind, several, lambda writer=writer: workspace_of(writer)):  # type: ignore[misc]
+            for action in _joined_actions(kind, several, partial(workspace_of, writer), copies):
                 actions.setdefault(action.key, action)
     return sorted(
         actions.values(), key=lambda action: (ACTION_ORDER.index(action.what), action.writer or "", action.target)
     )
 
 
-def _joined_actions(kind: str, findings: list[Finding], workspace: Callable[[], Workspace]) -> Iterator[RepairAction]:
+def _joined_actions(
+    kind: str, findings: list[Finding], workspace: Callable[[], Workspace], copies: CopyFolder | None
+) -> Iterator[RepairAction]:
     """Yield the actions that answer all findings of one kind, of one writer, at once."""
     first = findings[0]
     if kind == "catalog-damaged":
@@ -205,8 +231,14 @@ def _joined_actions(kind: str, findings: list[Finding], workspace: Callable[[], 
         yield _action("accept-earlier", first, "catalog", accept_loss=True)
     elif kind == "ids-missing":
         yield _action("note-ids", first, "catalog", accept_loss=True)
+    elif kind == "loss-recoverable":
+        for item in findings:
+            # What was forgotten since the loss was noted stays forgotten, as far as the history tells.
+            is_known = is_history_known(workspace(), item.name)
+            more = "" if is_known else " What was forgotten since may be given out: the history of that time is pruned."
+            yield _action("take-back-loss", item, item.name, accept_loss=not is_known, detail=more)
     elif kind.startswith("log-"):
-        yield from _log_actions(findings, workspace())
+        yield from _log_actions(findings, workspace(), copies)
 
 
 def _chain_action(finding: Finding, workspace: Workspace) -> RepairAction:
@@ -217,7 +249,7 @@ def _chain_action(finding: Finding, workspace: Workspace) -> RepairAction:
     return _action("mend-catalog", finding, "catalog", accept_loss=bool(planned.more), detail=more)
 
 
-def _log_actions(findings: list[Finding], workspace: Workspace) -> Iterator[RepairAction]:
+def _log_actions(findings: list[Finding], workspace: Workspace, copies: CopyFolder | None) -> Iterator[RepairAction]:
     by_path: dict[str, list[Finding]] = defaultdict(list)
     for item in findings:
         by_path[item.name].append(item)
@@ -233,31 +265,57 @@ def _log_actions(findings: list[Finding], workspace: Workspace) -> Iterator[Repa
             workspace.catalog.objects.files.require(path)
         except StripeMissingError:
             continue  # out of reach, whatever was found before: nothing is given up, and nothing written in its place
+        copy = None if copies is None else copies.log_of(file)
         source = source_of(workspace, state, file)
         lost = sum(item.events for item in items)
+        wanted = _wanted(workspace, file, lost)
         # From the best to the last resort: a whole copy, the whole blocks, and only on request giving the log up.
-        if source is not None:
+        if source is not None and (copy is None or source.startswith("elsewhere ")):
             yield _action("restore-log", items[0], path, detail=f" A copy is there: {source}.")
+        elif copy is not None:
+            yield _action("restore-log", items[0], path, copy=copy)
         elif (
             not workspace.catalog.objects.files.exists(path)
             or items[0].kind == "log-foreign"
             or damaged_blocks(workspace, file)[0] is None
         ):
-            yield _action("give-up-log", items[0], path, events=lost, accept_loss=True)
+            yield _action("give-up-log", items[0], path, events=lost, accept_loss=True, wanted=wanted)
         else:
-            yield _action("rewrite-log", items[0], path, events=lost)
+            yield _action("rewrite-log", items[0], path, events=lost, accept_loss=lost > 0, wanted=wanted)
+
+
+def _wanted(workspace: Workspace, file: AddFile, lost: int) -> str:
+    """Return which copy would save the events that a repair of a log gives up, and where it is to be put."""
+    if not lost:
+        return ""
+    digest = f", its SHA-256 is {file.sha256.hex()}" if file.sha256 else ""
+    return (
+        f"Nothing is lost yet if there is a backup: put a copy of the file at {workspace.log_place(file.path)} "
+        f"({file.size_bytes} bytes{digest}), or name a folder that has one with --from. Without a copy --accept-loss "
+        f"gives up {lost} events."
+    )
 
 
 def _action(
-    what: str, finding: Finding, target: str, *, events: int = 0, accept_loss: bool = False, detail: str = ""
+    what: str,
+    finding: Finding,
+    target: str,
+    *,
+    events: int = 0,
+    accept_loss: bool = False,
+    detail: str = "",
+    wanted: str = "",
+    copy: Path | None = None,
 ) -> RepairAction:
     return RepairAction(
         what=what,
         writer=finding.writer,
         target=target,
-        reason=finding.message + detail,
+        reason=finding.message + detail + ("" if copy is None else f" A copy is there: {copy}."),
         events=events,
         accept_loss=accept_loss or what in _NEEDS_ACCEPTING,
+        copy="" if copy is None else str(copy),
+        wanted=wanted,
     )
 
 

@@ -44,7 +44,7 @@ def mend_claim(workspace: Workspace, name: str) -> str:
     # The writer's lock: a live writer may be appending to this file.
     with fs.lock(lock_path(settings.containers, writer)):
         data = fs.read(path)
-        vouched = [item for item in sorted(_vouchers(workspace, resource)) if _is_whole(data, item)]
+        vouched = [item for item in sorted(vouchers_of(workspace, resource)) if whole_content(data, item)]
         mended, key = bytearray(data), _key(data, path, vouched)
         pieces: list[tuple[int, bytes]] = []
         first = head(_header(resource, key))
@@ -70,7 +70,7 @@ def mend_claim(workspace: Workspace, name: str) -> str:
     return f"{len(vouched)} contents are whole and have their records"
 
 
-def _vouchers(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
+def vouchers_of(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
     """Return the vouchers of readable events for the contents of a file."""
     vouchers: set[Voucher] = set()
     for other in Workspace.all(workspace.settings, workspace.fs):
@@ -92,7 +92,8 @@ def _speaks_of(claims: pa.ChunkedArray, resource: ResourceClaim) -> pa.ChunkedAr
     return pc.fill_null(pc.and_(pc.and_(masks[0], masks[1]), masks[2]), False)
 
 
-def _is_whole(data: bytes, voucher: Voucher) -> bool:
+def whole_content(data: bytes, voucher: Voucher) -> bool:
+    """Whether a file of contents has the content that an event vouches for."""
     offset, length, sha256 = voucher
     content = memoryview(data)[offset : offset + length]
     return len(content) == length and hashlib.sha256(content).hexdigest() == sha256

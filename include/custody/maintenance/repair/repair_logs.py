@@ -51,8 +51,8 @@ def source_of(workspace: Workspace, state: CatalogState, file: AddFile) -> str |
     return "journals" if _journals(workspace, state, file) else None
 
 
-def restore(workspace: Workspace, path: str) -> str:
-    """Restore the very file that the catalog lists; return its source.
+def restore(workspace: Workspace, path: str, copy: str = "") -> str:
+    """Restore the very file that the catalog lists, from a user's `copy` if there is one; return its source.
 
     Durability: on return it survives power loss. Another log's bytes in its place go to the trash under that log's
     name, where the restoration of that log finds them.
@@ -61,6 +61,8 @@ def restore(workspace: Workspace, path: str) -> str:
         NotFoundError: there is no copy, or the log is not live.
     """
     state, file = live_file(workspace, path)
+    if copy:
+        return _restore_from(workspace, state, file, Path(copy))
     source = source_of(workspace, state, file)
     if source is None:
         raise NotFoundError(f"{workspace.log_place(path)}: no copy, staged unit or journals are left.")
@@ -76,6 +78,17 @@ def restore(workspace: Workspace, path: str) -> str:
     if sha256_of(workspace, path) != file.sha256:
         return f"{source}; with the settings of today its bytes are others: it needs to be listed anew"
     return source
+
+
+def _restore_from(workspace: Workspace, state: CatalogState, file: AddFile, copy: Path) -> str:
+    data = workspace.fs.read(copy)
+    if hashlib.sha256(data).digest() != file.sha256:
+        raise CorruptionError(f"{copy}: expected the SHA-256 {file.sha256.hex()} of {file.path}, got another one.")
+    _make_room(workspace, state, file)
+    path = workspace.log_path(file.path)
+    workspace.fs.make_directory(path.parent)
+    workspace.fs.write_durably(path, data)
+    return f"copied from {copy}"
 
 
 def rewrite(workspace: Workspace, path: str, reason: str) -> str:

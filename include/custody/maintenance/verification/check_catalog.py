@@ -138,6 +138,7 @@ def _known_loss(workspace: Workspace, loss: AddLoss) -> Finding:
         writer=workspace.writer,
         events=loss.events,
         ids=(loss.firsts[0], loss.firsts[-1] + loss.counts[-1] - 1) if loss.firsts else (None, None),
+        name=loss.path,
     )
 
 

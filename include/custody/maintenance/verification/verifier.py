@@ -43,6 +43,7 @@ from custody.maintenance.verification.check_logs import (
     check_stripes,
     check_versions,
 )
+from custody.maintenance.verification.check_losses import check_losses
 from custody.maintenance.verification.check_orphans import orphans
 from custody.maintenance.verification.check_records import check_builds, check_leases, check_quarantine, check_records
 from custody.maintenance.verification.check_units import (
@@ -189,6 +190,7 @@ def _of_state(workspace: Workspace, state: CatalogState | None, unit: CheckUnit,
         yield from check_shard(workspace, state, unit.name, level)
     elif unit.kind == "ids":
         yield from check_ids(workspace, state, level)
+        yield from check_losses(workspace, state, level)
         yield from check_versions(workspace, state)
 
 
