@@ -310,7 +310,7 @@ def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_th
     assert outcome.operations > 100
 
 
-@pytest.mark.in_parts(8)
+@pytest.mark.in_parts(24)
 @in_some_ways
 def test_a_crash_while_a_person_is_erased_loses_no_other_event_and_leaves_a_request_that_ends(
     seeds: int, part: Part

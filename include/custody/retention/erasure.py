@@ -54,6 +54,8 @@ from custody.flow.content import DIGEST_ATTRIBUTE
 from custody.format.names import (
     BUILDING_PREFIX,
     COMPACT_LEASE,
+    ERASURES,
+    FORGOTTEN,
     INDEX,
     ContainerPaths,
     parse_event_log,
@@ -85,6 +87,8 @@ from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.workspace import Workspace, leased
 
 _TIME_END_MS = 1 << 62
+_TEMPORARY_MS = 3_600_000
+"""A temporary file that is as old belongs to a process that died."""
 _SET_ASIDE = ("transactions-damaged-", "transactions-replaced-")
 """Folders of the catalog that repairs leave."""
 _ALWAYS_OUT_OF_REACH = (
@@ -176,6 +180,8 @@ class _Pursuit:
             # All are hidden before the first is rewritten: an answer of several writers has the person of none.
             self._for_each_writer(self._hide)
             self._for_each_writer(self._erase_events)
+            if not self._settings.is_store_remote:
+                self._delete_temporary(self._settings.store / ERASURES)
             if not self._waiting:
                 self._erase_beside()
             if self._waiting or self._held:
@@ -457,6 +463,10 @@ class _Pursuit:
         for folder in sorted({path.rpartition("/")[0] for path in going}):
             files.drop_folder(f"{folder}/")
         self._delete_torn(workspace)
+        if not self._settings.is_store_remote:
+            database = workspace.paths.home
+            revisions = [database / "transactions" / name for name in self._fs.list(database / "transactions")]
+            self._delete_temporary(database / FORGOTTEN, *revisions)
         copies, home = files.copies, catalog.objects.home
         if copies is not None:
             for key in sorted(copies.keys_below(workspace.writer, workspace.database)):
@@ -466,6 +476,22 @@ class _Pursuit:
     def _staged_paths(self, workspace: Workspace, metadata: LogMetadata) -> Iterator[str]:
         places = workspace.files(metadata)
         yield from (places.relative_log, places.relative_toc, f"{INDEX}/{places.shard_name}.shard")
+
+    def _delete_temporary(self, *folders: Path) -> None:
+        """Remove temporary files that a process left which died; younger ones are waited for."""
+        before = self._clock.now_ms() - _TEMPORARY_MS
+        for folder in folders:
+            names = self._fs.list(folder) if self._fs.is_directory(folder) else []
+            torn = [folder / name for name in names if name.endswith(TEMPORARY_SUFFIX)]
+            old = [path for path in torn if self._fs.exists(path) and self._fs.modified_ms(path) <= before]
+            self._note(ErasedCopy(kind="temporary file", place=str(path), how="removed") for path in old)
+            for path in old:
+                self._fs.remove(path)
+            if old:
+                self._fs.sync_directory(folder)
+            if len(old) < len(torn):
+                text = f"{folder}: temporary files younger than an hour, which a process may be writing"
+                self._waiting += [] if text in self._waiting else [text]
 
     def _delete_torn(self, workspace: Workspace) -> None:
         """Remove temporary files of compactions that died: under this lease none is at work."""
@@ -485,16 +511,19 @@ class _Pursuit:
 
     def _delete_former_shards(self, workspace: Workspace) -> None:
         """Remove shards and filters of logs that are gone; a compaction did so with those that it replaced itself."""
-        live = set(workspace.catalog.load().shards)
+        live, writer = set(workspace.catalog.load().shards), workspace.writer
         for root in self._settings.containers:
-            folder = ContainerPaths(root, workspace.writer).index
+            folder = ContainerPaths(root, writer).index
             for name in self._fs.list(folder):
                 shard = name
                 if name.startswith(BUILDING_PREFIX):
                     shard = name.removeprefix(BUILDING_PREFIX).rpartition("-")[0]
+                found = parse_shard(shard)
                 if parse_written_anew(shard) and (shard != name or shard not in live):
                     self._note([ErasedCopy(kind="index shard", place=str(folder / name), how="removed")])
                     remove_folder(workspace, folder / name)
+                elif shard != name and found is not None and found[1] < self._erasure.writers[writer].before_event_id:
+                    self._wait(writer, f"{folder / name} is being built, or was left: custody recover removes it then")
         filters = drop_former_filters(workspace)
         self._note(ErasedCopy(kind="filters of index shards", place=str(path), how="removed") for path in filters)
 

@@ -24,12 +24,14 @@ from custody.flowfile_repository.log import LogFolder
 from custody.quarantine import Quarantine
 from custody.retention.value_search import ValueSearch
 from custody.store import StoredFiles, place_text
-from custody.vfs import FileSystem
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.workspace.run_reports import report_place, stored_reports
 
 _READ_MAX = 64 << 20
 """A larger file that custody needs is named without a look."""
 _DAMAGE = ("journal", "damage")
+_TEMPORARY_MS = 3_600_000
+"""A temporary file that is as old belongs to a process that died."""
 _SESSION = "erasure"
 _UNENDED = ("queued", "running")
 
@@ -79,6 +81,7 @@ class TraceSearch:
             yield from self._jobs()
             yield from self._plans()
             yield from self._reports()
+            yield from self._temporary()
 
     def note_needed(self) -> None:
         """Note the files of the repository's folder that name the values and that custody needs."""
@@ -219,6 +222,18 @@ class TraceSearch:
         for path in stored_reports(self._settings, self._fs):
             if self.search.names(files.read(path)):
                 yield Trace("report of a run", place_text(path), partial(files.remove, path))
+
+    def _temporary(self) -> Iterator[Trace]:
+        """Yield what processes left that died while they wrote a file; a younger one is waited for."""
+        settings = self._settings
+        for folder in (settings.quarantine, settings.jobs, settings.replays, settings.runs):
+            for path in self._files(folder, TEMPORARY_SUFFIX):
+                if not (self._is_named_in(path) or self._is_named_in(path, is_text=False)):
+                    continue
+                if self._fs.modified_ms(path) <= self._clock.now_ms() - _TEMPORARY_MS:
+                    yield self._file("temporary file", path)
+                else:
+                    self.waiting.append(f"{path}: a temporary file younger than an hour")
 
     def _file(self, kind: str, path: Path) -> Trace:
         def remove() -> None:
