@@ -19,7 +19,7 @@ from typing import Self
 
 from custody.errors import LockedError
 from custody.vfs.base import Entry, FilesBelow, Space, WritableFile, reported, storage_error
-from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations
+from custody.vfs.durable import TEMPORARY_SUFFIX, DurableOperations, temporary
 from custody.vfs.file_marks import Marks, marks_of
 from custody.vfs.mapped import map_file
 
@@ -277,6 +277,27 @@ def _entries_in(folder: str) -> list[Entry]:
     return found
 
 
+def _is_folder_of_lower_layer(source: Path, target: Path) -> bool:
+    """Whether a rename that the system took for one to another device is one within overlayfs; raises OSError."""
+    return source.is_dir() and not source.is_symlink() and os.stat(source).st_dev == os.stat(target.parent).st_dev
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """Give the files of a folder second names in a new folder, durably; raises OSError."""
+    os.mkdir(target, 0o750)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _link_tree(Path(entry.path), target / entry.name)
+            else:
+                os.link(entry.path, target / entry.name)
+    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _add_directory(folder: str | Path) -> None:
     """Make one folder; one that is there already is fine. Raises OSError."""
     try:
@@ -504,10 +525,32 @@ class PosixFileSystem(DurableOperations):
             _add_directory(folder)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Move atomically within a file system; a folder's target must be absent or empty."""
+        """Move atomically within a file system; a folder's target must be absent or empty.
+
+        A folder that came with the image of a container is moved file by file, for overlayfs renames none: a crash
+        leaves it whole under its name or under the new one, and perhaps a rest of it under the former.
+        """
         with reported(f"rename to {target} the file", source):
-            # The system refuses to replace a folder that holds files: a unit that another attempt published stays.
-            os.rename(source, target)
+            try:
+                # The system refuses to replace a folder that holds files: a unit that another attempt published stays.
+                os.rename(source, target)
+            except OSError as error:
+                if error.errno != errno.EXDEV or not _is_folder_of_lower_layer(source, target):
+                    raise
+                self._move_up(source, target)
+
+    def _move_up(self, source: Path, target: Path) -> None:
+        """Move a folder of a lower layer of overlayfs; raises OSError."""
+        partial = temporary(target)
+        try:
+            _link_tree(source, partial)
+            os.rename(partial, target)
+        except BaseException:
+            self.remove_tree(partial)
+            raise
+        # The new name is durable before the first file of the former one goes.
+        self.sync_directory(target.parent)
+        self.remove_tree(source)
 
     def remove(self, path: Path) -> None:
         """Remove a file; an absent one is fine."""
