@@ -13,7 +13,8 @@ A file is taken once: the repository keeps a ledger, and knows every event by it
 repeated, backfilled in any order, or started by hand for an interval of one's own, and the repository ends up the same.
 Events are found at once, and become event logs by the next run of `provenance_rollover`.
 
-Missed intervals are made up from the date that `CUSTODY_INGEST_SINCE` names on; without it, from the first run on.
+A scheduled run begins where the last successful one ended, so that intervals are made up that were missed while the DAG
+was paused. From the date that `CUSTODY_INGEST_SINCE` names on, each missed interval gets a run of its own.
 `CUSTODY_INGEST_SCHEDULE` is the cron schedule of the intervals, hourly unless said otherwise.
 """
 

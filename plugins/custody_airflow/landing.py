@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,9 @@ END = "{{ params.end or (data_interval_end if data_interval_end is defined and d
 class LandingSensor(BaseSensorOperator):
     """Succeeds when files of an interval wait to be ingested, skips the run when there are none.
 
-    Files that are still being written to are waited for, as long as `timeout` allows; then the task fails, because
-    later runs do not look into this interval's folders for ever.
+    A scheduled run begins where the last successful one ended: intervals that were missed while the DAG was paused, or
+    Airflow was down, are made up. Where all files are still being written to, it waits as long as `timeout` allows;
+    then the task fails, and the next run begins here again.
 
     :param start: start of the interval (templated).
     :param end: its end (templated).
@@ -53,10 +54,12 @@ class LandingSensor(BaseSensorOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, then wait in the triggerer if need be; return the interval and what waits in it."""
         interval = interval_of(self.start, self.end, context["dag_run"].run_after)
+        interval = with_missed(interval, context, is_named=bool(context["params"].get("start")))
         folder = repository_folder()
         files = look(folder, interval)
         seconds = int(self.wait_seconds)
-        if files["writing"] or (not files["files"] and seconds > 0):
+        # What is still being written to holds nothing else back: the next run takes it.
+        if not files["files"] and (files["writing"] or seconds > 0):
             self.log.info("%s: %s", interval, files)
             self.defer(
                 trigger=LandingTrigger(
@@ -100,7 +103,7 @@ class LandingTrigger(BaseTrigger):
         about = (self.repository, self.start, self.end)
         while True:
             files = await _LOOKS.ask(about, lambda: look(Path(self.repository), interval), self.poke_seconds / 2)
-            if not files["writing"] and (files["files"] or time.time() >= self.until):
+            if files["files"] or (not files["writing"] and time.time() >= self.until):
                 yield TriggerEvent(files)
                 return
             await asyncio.sleep(self.poke_seconds)
@@ -117,6 +120,16 @@ def interval_of(start: str, end: str, run_after: datetime) -> Interval:
     first = parse_instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     last = parse_instant(end) if end else max(first, run_after)
     return Interval.parse(first.isoformat(), last.isoformat())
+
+
+def with_missed(interval: Interval, context: Context, *, is_named: bool) -> Interval:
+    """Return the interval of a scheduled run from the end of the last successful one on; of other runs as it is."""
+    from custody.landing import Interval
+
+    if is_named or context["dag_run"].run_type != "scheduled":
+        return interval
+    ended = context.get("prev_data_interval_end_success")
+    return interval if ended is None else Interval(min(interval.start, ended.astimezone(UTC)), interval.end)
 
 
 def look(repository: Path, interval: Interval) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,3 +63,28 @@ def test_the_interval_of_a_run_is_that_of_its_form_or_schedule_or_the_last_hours
     assert interval_of("2026-11-09T00:00", "", after).end == after
     with pytest.raises(InvalidInputError):
         interval_of("2026-11-01", "2026-10-01", after)
+
+
+@pytest.mark.parametrize(
+    ("run_type", "is_named", "ended_hours_ago", "hours"),
+    [
+        ("scheduled", False, 5, 5),
+        ("scheduled", False, 1, 1),
+        ("scheduled", False, None, 1),
+        ("scheduled", False, -3, 1),
+        ("backfill", False, 5, 1),
+        ("manual", False, 5, 1),
+        ("scheduled", True, 5, 1),
+    ],
+)
+def test_a_scheduled_run_makes_up_for_missed_intervals(
+    run_type: str, is_named: bool, ended_hours_ago: int | None, hours: int
+) -> None:
+    from custody.landing import Interval
+    from custody_airflow.landing import with_missed
+
+    end = datetime(2026, 11, 10, 8, tzinfo=UTC)
+    ended = None if ended_hours_ago is None else end - timedelta(hours=ended_hours_ago)
+    context: Any = {"dag_run": SimpleNamespace(run_type=run_type), "prev_data_interval_end_success": ended}
+    interval = with_missed(Interval(end - timedelta(hours=1), end), context, is_named=is_named)
+    assert (interval.end, interval.end - interval.start) == (end, timedelta(hours=hours))

@@ -5,14 +5,15 @@ A template with parts of a date names the folders of an interval, since producer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
 from custody.config import Settings, date_parts
-from custody.errors import InvalidInputError
+from custody.errors import InvalidInputError, StorageError
 from custody.format.names import name_as_text, text_as_name
 from custody.landing.ledger import LandingLedger, LedgerEntry
 from custody.made_types import made_at_import
@@ -113,18 +114,31 @@ class LandedFile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waits(self) -> bool:
         """Whether the file is complete, and was not ingested in its present state."""
+        return self.is_quiet and not self.is_taken
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the file was ingested in its present state."""
         # By size and time, not by content: reading the file is what the ledger spares.
-        same = self.taken is not None and (self.taken.bytes, self.taken.modified_ms) == (self.bytes, self.modified_ms)
-        return self.is_quiet and not same
+        return self.taken is not None and (self.taken.bytes, self.taken.modified_ms) == (self.bytes, self.modified_ms)
 
 
 made_at_import(LandedFile)
 
 
-def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[LandedFile]:
+def landed_files(
+    fs: FileSystem,
+    settings: Settings,
+    interval: Interval,
+    now_ms: int,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+) -> list[LandedFile]:
     """Return the files of events in an interval's landing folders, in the order in which they are ingested.
 
-    The folders of the `landing.late_minutes` before the interval are scanned, too.
+    The folders of the `landing.late_minutes` before the interval are scanned, too. Files whose time of writing lies
+    ahead of `now_ms` are scanned a second time after `pause` was called with `landing.quiet_seconds`: such a time, of
+    another clock or of an archive, shows no end of writing.
 
     Raises:
         CorruptionError: an entry of the ledger cannot be read.
@@ -151,4 +165,21 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
                 taken=ledger.find(path),
             )
             files.append(entry)
+    if any(_is_ahead(file, now_ms) for file in files):
+        pause(settings.landing.quiet_seconds)
+        files = [_second_look(fs, file) if _is_ahead(file, now_ms) else file for file in files]
     return files
+
+
+def _is_ahead(file: LandedFile, now_ms: int) -> bool:
+    """Whether a file's time of writing lies in the future, and its present state was not taken."""
+    return file.modified_ms > now_ms and not file.is_taken
+
+
+def _second_look(fs: FileSystem, file: LandedFile) -> LandedFile:
+    """Return a file as quiet if it is as it was."""
+    try:
+        state = fs.size(file.path), fs.modified_ms(file.path)
+    except StorageError:
+        return file  # gone, or out of reach: the next scan finds out
+    return msgspec.structs.replace(file, is_quiet=state == (file.bytes, file.modified_ms))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -208,3 +209,36 @@ def test_the_page_of_the_format_says_its_keys_and_where_an_entry_lies(tmp_path: 
 
 def test_a_repository_whose_landing_folder_nobody_made_has_nothing_to_take(repository: Repository) -> None:
     assert waiting_files(repository, Interval(NOON, NOON + HOUR)) == []
+
+
+@pytest.mark.parametrize(("grows", "waits"), [(False, True), (True, False)])
+def test_a_file_from_a_clock_ahead_is_quiet_when_it_stays_as_it_is(tmp_path: Path, grows: bool, waits: bool) -> None:
+    repository = landing(tmp_path / "repository", quiet_seconds=60)
+    [path] = drop(repository, NOON, 20, 1)
+    ahead = time.time() + 3 * 86400
+    os.utime(path, (ahead, ahead))
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if grows:
+            path.write_bytes(path.read_bytes() + b"\n")
+            os.utime(path, (ahead, ahead))
+
+    interval, now_ms = Interval(NOON, NOON + HOUR), int(time.time() * 1000)
+    [found] = landed_files(PosixFileSystem(), repository.settings, interval, now_ms, pause=pause)
+    assert (found.waits, pauses) == (waits, [60.0])
+
+
+def test_a_file_from_a_clock_ahead_that_was_taken_costs_no_pause(tmp_path: Path) -> None:
+    repository = landing(tmp_path / "repository", quiet_seconds=0)
+    [path] = drop(repository, NOON, 20, 1)
+    os.utime(path, (time.time() + 86400,) * 2)
+    interval, now_ms = Interval(NOON, NOON + HOUR), int(time.time() * 1000)
+    ingest_landed(repository, waiting_files(repository, interval), None)
+    [found] = landed_files(PosixFileSystem(), repository.settings, interval, now_ms, pause=_no_pause)
+    assert not found.waits
+
+
+def _no_pause(_: float) -> None:
+    raise AssertionError("nothing is left to look at twice")
