@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from custody.catalog import Action, RemoveFile, Transaction
+from custody.catalog import Action, RemoveFile, RemoveTombstone, Transaction
 from custody.catalog.checkpoints import checkpoint_digest
 from custody.catalog.transaction_pb2 import Prune
 from custody.config import SETTINGS_FILE
@@ -156,8 +156,23 @@ def test_a_loss_that_was_noted_before_the_attestation_is_no_contradiction(root: 
     assert "before revision 1: 0 is lost" in report["not_proven"][0]
 
 
-def test_a_log_that_is_removed_after_the_attestation_is_no_contradiction_of_it(root: Path, tmp_path: Path) -> None:
+def test_events_that_a_newer_transaction_takes_away_are_told_beside_the_proof(root: Path, tmp_path: Path) -> None:
+    """Nothing that was attested is changed by it, so it is no contradiction; without a reason it is damage."""
     head = attested(root, tmp_path)
     attacker = Attacker(root)
     attacker.commit(Action(remove_file=RemoveFile(path=sorted(attacker.catalog.load().files)[0])))
-    assert against(root, head, "--chain-only")[0] == 0
+    code, [report] = document(root, "verify", "--against", head[0], "--key", head[1], "--chain-only")
+    assert (code, len(report["proven"])) == (0, 1)
+    assert "that 9 events had to go since: no reason is given, by revisions 4" in report["not_proven"]
+    assert "events-removed" in findings(root)
+
+
+def test_a_tombstone_that_a_newer_transaction_takes_back_is_told_beside_the_proof(root: Path, tmp_path: Path) -> None:
+    head = attested(root, tmp_path)
+    attacker = Attacker(root)
+    [stone] = attacker.catalog.load().tombstones.values()
+    attacker.commit(Action(remove_tombstone=RemoveTombstone(id=stone.id)))
+    assert Repository.open(root).search("").total == 30, "the attack works: the event is given out again"
+    code, [report] = document(root, "verify", "--against", head[0], "--key", head[1])
+    assert (code, len(report["proven"])) == (0, 1)
+    assert "the events of 1 tombstones were erased before revisions 4" in report["not_proven"][0]

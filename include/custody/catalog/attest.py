@@ -7,6 +7,7 @@ revision is still there and still the same, and, with the chain, that all revisi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -24,11 +25,15 @@ from custody.catalog.catalog import Catalog
 from custody.catalog.checkpoints import checkpoint_message
 from custody.catalog.codec import digest, encode
 from custody.catalog.federation import Federation
+from custody.catalog.removed_events import removed_events
 from custody.catalog.state import EMPTY, CatalogState
+from custody.catalog.tombstones import is_remnant
 from custody.catalog.verify import Verification, verify
 from custody.clock import Clock, SystemClock
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, CustodyError, InvalidInputError
 
+_REASONS = {"expired": "expired", "erased": "erased", "lost": "known to be lost", "none": "no reason is given"}
+_REVISIONS_NAMED = 5
 # Part of the format and of the signed bytes: a change of fields needs a new number.
 FORMAT = "custody-attestation/1"
 
@@ -165,7 +170,35 @@ def compare_walk(catalog: Catalog, walk: Verification, attestation: Attestation)
         defect = f"{catalog.objects}: what is kept gives another state at {named} than was attested."
     defects = (defect,) if defect else _gone(catalog, attestation)
     proven = f"{named} is the attested one, and with the chain all before it that is kept"
-    return Comparison(defects=defects) if defects else Comparison(proven=(proven,), unproven=unproven)
+    if defects or state is None:
+        return Comparison(defects=defects)
+    return Comparison(proven=(proven,), unproven=(*unproven, *_changed_since(catalog, state)))
+
+
+def _changed_since(catalog: Catalog, attested: CatalogState) -> Iterator[str]:
+    """Yield what the chain says of attested events that are live no more: newer transactions are not signed."""
+    try:
+        later = list(catalog.timeline(attested.revision))[1:]
+    except CustodyError:
+        return  # the walk names what is wrong with them
+    by_reason: dict[str, list[tuple[int, int]]] = {}
+    for removed in removed_events(attested, later):
+        by_reason.setdefault(removed.reason, []).append((removed.revision, removed.events))
+    for reason, entries in sorted(by_reason.items()):
+        revisions = ", ".join(str(revision) for revision, _ in entries[:_REVISIONS_NAMED])
+        more = f" and {len(entries) - _REVISIONS_NAMED} more" if len(entries) > _REVISIONS_NAMED else ""
+        events = sum(count for _, count in entries)
+        yield f"that {events} events had to go since: {_REASONS[reason]}, by revisions {revisions}{more}"
+    standing = {name for name, stone in attested.tombstones.items() if not (is_remnant(stone) or stone.by_retention)}
+    taken = [
+        transaction.revision
+        for transaction in later
+        for action in transaction.actions
+        if action.HasField("remove_tombstone") and action.remove_tombstone.id.hex() in standing
+    ]
+    if taken:
+        revisions = ", ".join(map(str, sorted(set(taken))[:_REVISIONS_NAMED]))
+        yield f"that the events of {len(taken)} tombstones were erased before revisions {revisions} took these back"
 
 
 def _other_catalog(catalog: Catalog, newest: CatalogState | None, attestation: Attestation) -> str:

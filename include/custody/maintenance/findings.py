@@ -91,6 +91,9 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "catalog-tail": FindingKind("damage", "the log is listed again from its footer: custody repair"),
     "catalog-attested": FindingKind("damage", "no repair brings the attested history back; use a backup"),
     "attestation-pruned": FindingKind("notice", "it proves nothing any more: custody attest signs the newest revision"),
+    "events-removed": FindingKind(
+        "damage", "look at custody catalog log; put the log back from a backup of the catalog"
+    ),
     "absorb-false": FindingKind("damage", "the events are in the logs of that writer; use a backup of the catalog"),
     "catalog-notice": FindingKind("notice", "the next checkpoint mends it: custody repair"),
     "forgotten-damaged": FindingKind("damage", "it is moved aside and written anew from the catalog: custody repair"),

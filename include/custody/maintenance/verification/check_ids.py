@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.catalog import CatalogState
+from custody.catalog.removed_events import removed_events
+from custody.catalog.state import EMPTY
 from custody.errors import CustodyError
 from custody.format.names import parse_event_log
 from custody.journal import Group, left_to_original, read_end, writer_states
@@ -57,6 +59,7 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
         )
         first, last = unreported[0][0], unreported[-1][1]
         yield Finding.of("ids-missing", where, text, writer=writer, events=last - first + 1, ids=(first, last))
+    yield from _removed(workspace, state)
     for path in sorted(state.files):
         file = state.files[path]
         inside = file.last_event_id - file.first_event_id + 1 - file.rows
@@ -66,6 +69,29 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
             text = f"{workspace.log_place(path)}: {inside} ids within it belong to no event: never told, or lost."
             ids = file.first_event_id, file.last_event_id
             yield Finding.of("ids-missing", path, text, writer=writer, events=inside, ids=ids)
+
+
+def _removed(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
+    """Yield the logs that a kept transaction took off the list without saying why, unless their loss is noted since."""
+    if state.revision < 0:
+        return
+    try:
+        start = workspace.catalog.at(state.floor) if state.floor else EMPTY
+        gone = [each for each in removed_events(start, workspace.catalog.timeline()) if each.reason == "none"]
+    except CustodyError:
+        return  # a damaged history accuses nobody
+    for each in gone:
+        ids = [(file.first_event_id, file.last_event_id) for file in each.files]
+        live = [(file.first_event_id, file.last_event_id) for file in state.files.values()]
+        if not subtract_ranges(ids, [*lost_ranges(state), *live]):
+            continue
+        where = workspace.catalog.objects
+        text = (
+            f"{where}: revision {each.revision} took {each.events} events off the list and says no reason: they are "
+            "neither expired, nor forgotten, nor known to be lost, nor in another log."
+        )
+        first, last = min(low for low, _ in ids), max(high for _, high in ids)
+        yield Finding.of("events-removed", where, text, writer=workspace.writer, events=each.events, ids=(first, last))
 
 
 def missing_ids(
