@@ -176,3 +176,17 @@ def test_a_tombstone_that_a_newer_transaction_takes_back_is_told_beside_the_proo
     code, [report] = document(root, "verify", "--against", head[0], "--key", head[1])
     assert (code, len(report["proven"])) == (0, 1)
     assert "the events of 1 tombstones were erased before revisions 4" in report["not_proven"][0]
+
+
+def test_a_checkpoint_that_says_another_state_than_the_transactions_is_named(root: Path) -> None:
+    attacker = Attacker(root)
+    attacker.forget_checkpoints()
+    newest = attacker.catalog.load().revision
+    attacker.catalog.write_checkpoint()
+
+    def without(checkpoint: Transaction) -> None:
+        del checkpoint.live_paths[0], checkpoint.live_files[0]
+
+    attacker.rewrite(newest, without, "ckpt")
+    assert len(attacker.catalog.load().files) == 2, "the attack works: a log is gone"
+    assert "catalog-object" in findings(root)

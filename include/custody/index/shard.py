@@ -112,8 +112,10 @@ class OpenShard:
         Raises:
             CorruptionError: it is another one.
         """
-        about, times = self.description, self._zones[_TIME]
-        got = about.documents, about.first_event_id, about.last_event_id, int(times[0].min()), int(times[1].max())
+        about, times = self.description, self._zones.get(_TIME)
+        # A manifest that was forged may describe no times.
+        span = (0, 0) if times is None or not times.size else (int(times[0].min()), int(times[1].max()))
+        got = about.documents, about.first_event_id, about.last_event_id, *span
         if got != (documents, *bounds):
             raise CorruptionError(
                 f"{self.path}: expected documents, first and last id, first and last time {(documents, *bounds)}, got "
