@@ -15,19 +15,26 @@ import tempfile
 from pathlib import Path
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
+_LAST = '        pa.field("delivered_by", pa.string()),\n'
 EDITS = {
     "model/columns.py": [
-        ("SCHEMA_VERSION = 1\n", "SCHEMA_VERSION = 2\n"),
-        ('        pa.field("extra", pa.string()),\n', '        pa.field("extra", pa.string()),\n{added}'),
-        ("{SCHEMA_VERSION: EVENT_SCHEMA}", "{1: pa.schema(list(EVENT_SCHEMA)[:-1]), SCHEMA_VERSION: EVENT_SCHEMA}"),
+        ("SCHEMA_VERSION = 2\n", "SCHEMA_VERSION = 3\n"),
+        (_LAST, f"{_LAST}{{added}}"),
+        (
+            "list(EVENT_SCHEMA)[:-1]), SCHEMA_",
+            "list(EVENT_SCHEMA)[:-2]), 2: pa.schema(list(EVENT_SCHEMA)[:-1]), SCHEMA_",
+        ),
     ],
     "model/event.py": [
-        ("    extra: str | None = None\n", "    extra: str | None = None\n    weather: str | None = None\n"),
+        (
+            "    delivered_by: str | None = None\n",
+            "    delivered_by: str | None = None\n    weather: str | None = None\n",
+        ),
     ],
 }
 """What the next release would change to add a column: all of it."""
 _ADDED = '        pa.field("weather", pa.string()),\n'
-_BREAKING = ("READER_VERSION = 1\n", "READER_VERSION = 2\n")
+_BREAKING = ("READER_VERSION = 1\n", "READER_VERSION = 3\n")
 _SCRIPT = """
 import sys
 from pathlib import Path

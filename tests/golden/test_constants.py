@@ -28,6 +28,7 @@ from custody.journal import journal_file as journal
 from custody.journal import writer_state
 from custody.journal.encoding import KIND_BATCH, KIND_ROWS, PreparedEvents
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, EventType
+from custody.model.columns import SCHEMAS
 
 FIELD_NUMBERS = {
     "Transaction": {
@@ -265,10 +266,11 @@ def test_the_name_of_revision_0_derives_from_a_fixed_namespace() -> None:
     assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == keys._FIRST_NAMESPACE
 
 
-def test_the_event_schema_is_version_1_with_these_columns() -> None:
-    assert SCHEMA_VERSION == 1
+def test_the_event_schema_is_version_2_with_these_columns() -> None:
+    assert SCHEMA_VERSION == 2
     assert log_writer.METADATA_KEY == b"custody"
-    assert len(EVENT_SCHEMA) == 37
+    assert len(EVENT_SCHEMA) == 38
+    assert SCHEMAS[1].names == EVENT_SCHEMA.names[:-1]
     assert [field.name for field in EVENT_SCHEMA if not field.nullable] == [
         "event_id",
         "event_type",

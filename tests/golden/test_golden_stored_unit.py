@@ -32,7 +32,7 @@ def test_the_golden_unit_is_read_whole(units: StoredUnits) -> None:
     assert units.firsts() == units.folders() == [0]
     manifest = units.manifest(0)
     [log] = manifest.logs
-    [table] = read_staged(FS, units.events(manifest, log), log)
+    [table] = read_staged(FS, units.events(manifest, log), log, schema_version=manifest.schema_version)
     assert table.column("event_id").to_pylist() == [0, 1, 2]
     assert table.column("flowfile_uuid").to_pylist() == [event(number).flowfile_uuid for number in range(3)]
     file = units.entry(0, log, LOG_ENTRY).add_file

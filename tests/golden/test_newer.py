@@ -24,7 +24,7 @@ from tests.support import append, event, files_below, run_steps
 
 HERE = Path(__file__).parent
 NOTICE = (
-    "some events were stored by a newer custody, with schema version 2: their columns weather are not shown. "
+    "some events were stored by a newer custody, with schema version 3: their columns weather are not shown. "
     "Use that one."
 )
 WHOLE = [
@@ -69,7 +69,7 @@ def test_columns_are_known_by_the_log_and_the_journals(newer: Repository) -> Non
     [path] = newer.settings.store.rglob("*.parquet")
     fs = newer.workspace().fs
     log = EventLog(fs, path)
-    assert (log.metadata.schema_version, log.metadata.reader_version) == (2, 1)
+    assert (log.metadata.schema_version, log.metadata.reader_version) == (3, 1)
     assert log.unknown_columns == ("weather",)
     assert log.read().schema.equals(EVENT_SCHEMA)
     assert log.read(["file_size", "event_id"]).to_pydict() == {"event_id": [0, 1, 2], "file_size": [0, 1, 2]}
@@ -132,16 +132,16 @@ def test_the_catalog_is_rebuilt_from_its_footers(newer: Repository) -> None:
     assert result.exit_code == 0, result.output
     again = Repository.open(newer.settings.root)
     [file] = again.workspace().catalog.load().files.values()
-    assert (file.schema_version, file.rows) == (2, 3)
+    assert (file.schema_version, file.rows) == (3, 3)
     assert list(again.events(count=100)) == WHOLE
 
 
 def test_a_version_that_older_readers_cannot_read_is_refused(tmp_path: Path) -> None:
     make_newer(tmp_path / "newer", breaking=True)
     repository = Repository.open(tmp_path / "newer")
-    with pytest.raises(FormatVersionError, match=r"expected events of schema version 1, got 2\. Use a newer custody"):
+    with pytest.raises(FormatVersionError, match=r"events of schema version 1 or 2, got 3\. Use a newer custody"):
         list(repository.events())
     for name in ("rollover", "compress"):
         step = STEPS[name]
-        with pytest.raises(FormatVersionError, match="schema version 1, got 2"):
+        with pytest.raises(FormatVersionError, match="schema version 1 or 2, got 3"):
             [step.run(Workspace(repository.settings, unit.writer), unit) for unit in step.units(repository.settings)]

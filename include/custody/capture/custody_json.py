@@ -78,8 +78,10 @@ def is_record(record: Mapping[str, object]) -> bool:
     return "flowfile_uuid" in record and "event_type" in record
 
 
-def batch_ordinals(batch_key: str, count: int) -> range:
-    """Return the ordinals of the events of a batch that has a key; the same key has the same ones.
+def batch_ordinals(batch_key: str, count: int, producer: str | None) -> range:
+    """Return the ordinals of the events of a batch that has a key; the same key of a producer has the same ones.
+
+    Keys of one producer are no matter of another one's; None is whoever has to prove nothing.
 
     Raises:
         InvalidInputError: it has more events than the key numbers.
@@ -87,7 +89,7 @@ def batch_ordinals(batch_key: str, count: int) -> range:
     if count > BATCH_EVENTS_MAX:
         raise InvalidInputError(f"expected at most {BATCH_EVENTS_MAX} events in a batch with a key, got {count}")
     # The upper 47 bits are the key's digest. Never change it: a batch sent again would count as a new one.
-    first = digest_ordinal(["batch", batch_key], None) & ~(BATCH_EVENTS_MAX - 1)
+    first = digest_ordinal(["batch", producer, batch_key], None) & ~(BATCH_EVENTS_MAX - 1)
     return range(first, first + count)
 
 
@@ -126,6 +128,8 @@ def _named(payload: _Payload, context: Context) -> tuple[Event, str | None]:
             )
     fields = {name: getattr(payload, name) for name in Event.__struct_fields__}
     fields["event_id"] = UNASSIGNED
+    # Who delivered it elsewhere is no matter of this repository: who brings it here is told by its token alone.
+    fields["delivered_by"] = None
     fields["source_format"] = payload.source_format or SOURCE_FORMAT
     fields["source_node"] = payload.source_node or context.node or UNNAMED_NODE
     event = Event(**fields)

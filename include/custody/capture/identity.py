@@ -106,6 +106,7 @@ def _content(event: Event) -> Event:
     changes: dict[str, object] = {
         "event_id": UNASSIGNED,
         "source_event_id": None,
+        "delivered_by": None,
         "parent_uuids": tuple(sorted(event.parent_uuids)),
         "child_uuids": tuple(sorted(event.child_uuids)),
     }

@@ -50,6 +50,7 @@ DICTIONARY = (
     "source_format",
     "source_node",
     "source_host",
+    "delivered_by",
 )
 ENCODINGS: Mapping[str, str] = {
     "event_id": "DELTA_BINARY_PACKED",

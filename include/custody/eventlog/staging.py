@@ -21,7 +21,7 @@ from zlib_ng import zlib_ng
 from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
 from custody.made_types import made_at_import
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, is_newer, to_present
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, to_present
 from custody.model.columns import read_batch
 from custody.vfs import FileSystem
 
@@ -177,7 +177,7 @@ def read_staged(
     """
     schema = EVENT_SCHEMA
     # The file begins with its own schema, which is needed only where it differs from the present one.
-    if is_newer(schema_version) and log.batches:
+    if schema_version != SCHEMA_VERSION and log.batches:
         schema = pa.ipc.read_schema(pa.py_buffer(fs.view(path)[: log.batches[0].offset]))
     if fs.size(path) != log.file_bytes:
         raise _damaged(path, min(fs.size(path), log.file_bytes), f"a file of {log.file_bytes} bytes", "another length")

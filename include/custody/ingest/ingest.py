@@ -142,6 +142,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of all of it."""
     node: str | None = None
     """Names the source of events that do not name it themselves."""
+    producer: str | None = None
+    """Who delivers, by the name of a token or certificate; None for programs of this machine."""
 
     @property
     def pieces(self) -> int:
@@ -171,9 +173,11 @@ class UnreadDelivery(Delivery, frozen=True, kw_only=True):
         return len(self.text.pieces)
 
 
-def delivery_of_text(text: SplitText, origin: str, size: int, node: str | None = None) -> Delivery:
+def delivery_of_text(
+    text: SplitText, origin: str, size: int, node: str | None = None, producer: str | None = None
+) -> Delivery:
     """Return a delivery of a text: of many events it is read here, so that those of others need not wait for that."""
-    fields = {"origin": origin, "format": text.format, "outcomes": (), "size": size, "node": node}
+    fields = {"origin": origin, "format": text.format, "outcomes": (), "size": size, "node": node, "producer": producer}
     if len(text.pieces) < _ALONE_FROM:
         return UnreadDelivery(text=text, **fields)  # type: ignore[arg-type]
     return BatchDelivery(batches=[read_together([text])], **fields)  # type: ignore[arg-type]
@@ -215,16 +219,29 @@ class DeliveryReport(msgspec.Struct, frozen=True, kw_only=True):
 class FileTally:
     """Counts what becomes of one file, and holds what goes into the quarantine with each of its pieces."""
 
-    def __init__(self, file: str, format: Format, node: str | None) -> None:
+    def __init__(
+        self, file: str, format: Format, node: str | None, producer: str | None = None, *, is_kept_piece: bool = False
+    ) -> None:
         self.file = file
         self.format = format
         self.node = node
+        self.producer = producer
+        """Who delivers it, as `Delivery.producer`."""
+        self.is_kept_piece = is_kept_piece
+        """Whether it comes out of the quarantine, which does not know who delivered it."""
         self.read = self.stored = self.repeated = self.retold = self.rejected = self.warned = 0
         self.first: int | None = None
         self.last: int | None = None
         self.problems: list[str] = []
         self.failure: BackpressureError | None = None
         """Why all of it has to come again, of what is one of several deliveries."""
+
+    def may_contradict(self, former: Event) -> bool:
+        """Whether an event of it with the key of a stored one is the same event, or contradicts it.
+
+        A producer's numbers are its own: one who takes the numbers of another keeps none of its events out.
+        """
+        return self.is_kept_piece or former.delivered_by == self.producer
 
     def note_stored(self, ids: range) -> None:
         """Count events that were stored, behind those that were before."""
@@ -256,8 +273,8 @@ class FileTally:
 class _SharedTally(FileTally):
     """Counts what becomes of one of several deliveries: a full quarantine fails this one and no other."""
 
-    def __init__(self, file: str, format: Format, node: str | None) -> None:
-        super().__init__(file, format, node)
+    def __init__(self, file: str, format: Format, node: str | None, producer: str | None) -> None:
+        super().__init__(file, format, node, producer)
         self._refused: list[RefusedPiece] = []
 
     def note_refused(self, place: InputPlace, problem: EventProblem, key: str) -> None:
@@ -299,6 +316,14 @@ class _Shares:
         counts = np.bincount(self._places(numbers), minlength=len(self._tallies)).tolist()
         return list(zip(self._tallies, counts, strict=True))
 
+    def delivered(self, events: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Return the events of some elements with the names of those who delivered them."""
+        if all(tally.producer is None for tally in self._tallies):
+            return events
+        names = pa.array([tally.producer for tally in self._tallies], pa.string())
+        place = events.schema.get_field_index(_PRODUCER)
+        return events.set_column(place, events.schema.field(place), names.take(pa.array(self._places(numbers))))
+
     def share_with(self, numbers: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which elements are of the same tally as one of the others."""
         return is_among(self._places(numbers), self._places(others))
@@ -326,6 +351,7 @@ class _PutAside(NamedTuple):
     problem: EventProblem
 
 
+_PRODUCER = "delivered_by"
 _KEY_COLUMNS = ["source_node", "source_ordinal"]
 _IDENTITY_COLUMNS = ["event_id", "event_time", "flowfile_uuid"]
 _URL_SCHEMES = ("http", "https")
@@ -436,7 +462,7 @@ class Ingest:
             LockedError: another ingest stored events of one of the sources for too long.
             StorageError: the disk refused; it is unknown which events are stored.
         """
-        tallies = [_SharedTally(item.origin, item.format, item.node) for item in deliveries]
+        tallies = [_SharedTally(item.origin, item.format, item.node, item.producer) for item in deliveries]
         pairs: list[tuple[FileTally, Accepted]] = []
         with self._turn():
             together, outcomes = _read(deliveries, tallies)
@@ -460,8 +486,15 @@ class Ingest:
                 self._store(pairs, self._writer.append)
         return [tally.result(self._writer.name) for tally in tallies]
 
-    def batches(self, batches: Iterable[Sequence[Outcome] | ColumnBatch], *, origin: str, format: Format) -> FileReport:
-        """Ingest what was read elsewhere; `origin` is what the quarantine shows as its file.
+    def batches(
+        self,
+        batches: Iterable[Sequence[Outcome] | ColumnBatch],
+        *,
+        origin: str,
+        format: Format,
+        producer: str | None = None,
+    ) -> FileReport:
+        """Ingest what was read elsewhere, by a producer; `origin` is what the quarantine shows as its file.
 
         Durability: on return the stored events are acknowledged; so are on raise those before the failure.
 
@@ -470,7 +503,7 @@ class Ingest:
             LockedError: another ingest stored events of the same source for too long.
             StorageError: the disk refused.
         """
-        return self._take(batches, FileTally(origin, format, None))
+        return self._take(batches, FileTally(origin, format, None, producer))
 
     def renew(self) -> None:
         """Forget what memory does not have to hold, so that it does not grow for ever: events that are live by now.
@@ -501,7 +534,7 @@ class Ingest:
         context = Context(entry.node, entry.received_ms, self._workspace.settings.capture.nifi_zone)
         place = InputPlace(entry.index, entry.offset)
         outcomes = read_piece(raw, place, self._limits, format=format, context=context)
-        tally = FileTally(entry.file, format, entry.node)
+        tally = FileTally(entry.file, format, entry.node, is_kept_piece=True)
         if format is Format.NGSI and entry.format == format and urlsplit(entry.file).scheme in _URL_SCHEMES:
             # One notification as a whole: what is rejected of it again is the same entry.
             same = (replace(item, place=place) if isinstance(item, Rejected) else item for item in outcomes)
@@ -592,7 +625,8 @@ class Ingest:
         tallies = shares.tallies_of(batch.numbers[warned])
         is_new[warned] = self._warn([(tally, batch.warned[row]) for tally, row in zip(tallies, warned, strict=True)])
         # A filter copies all that it leaves.
-        ids = self._append_new(batch.events if is_new.all() else batch.events.filter(pa.array(is_new)))
+        new = batch.events if is_new.all() else batch.events.filter(pa.array(is_new))
+        ids = self._append_new(shares.delivered(new, batch.numbers[is_new]))
         for tally, count in shares.counts(batch.numbers[is_new]):
             tally.note_stored(ids[:count])
             ids = ids[count:]
@@ -637,7 +671,7 @@ class Ingest:
             self._know_stored(nodes)
         fresh = self._without_stored(accepted)
         fresh = list(compress(fresh, self._warn(fresh)))
-        events = [item.event for _, item in fresh]
+        events = [_delivered(item.event, tally) for tally, item in fresh]
         # Nothing to append is no reason to wait where too much waits to be rolled over.
         ids = store(events) if events else range(0)
         self._stored_keys.add([key_of(event) for event in events], ids)
@@ -651,7 +685,8 @@ class Ingest:
         known = self._stored_keys.known_rows(keys)
         fresh = delivery.events.filter(pa.array(~known))
         tally.read += fresh.num_rows
-        tally.note_stored(self._append_new(fresh))
+        shares = _Shares.of_one(tally)
+        tally.note_stored(self._append_new(shares.delivered(fresh, np.zeros(fresh.num_rows, np.int64))))
         again = to_events(delivery.events.filter(pa.array(known)))
         return [
             (tally, Accepted(event, InputPlace(row, 0), msgspec.json.encode(event)))
@@ -690,18 +725,19 @@ class Ingest:
             if self._is_stored_by_former_number(item.event, former_key, stored, erased):
                 tally.repeated += 1
                 continue
-            if not copies:
-                fresh.append((tally, item))
-                if key is not None:
-                    # So that a second one in the same batch is compared with it.
-                    stored.setdefault(key, []).append(_StoredEvent(self._writer.name, item.event, is_compared=True))
-                continue
             same = [one for one in copies if not contradictions(one.event, item.event)]
+            own = [one for one in copies if tally.may_contradict(one.event)]
             if same:
                 tally.repeated += 1
                 tally.retold += bool(harmless_differences(same[0].event, item.event))
+            elif own:
+                contradicting.append(_PutAside(tally, item.raw, item.place, _contradiction(own[0], item.event)))
             else:
-                contradicting.append(_PutAside(tally, item.raw, item.place, _contradiction(copies[0], item.event)))
+                fresh.append((tally, item))
+                if key is not None:
+                    # So that a second one in the same batch is compared with it.
+                    added = _StoredEvent(self._writer.name, _delivered(item.event, tally), is_compared=True)
+                    stored.setdefault(key, []).append(added)
         self._put_aside(contradicting)
         return fresh
 
@@ -839,6 +875,11 @@ def _by_writer(places: Mapping[Key, Sequence[StoredAt]]) -> dict[str, list[int]]
     for place in chain.from_iterable(places.values()):
         ids[place.writer].append(place.event_id)
     return ids
+
+
+def _delivered(event: Event, tally: FileTally) -> Event:
+    """Return an event with the name of who delivered it."""
+    return event if tally.producer is None else msgspec.structs.replace(event, delivered_by=tally.producer)
 
 
 def _contradiction(former: _StoredEvent, event: Event) -> EventProblem:

@@ -23,7 +23,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.model.event import Event
 from custody.model.plain_arrays import array_of, offsets_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 READER_VERSION = 1
 """The least schema version whose readers may read what is written now: they pass over columns that were added since."""
 
@@ -82,6 +82,7 @@ EVENT_SCHEMA = pa.schema(
         pa.field("source_ordinal", pa.int64()),
         pa.field("source_event_id", pa.string()),
         pa.field("extra", pa.string()),
+        pa.field("delivered_by", pa.string()),
     ]
 )
 
@@ -118,7 +119,7 @@ def _values_of_columns(events: Sequence[Event]) -> list[tuple[pa.Field, Sequence
     """Return the values of events, a column behind the other, in the order of EVENT_SCHEMA."""
     count = len(_PLACES)
     values: list[Any] = []
-    # One list, of which a column is every 37th value: that takes half as long as to turn the rows by `zip`.
+    # One list, of which a column is every 38th value: that takes half as long as to turn the rows by `zip`.
     for event in events:
         values += msgspec.structs.astuple(event)
     if len(values) != len(events) * count:  # a subclass may have more fields
@@ -202,7 +203,7 @@ def copied_columns(batches: Sequence[pa.RecordBatch], name: str) -> pa.Array:
     return pa.concat_arrays([*columns, columns[0].slice(0, 0)])
 
 
-SCHEMAS: dict[int, pa.Schema] = {SCHEMA_VERSION: EVENT_SCHEMA}
+SCHEMAS: dict[int, pa.Schema] = {1: pa.schema(list(EVENT_SCHEMA)[:-1]), SCHEMA_VERSION: EVENT_SCHEMA}
 """The columns of each version that was ever written, in their order; part of the format: add, never change."""
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Event)}

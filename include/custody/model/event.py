@@ -95,6 +95,9 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     source_event_id: str | None = None
     extra: str | None = None
     """Keys of the source that custody has no field for, as one JSON object."""
+    delivered_by: str | None = None
+    """Name of the token or certificate that it was delivered with, given by the server; None for what programs of this
+    machine stored, and where nobody has to prove anything."""
 
     def __eq__(self, other: object) -> bool:
         """Compare every field; the order of parents, and that of children, does not count, as in NiFi."""

@@ -34,6 +34,7 @@ COLUMNS = (
     "source_format",
     "source_node",
     "source_host",
+    "delivered_by",
     "platform",
     "application",
 )

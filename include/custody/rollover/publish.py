@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 
 from custody.catalog import Action, AddFile, AddShard, CatalogState, SourceRange, describe, kept_files
@@ -29,7 +30,7 @@ from custody.eventlog import (
 from custody.format.names import stored_shard, trash_path
 from custody.index import BuiltShard, Description, IndexedFields, build_shard, describe_shard
 from custody.journal import unmounted_suspects
-from custody.model import require_keeping
+from custody.model import READER_VERSION, SCHEMA_VERSION, require_keeping
 from custody.rollover.keeping_filters import forget_filters
 from custody.rollover.remaking import can_be_made_again
 from custody.workspace.removal import discard
@@ -106,11 +107,14 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
     files = staged.files(workspace)
     # Before anything is removed or written: a log without the newer columns would lose them for good.
     require_keeping(metadata.schema_version, source)
+    staged_version = metadata.schema_version
+    # What is written has the present columns, whichever ones were staged.
+    metadata = msgspec.structs.replace(metadata, schema_version=SCHEMA_VERSION, reader_version=READER_VERSION)
     # Of what the store has, equal bytes are taken: two attempts at once must not take each other's log away.
     clear_log(workspace, files, is_listed=is_listed, with_published=workspace.stored_units is None)
 
     def events() -> Iterator[pa.Table]:
-        return read_staged(workspace.fs, source, staged.log)
+        return read_staged(workspace.fs, source, staged.log, schema_version=staged_version)
 
     def write() -> WrittenLog:
         return write_log(workspace.fs, files.log, events, metadata, workspace.log_options)

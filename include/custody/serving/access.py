@@ -53,6 +53,8 @@ class Scope(StrEnum):
 
 
 EVERYTHING = frozenset(Scope)
+ANYBODY = "-"
+"""The name of whoever has to prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,15 @@ class Tokens:
 
     def _lines(self) -> list[TokenLine]:
         return self._tokens if self._file is None else self._file.content()
+
+
+def producer_named(name: str) -> str | None:
+    """Return the producer that the name of a grant stands for: events and keys are its own.
+
+    It is the name of a token and not its digest, so a token that is renewed goes on with its numbers. None is whoever
+    has to prove nothing, like programs of this machine.
+    """
+    return None if name == ANYBODY else name
 
 
 def brought_token(headers: Mapping[str, str]) -> str:

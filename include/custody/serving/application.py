@@ -40,7 +40,7 @@ from custody.errors import (
     StorageError,
 )
 from custody.model.visibility import Visibility
-from custody.serving.access import EVERYTHING, Grant, Scope, Tokens, brought_token
+from custody.serving.access import ANYBODY, EVERYTHING, Grant, Scope, Tokens, brought_token, producer_named
 from custody.serving.door import Door
 from custody.serving.http_requests import NO_SNIFFING, BodyRefusedError, ambiguous, is_from_own_page, is_own_host
 from custody.serving.rights import Rights
@@ -59,7 +59,7 @@ _PASSED_ON = "custody.passed_on"
 _SECRETS_IN_PATH = re.compile(r"((?:^|/)t/|/input-ports/)[^/]+")
 _REASON = "custody.reason"
 _VISIBILITY = "custody.visibility"
-_ANYBODY = Grant("-", EVERYTHING)
+_ANYBODY = Grant(ANYBODY, EVERYTHING)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing; what they answer a browser shows to no page of another site."""
 _FOREIGN_HOST = "expected a Host that names this server, such as localhost; the setting allowed_hosts takes other names"
@@ -115,7 +115,12 @@ def proven_grant(scope: AsgiScope) -> Grant | None:
 
 def grant_of(request: Request) -> Grant:
     """Return what a request may do, which is nothing where it proves nothing."""
-    return proven_grant(request.scope) or Grant("-", frozenset())
+    return proven_grant(request.scope) or Grant(ANYBODY, frozenset())
+
+
+def producer_of(request: Request) -> str | None:
+    """Return the name of who delivers, that of a token or a certificate; None where nobody has to prove anything."""
+    return producer_named(grant_of(request).name)
 
 
 def visibility_of(scope: AsgiScope) -> Visibility | None:
@@ -254,7 +259,7 @@ class Entrance:
         grant = await self._access.grant(scope, headers)
         scope[_GRANT] = grant
         rights = self._access.rights
-        scope[_VISIBILITY] = None if rights is None else rights.visibility("-" if grant is None else grant.name)
+        scope[_VISIBILITY] = None if rights is None else rights.visibility(ANYBODY if grant is None else grant.name)
         # The token before all else: a stranger learns neither load nor limits.
         # Nobody has to prove anything here, or a browser proves it by itself: then its reader need not want it.
         is_led = grant is not None and not brought_token(headers) and not is_from_own_page(headers)

@@ -46,6 +46,7 @@ from custody.capture.own_claims import without_refused_rows
 from custody.capture.validate import rejected, validate_element
 from custody.errors import InvalidInputError
 from custody.model import EVENT_SCHEMA, Event, EventProblem, to_events
+from custody.serving.access import producer_named
 
 ARROW = "application/vnd.apache.arrow.stream"
 AVRO = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro"})
@@ -81,6 +82,11 @@ class BodyHead:
     origin: str = ""
     sender: str = "-"
     """The name of the token or certificate that delivers it."""
+
+    @property
+    def producer(self) -> str | None:
+        """Who delivers; None where nobody has to prove anything."""
+        return producer_named(self.sender)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,7 @@ def _of_json(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
     context = Context(head.node, is_numbered=head.key is None)
     text = split_text(body, limits, Format.CUSTODY, context)
     if head.key is not None:
-        text = replace(text, ordinals=batch_ordinals(head.key, len(text.pieces)))
+        text = replace(text, ordinals=batch_ordinals(head.key, len(text.pieces), head.producer))
     # What names contents gets them before it is stored, and what is refused as a whole has to be read before.
     if not head.is_strict and not body.startswith(_GZIP) and _CONTENT_NAME.search(body) is None:
         return EventBody(Format.CUSTODY, (), text=text)
@@ -205,8 +211,8 @@ def _table(body: bytes) -> pa.Table:
             f"columns: expected each at most once out of {', '.join(_COLUMNS)} and {CONTENT_KEY}, "
             f"got {', '.join(unknown or names)}"
         )
-    # Another repository's ids mean nothing here.
-    return table.drop_columns(["event_id"]) if "event_id" in names else table
+    # Another repository's ids mean nothing here, and who delivers is told by the token alone.
+    return table.drop_columns([name for name in ("event_id", "delivered_by") if name in names])
 
 
 def _with_sources(table: pa.Table, head: BodyHead) -> pa.Table:
@@ -229,7 +235,7 @@ def _with_sources(table: pa.Table, head: BodyHead) -> pa.Table:
             "source_ordinal: expected the source's own number of each event, or the header Idempotency-Key, which "
             "numbers the events of a batch"
         )
-    ordinals = batch_ordinals(head.key, count)
+    ordinals = batch_ordinals(head.key, count, head.producer)
     return _filled(table, "source_ordinal", pa.array(np.arange(ordinals.start, ordinals.stop), pa.int64()))
 
 

@@ -233,8 +233,9 @@ class EventsDoor:
             raise _RefusedError(_json(422, document))
         outcomes = self._with_contents(read, head.sender) if read.contents else read.outcomes
         fields = {"origin": head.origin, "format": read.format, "outcomes": outcomes, "size": size, "node": head.node}
+        fields["producer"] = head.producer
         if read.text is not None:
-            return delivery_of_text(read.text, head.origin, size, head.node)
+            return delivery_of_text(read.text, head.origin, size, head.node, head.producer)
         if read.batches:
             return BatchDelivery(batches=read.batches, **fields)  # type: ignore[arg-type]
         if read.events is None:

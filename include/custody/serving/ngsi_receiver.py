@@ -14,6 +14,7 @@ import logging
 import time
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -27,9 +28,11 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.config.ngsi import CORRELATOR_CHARACTERS_MAX, HEALTH_TARGET
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
+from custody.model import Event
 from custody.ngsi.http_notification import Accepts, Arrival, Read, Refusal, judge_head, read_arrival
 from custody.quarantine import Quarantine, bad_piece
 from custody.serving.access import Tokens
+from custody.serving.application import producer_of
 from custody.serving.http_requests import NO_SNIFFING, SINGLE, BodyRefusedError, ambiguous, bounded_body
 from custody.serving.ngsi_intake import Intake
 
@@ -138,7 +141,7 @@ class Receiver:
         if read.refusal is not None:
             raise _RefusedError(read.refusal)
         try:
-            ids = await self._intake.store(body, read.events)
+            ids = await self._intake.store(body, _delivered(read.events, producer_of(request)))
         except CustodyError as error:
             raise _not_stored(error) from error
         return {
@@ -205,6 +208,10 @@ class Receiver:
             format=Format.NGSI,
         )
         self._quarantine.add(piece)
+
+
+def _delivered(events: Sequence[Event], producer: str | None) -> Sequence[Event]:
+    return events if producer is None else [msgspec.structs.replace(each, delivered_by=producer) for each in events]
 
 
 def receiver_app(receiver: Receiver) -> FastAPI:

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from custody.capture import Rejected
 from custody.ingest.ingest import Delivery, DeliveryReport, RefusedPiece, UnreadDelivery, delivery_of_text
 from custody.serving.access import Scope
+from custody.serving.application import producer_of
 from custody.serving.door import Measure, Services
 from custody.serving.http_requests import BodyRefusedError, bounded_body
 from custody.serving.lineage_body import BodyProcess, LineageBody, split_body
@@ -118,28 +119,30 @@ class OpenLineageDoor:
         raw = await bounded_body(request, limit, self._options.body_seconds)
         body = LineageBody(raw, coding != "identity", limit, self._options.openlineage_events_max)
         # Neither query nor login: both may hold secrets. The host is the sender's word.
-        delivery = await self._delivery(body, request.url.path)
+        delivery = await self._delivery(body, request.url.path, producer_of(request))
         report = await self._intake.take(delivery)
         self._counts["stored"] += report.counts.stored
         self._counts["repeated"] += report.counts.repeated
         self._counts["quarantined"] += len(report.refused)
         return report
 
-    async def _delivery(self, body: LineageBody, origin: str) -> Delivery:
+    async def _delivery(self, body: LineageBody, origin: str, producer: str | None) -> Delivery:
         """Return what a body delivers: cut here or in a thread by its length, and read in a process if it has to be."""
         if not body.is_zipped and len(body.raw) <= _SHORT_BYTES:
             text = split_body(body)
-            return UnreadDelivery(origin=origin, format=text.format, outcomes=(), size=len(body.raw), text=text)
+            fields = {"origin": origin, "format": text.format, "size": len(body.raw), "producer": producer}
+            return UnreadDelivery(outcomes=(), text=text, **fields)  # type: ignore[arg-type]
         # One at a time: reading takes memory, and the processor from everybody else.
         async with self._reading:
-            return await asyncio.to_thread(self._read, body, origin)
+            return await asyncio.to_thread(self._read, body, origin, producer)
 
-    def _read(self, body: LineageBody, origin: str) -> Delivery:
+    def _read(self, body: LineageBody, origin: str, producer: str | None) -> Delivery:
         text = split_body(body)
         size = sum(len(piece.raw) for piece in text.pieces)
         if all(isinstance(piece, Rejected) or len(piece.raw) <= _LONG_BYTES for piece in text.pieces):
-            return delivery_of_text(text, origin, size)
-        return Delivery(origin=origin, format=text.format, outcomes=self._process.read(body), size=size)
+            return delivery_of_text(text, origin, size, producer=producer)
+        outcomes = self._process.read(body)
+        return Delivery(origin=origin, format=text.format, outcomes=outcomes, size=size, producer=producer)
 
 
 def _kept_answer(piece: RefusedPiece) -> Response:

@@ -27,7 +27,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.config.sections import ListenerSection
 from custody.errors import BackpressureError, CustodyError, StorageError
-from custody.serving.access import Scope, Tokens, port_of
+from custody.serving.access import Scope, Tokens, port_of, producer_named
 from custody.serving.application import passed_on
 from custody.serving.door import Measure, Services
 from custody.serving.route_rights import OPEN, DoorMount, DoorRoute
@@ -147,6 +147,11 @@ class SiteToSiteDoor:
             self._raw.close()
         self._committer.shutdown(wait=True)
 
+    def producer_at(self, port_id: str) -> str | None:
+        """Return who delivers at the port with this id, by the name of a token; None where none is asked for."""
+        grant = None if self._tokens is None else self._tokens.grant_of_port(port_id)
+        return None if grant is None else producer_named(grant.name)
+
     def admits(self, port_id: str) -> bool:
         """Whether this is the id of the port for one of those who may deliver."""
         if self._tokens is not None:
@@ -178,14 +183,15 @@ class SiteToSiteDoor:
         self.counts["begun"] += 1
         return transaction
 
-    def commit(self, transaction: str) -> EndedTransaction:
+    def commit(self, transaction: str, port_id: str) -> EndedTransaction:
         """Store the packets of a transaction durably; blocks, behind those that were confirmed before."""
-        return self._committer.submit(self._commit, transaction).result()
+        return self._committer.submit(self._commit, transaction, port_id).result()
 
-    def _commit(self, transaction: str) -> EndedTransaction:
+    def _commit(self, transaction: str, port_id: str) -> EndedTransaction:
         started = time.monotonic()
         try:
-            ended = self._transactions.commit(transaction, self._intake.take)
+            take = partial(self._intake.take, producer=self.producer_at(port_id))
+            ended = self._transactions.commit(transaction, take)
         except (PacketError, UnknownTransactionError):
             raise  # of the sender's making; nothing is wrong here
         except Exception as error:
@@ -292,12 +298,12 @@ class SiteToSiteDoor:
         return _result(200, ResponseCode.CONTINUE_TRANSACTION)
 
     async def _end(self, request: Request) -> Response:
-        self._checked(request)
+        port = self._checked(request)
         transaction = request.path_params["transaction"]
         code = request.query_params.get("responseCode", "")
         if code == str(int(ResponseCode.CONFIRM_TRANSACTION)):
             loop = asyncio.get_running_loop()
-            ended = await loop.run_in_executor(self._committer, self._commit, transaction)
+            ended = await loop.run_in_executor(self._committer, self._commit, transaction, port)
             return _result(200, ResponseCode.TRANSACTION_FINISHED, ended.packets)
         if code in (str(int(ResponseCode.CANCEL_TRANSACTION)), str(int(ResponseCode.BAD_CHECKSUM))):
             self._transactions.cancel(transaction)
@@ -334,8 +340,8 @@ class _RawPort:
         transaction = self._door.begin()
         return transaction, self._door.stage(transaction, is_compressed=is_compressed)
 
-    def commit(self, transaction: str) -> EndedTransaction:
-        return self._door.commit(transaction)
+    def commit(self, transaction: str, port_id: str) -> EndedTransaction:
+        return self._door.commit(transaction, port_id)
 
 
 def open_site_to_site(services: Services) -> SiteToSiteDoor:

@@ -40,8 +40,11 @@ Batches = Iterable[Sequence[Outcome] | ColumnBatch]
 class EventStore(Protocol):
     """Stores events that came in packets, each once. Blocks; called by one thread at a time."""
 
-    def store(self, batches: Batches, origin: str, format: Format) -> FileReport:
-        """Store what was read. Durability: on return the events are acknowledged, and the rest is in the quarantine."""
+    def store(self, batches: Batches, origin: str, format: Format, producer: str | None) -> FileReport:
+        """Store what a producer delivered; None has to prove nothing.
+
+        Durability: on return the events are acknowledged, and the rest is in the quarantine.
+        """
         ...
 
 
@@ -54,14 +57,14 @@ class IngestStore:
         self._since_renewal = 0
         self._renewed = time.monotonic()
 
-    def store(self, batches: Batches, origin: str, format: Format) -> FileReport:
+    def store(self, batches: Batches, origin: str, format: Format, producer: str | None) -> FileReport:
         """Store what was read, as `Ingest.batches` does."""
         with self._storing:
             # What an ingest knows of stored events grows with each of them, and a server runs for months.
             if self._since_renewal > _RENEW_EVENTS or time.monotonic() - self._renewed > _RENEW_SECONDS:
                 self._ingest.renew()
                 self._since_renewal, self._renewed = 0, time.monotonic()
-            report = self._ingest.batches(batches, origin=origin, format=format)
+            report = self._ingest.batches(batches, origin=origin, format=format, producer=producer)
             self._since_renewal += report.stored
             return report
 
@@ -72,11 +75,11 @@ class IntakeStore:
     def __init__(self, intake: EventIntake) -> None:
         self._intake = intake
 
-    def store(self, batches: Batches, origin: str, format: Format) -> FileReport:
+    def store(self, batches: Batches, origin: str, format: Format, producer: str | None) -> FileReport:
         """Store what was read, a batch at a time, so that no packet is in memory as a whole."""
         counts = FileTally(origin, format, None)
         for batch in batches:
-            delivery = _delivery(batch, origin, format)
+            delivery = _delivery(batch, origin, format, producer)
             # The thread of the port has no loop: the answer comes back to one of its own.
             stored = asyncio.run(self._intake.take(delivery)).counts
             counts.read += stored.read
@@ -113,8 +116,8 @@ class PacketIntake:
         self.kept = 0
         """Packets that are no provenance, and went to the quarantine as a whole."""
 
-    def take(self, attributes: Mapping[str, str], content: BinaryIO) -> None:
-        """Take one packet. Durability: on return all of it is acknowledged, or in the quarantine.
+    def take(self, attributes: Mapping[str, str], content: BinaryIO, producer: str | None = None) -> None:
+        """Take one packet of a producer. Durability: on return all of it is acknowledged, or in the quarantine.
 
         Raises:
             BackpressureError, LockedError, StorageError, ClosedError: as `Ingest.batches`; the sender has to send it
@@ -138,7 +141,7 @@ class PacketIntake:
             context=context,
             columns_from=_COLUMNS_FROM,
         )
-        report = self._store.store(batches, origin, format)
+        report = self._store.store(batches, origin, format, producer)
         self.stored += report.stored
         self.repeated += report.repeated
         self.rejected += report.rejected
@@ -162,12 +165,12 @@ class PacketIntake:
         self.kept += 1
 
 
-def _delivery(batch: Sequence[Outcome] | ColumnBatch, origin: str, format: Format) -> Delivery:
+def _delivery(batch: Sequence[Outcome] | ColumnBatch, origin: str, format: Format, producer: str | None) -> Delivery:
     if isinstance(batch, ColumnBatch):
         size = batch.events.nbytes + sum(len(piece.raw) for piece in batch.rejected)
-        return BatchDelivery(origin=origin, format=format, outcomes=(), size=size, batches=(batch,))
+        return BatchDelivery(origin=origin, format=format, outcomes=(), size=size, batches=(batch,), producer=producer)
     size = sum(len(outcome.raw) for outcome in batch)
-    return Delivery(origin=origin, format=format, outcomes=batch, size=size)
+    return Delivery(origin=origin, format=format, outcomes=batch, size=size, producer=producer)
 
 
 def _shown(text: str) -> str:

@@ -41,8 +41,8 @@ class ServedPort(Protocol):
         """Begin a transaction."""
         ...
 
-    def commit(self, transaction: str) -> EndedTransaction:
-        """Store a transaction durably."""
+    def commit(self, transaction: str, port_id: str) -> EndedTransaction:
+        """Store a transaction durably, which came to the port with this id."""
         ...
 
 
@@ -142,11 +142,20 @@ class RawListener:
 
 
 class _AtAddress:
-    """The input port, with what clients are told of its address."""
+    """The input port of one connection, with what its client is told of the address."""
 
     def __init__(self, listener: RawListener, served: ServedPort) -> None:
+        self._served = served
+        self._port_id = ""
         self.peer = listener.peer
-        self.admits, self.is_full, self.begin, self.commit = served.admits, served.is_full, served.begin, served.commit
+        self.is_full, self.begin = served.is_full, served.begin
+
+    def admits(self, port_id: str) -> bool:
+        self._port_id = port_id
+        return self._served.admits(port_id)
+
+    def commit(self, transaction: str) -> EndedTransaction:
+        return self._served.commit(transaction, self._port_id)
 
 
 class _Connection:

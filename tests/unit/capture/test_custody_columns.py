@@ -145,7 +145,7 @@ def test_texts_that_are_read_together_are_what_each_is_by_itself(data: st.DataOb
             documents = [7 if name == "nothing" else run_event("START", place) for name in names]
         format = Format.CUSTODY if is_own else Format.OPENLINEAGE
         text = split_text(lines(documents), LIMITS, format, Context("a", is_numbered=is_numbered))
-        ordinals = None if is_numbered else batch_ordinals(f"key {place}", len(text.pieces))
+        ordinals = None if is_numbered else batch_ordinals(f"key {place}", len(text.pieces), None)
         texts.append(SplitText(format, text.pieces, text.context, ordinals))
     batch = read_together(texts)
     outcomes = [outcome for text in texts for outcome in text.outcomes()]

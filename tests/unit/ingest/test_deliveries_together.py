@@ -27,7 +27,7 @@ def delivery(documents: list[Any], origin: str, node: str | None = None, key: st
     data = lines(documents)
     text = split_text(data, LIMITS, format, Context(node, is_numbered=key is None))
     if key is not None:
-        text = SplitText(format, text.pieces, text.context, batch_ordinals(key, len(text.pieces)))
+        text = SplitText(format, text.pieces, text.context, batch_ordinals(key, len(text.pieces), None))
     return UnreadDelivery(origin=origin, format=format, outcomes=(), size=len(data), node=node, text=text)
 
 

@@ -68,17 +68,17 @@ def test_a_log_of_an_older_version_is_read_with_the_present_columns(tmp_path: Pa
 
 
 def test_a_log_of_a_version_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    for version in (0, 2):
+    for version in (0, 3):
         log = write_version(tmp_path / f"{version}.parquet", version, OLD_SCHEMA, reader_version=version)
-        with pytest.raises(FormatVersionError, match=f"expected events of schema version 1, got {version}"):
+        with pytest.raises(FormatVersionError, match=f"expected events of schema version 1 or 2, got {version}"):
             log.read()
 
 
 def test_a_log_with_other_columns_than_its_version_has_is_damaged(tmp_path: Path) -> None:
-    with pytest.raises(CorruptionError, match="columns of schema version 1"):
-        write_version(tmp_path / "odd.parquet", 1, OLD_SCHEMA).read()
-    with pytest.raises(CorruptionError, match=r"the column event_duration \(int64\), as schema version 2 says"):
-        write_version(tmp_path / "newer.parquet", 2, OLD_SCHEMA).read()
+    with pytest.raises(CorruptionError, match="columns of schema version 2"):
+        write_version(tmp_path / "odd.parquet", 2, OLD_SCHEMA).read()
+    with pytest.raises(CorruptionError, match=r"the column event_duration \(int64\), as schema version 3 says"):
+        write_version(tmp_path / "newer.parquet", 3, OLD_SCHEMA).read()
 
 
 @pytest.mark.usefixtures("version_0")
@@ -107,7 +107,7 @@ def test_every_column_that_may_be_lacking_has_a_value_that_the_schema_allows() -
 
 
 def test_the_present_version_is_known_and_passes_unchanged() -> None:
-    assert schema_of(1, "x").equals(EVENT_SCHEMA)
+    assert schema_of(2, "x").equals(EVENT_SCHEMA)
     assert to_present(TABLE) is TABLE
 
 
@@ -138,4 +138,4 @@ def _old_batch(events: list[Event], first: int) -> pa.RecordBatch:
 
 def test_the_log_of_the_present_version_is_written_as_before(tmp_path: Path) -> None:
     made = write_log(FS, tmp_path / "l.parquet", TABLE, log_metadata(TABLE, "main", "provenance"), LogOptions())
-    assert EventLog(FS, made.path).metadata.schema_version == 1
+    assert EventLog(FS, made.path).metadata.schema_version == 2

@@ -83,5 +83,5 @@ def test_damage_is_left_out_of_an_old_log_too(mixed: Repository) -> None:
 
 def test_a_version_that_nobody_knows_is_refused(mixed: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(columns.SCHEMAS, 0)
-    with pytest.raises(FormatVersionError, match="expected events of schema version 1, got 0"):
+    with pytest.raises(FormatVersionError, match="expected events of schema version 1 or 2, got 0"):
         ask(Repository.open(mixed.settings.root), "select 1")

@@ -340,7 +340,7 @@ def test_while_nothing_can_be_stored_transactions_are_refused_early(
 ) -> None:
     url, data = port.staged(packet(payloads(1))), packet(payloads(1))
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise BackpressureError("too much waits to be rolled over")
 
     with monkeypatch.context() as patched:
