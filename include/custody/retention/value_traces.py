@@ -209,7 +209,8 @@ class TraceSearch:
 
     def _uploads(self) -> Iterator[Trace]:
         for path in self._files(self._settings.uploads):
-            if path.name in self._digests:
+            # Behind the digest stands whose content it is.
+            if path.name.partition("-")[0] in self._digests:
                 yield self._file("uploaded content", path)
 
     def _reports(self) -> Iterator[Trace]:
