@@ -170,7 +170,10 @@ class _Backup:
             try:
                 self._copier.copy(file, None if file.is_passing else self._known.get(file.path, (None, 0))[0])
             except (NotFoundError, ShrunkError):
-                gone.append(file.path)
+                if file.is_optional:
+                    del moment.files[file.path]
+                else:
+                    gone.append(file.path)
                 continue
             unsaved += file.size
             if unsaved >= _PROGRESS_BYTES:

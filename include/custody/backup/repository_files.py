@@ -1,9 +1,10 @@
 """The files of a repository at one moment, in the order in which a backup has to look at them.
 
 What refers is looked at before what it refers to: ledgers and cursors before journals, journals before the catalog, the
-catalog before logs, shards and contents. So no file of a backup knows of more than the others hold. Nothing is
-committed between the look at the journals and the end of the look at the catalog, or the look begins again; the lock
-of the FlowFile repository is held while the journals are listed, so that no event of a later transaction is in them.
+catalog before logs, shards and contents. So no file of a backup knows of more than the others hold. What became live
+between the looks at journals and catalog was sealed when its journals were listed, or the look begins again: the
+catalog has no event that was acknowledged later. The lock of the FlowFile repository is held while journals are listed,
+so that they have no event of a later transaction than its log.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from custody.backup.manifest import Area, WriterEnd
@@ -42,10 +43,12 @@ from custody.format.names import (
     split_stripe,
     stored_shard,
 )
-from custody.journal import JournalFile, read_end, writer_states
+from custody.journal import JournalFile, holds_group, read_end, writer_states
+from custody.journal.journal_file import JournalEnd
 from custody.store import LocalStore, ObjectInfo, ObjectStore
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
+from custody.workspace.handoff import HandoffFolder
 
 ROOT, STORE, WORK = "root", "store", "work"
 _REFERRING = ("landed", "exports", "site-to-site", "replays", "jobs", "uploads", "runs", "maintenance", "watch")
@@ -53,7 +56,8 @@ _REFERRING = ("landed", "exports", "site-to-site", "replays", "jobs", "uploads",
 _REPLACED = ("exports", "jobs", "maintenance", "watch", "site-to-site", SINK_FOLDER)
 """Folders of small files that are replaced under their names: they are read in the order in which they are listed."""
 _READ_BYTES_MAX = 1 << 20
-_READ_FLOWFILES_MAX = 64 << 20
+_READ_BYTES = 64 << 20
+"""So much of journals, and of the log of FlowFiles, is read when it is listed."""
 _LOCK_SECONDS = 30.0
 _LOOKS_MAX = 20
 _PAUSE_SECONDS = 0.2
@@ -75,6 +79,8 @@ class SourceFile:
     """As a catalog states it; empty where none does."""
     data: bytes | None = None
     """The content, where it had to be read when it was listed."""
+    is_optional: bool = False
+    """Whether others hold what is in it, so that it may go before it is copied."""
 
     @property
     def path(self) -> str:
@@ -106,10 +112,13 @@ class Moment:
         self.files.update((file.path, file) for file in files)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _WriterLook:
     workspace: Workspace
-    before: CatalogState
+    state: CatalogState
+    """Before the journals were listed, and then after that."""
+    groups: dict[int, bool] = field(default_factory=dict)
+    """Whether all journals of a group were sealed when they were listed, by its first event id."""
 
 
 class RepositoryFiles:
@@ -182,11 +191,9 @@ class RepositoryFiles:
         self._flowfiles_and_journals(moment, looks)
         moment.until_ms = self._clock.now_ms()
         for look in looks:
-            self._catalog(moment, look)
+            self._follow(moment, look)
         for look in looks:
-            # Nothing became live since the journals were listed: each event is in what was listed.
-            if look.workspace.newest_state().revision != look.before.revision:
-                raise _LookAgain
+            self._catalog(moment, look)
         for look in looks:
             self._data(moment, look)
         moment.add(self._reports_in_store())
@@ -228,7 +235,7 @@ class RepositoryFiles:
             moment.flowfiles = sum(queue.count for queue in FlowFileLook(self._fs, home, 0).queues())
             names = [info for name in ("log", "swap") for info in self.stores[ROOT].list(f"flowfiles/{name}/")]
             snapshot = self.stores[ROOT].head("flowfiles/snapshot")
-            left = _READ_FLOWFILES_MAX
+            left = _READ_BYTES
             for info in [*names, *([] if snapshot is None else [snapshot])]:
                 is_read = not info.key.startswith("flowfiles/swap/") and info.size_bytes <= left
                 data = self.stores[ROOT].get(info.key) if is_read else None
@@ -237,30 +244,57 @@ class RepositoryFiles:
                 moment.files[source.path] = source
 
     def _journals(self, moment: Moment, looks: list[_WriterLook]) -> None:
+        budget = [_READ_BYTES]
         for look in looks:
             writer = look.workspace.writer
+            look.groups.clear()
             for area in self._containers():
                 for info in self.stores[area].list(f"{writer}/journals/"):
-                    if JournalName.parse(info.key.rpartition("/")[2]) is not None:
-                        moment.add(iter([self._source(area, info)]))
+                    name = JournalName.parse(info.key.rpartition("/")[2])
+                    if name is not None:
+                        moment.add(iter([self._journal(area, info, budget)]))
+                        look.groups[name.first_event_id] = look.groups.get(name.first_event_id, True) and name.sealed
                 # After the journals: its bound is above all ids in them.
                 state = self.stores[area].head(f"{writer}/STATE")
                 if state is not None:
                     moment.add(iter([self._source(area, state, is_read=True)]))
 
+    def _journal(self, area: str, info: ObjectInfo, budget: list[int]) -> SourceFile:
+        """Return a journal; read at once, as it may be sealed and swept before it is copied, while the budget lasts."""
+        if info.size_bytes > budget[0]:
+            return self._source(area, info)
+        budget[0] -= info.size_bytes
+        data = self.stores[area].get_range(info.key, 0, info.size_bytes)
+        return SourceFile(area, info.key, len(data), info.modified_ms, data=data)
+
     def _containers(self) -> list[str]:
         return [name for name in self.stores if name.startswith("container-")]
 
+    def _follow(self, moment: Moment, look: _WriterLook) -> None:
+        """Add what was handed over, and look at the catalog after the journals."""
+        workspace, prefix = look.workspace, f"{look.workspace.catalog.objects.home}{HANDOFF}/"
+        # After the journals: what left a container is in the store, or live.
+        for info in self.stores[STORE].list(prefix):
+            moment.add(iter([self._source(STORE, info)]))
+            folder = HandoffFolder.parse(info.key.removeprefix(prefix).partition("/")[0])
+            if folder is not None:
+                look.groups.setdefault(folder.first_event_id, True)
+        before = workspace.live_groups(look.state)
+        look.state = workspace.newest_state()
+        # Of a group that was open then, or not there yet, the catalog would have events that were acknowledged later.
+        if not all(look.groups.get(group, False) for group in workspace.live_groups(look.state) - before):
+            raise _LookAgain
+        for path, file in moment.files.items():
+            name = self._journal_name(file, workspace.writer)
+            if name is not None and workspace.is_committed(look.state, name.first_event_id):
+                moment.files[path] = replace(file, is_optional=True)
+
     def _catalog(self, moment: Moment, look: _WriterLook) -> None:
         """Add what a writer has in the store beside its logs, and count what waits and what is live."""
-        workspace, store = look.workspace, self.stores[STORE]
+        workspace, state, store = look.workspace, look.state, self.stores[STORE]
         home = workspace.catalog.objects.home
-        # Handed over after the journals were listed: what left a container is in the store.
-        for folder in (HANDOFF, INCARNATIONS, LEASES, STRIPES):
+        for folder in (INCARNATIONS, LEASES, STRIPES):
             moment.add(self._source(STORE, info) for info in store.list(f"{home}{folder}/"))
-        state = workspace.newest_state()
-        if state.revision != look.before.revision:
-            raise _LookAgain
         moment.add(self._transactions(workspace, state))
         copies = workspace.catalog.copies
         later = (
@@ -269,7 +303,7 @@ class RepositoryFiles:
         moment.add(
             self._source(STORE, info, is_read=True)
             for info in store.list(f"{home}{FORGOTTEN}/")
-            if info.key not in later  # of a commit that is under way
+            if info.key not in later  # of a later commit
         )
         moment.ends.append(self._end(moment, workspace, state))
         for missing in workspace.missing():
@@ -284,20 +318,9 @@ class RepositoryFiles:
                 yield self._source(STORE, info)
 
     def _end(self, moment: Moment, workspace: Workspace, state: CatalogState) -> WriterEnd:
-        listed = {path: file for path, file in moment.files.items() if path.startswith("container-")}
-        waiting, newest = 0, max((file.last_event_id for file in state.files.values()), default=-1)
-        for group in workspace.groups():
-            for path in (*group.sealed, *group.open):
-                file = self._listed(listed, path)
-                # A journal of a live group is swept when its turn comes; a handed one lies in the store.
-                if workspace.is_committed(state, group.first_event_id):
-                    continue
-                end = read_end(self._fs, path) if path in group.sealed else None
-                if end is None:
-                    size = self._fs.size(path) if file is None else file.size
-                    end = JournalFile(path, self._fs.read_part(path, 0, size)).counted()
-                waiting += end.events
-                newest = max(newest, -1 if end.last_event_id is None else end.last_event_id)
+        ends = [end for end in self._waiting(moment, workspace, state) if end.events]
+        newest = [file.last_event_id for file in state.files.values()]
+        newest += [end.last_event_id for end in ends if end.last_event_id is not None]
         states = writer_states(self._fs, self.settings.containers, workspace.writer)
         return WriterEnd(
             writer=workspace.writer,
@@ -305,27 +328,42 @@ class RepositoryFiles:
             revision=state.revision,
             digest=state.digest.hex(),
             live_events=sum(file.rows for file in state.files.values()),
-            waiting_events=waiting,
-            newest_event_id=newest,
+            waiting_events=sum(end.events for end in ends),
+            newest_event_id=max(newest, default=-1),
             reserved=max((item.reserved for item in states.values()), default=0),
         )
 
-    def _listed(self, listed: dict[str, SourceFile], path: Path) -> SourceFile | None:
-        """Return the file that was listed for a journal on a container, None for one that lies in the store.
+    def _waiting(self, moment: Moment, workspace: Workspace, state: CatalogState) -> Iterator[JournalEnd]:
+        """Yield the ends of the writer's own journals that were listed and are not live."""
+        claims = workspace.incarnations.readable_claims()
+        for file in moment.files.values():
+            name = self._journal_name(file, workspace.writer)
+            if name is None or workspace.is_committed(state, name.first_event_id):
+                continue
+            path = Path(self.stores[file.area].locate(file.key))
+            journal = None if file.data is None else JournalFile(path, file.data)
+            incarnation = journal.header.incarnation if journal is not None and journal.header is not None else ""
+            if holds_group(claims, incarnation or workspace.incarnation_of(path), name.first_event_id):
+                found = None if journal is not None else read_end(self._fs, path)
+                yield found or (journal or JournalFile.read(self._fs, path)).counted()
+        if not workspace.hands_over:
+            return
+        # What is on a container was counted there.
+        roots = self.settings.containers
+        for group in workspace.groups():
+            if not workspace.is_committed(state, group.first_event_id):
+                for path in group.sealed:
+                    if not any(path.is_relative_to(root) for root in roots):
+                        yield read_end(self._fs, path) or JournalFile.read(self._fs, path).counted()
 
-        Raises _LookAgain for one that was not listed: it is newer.
-        """
-        for number, root in enumerate(self.settings.containers, 1):
-            if path.is_relative_to(root):
-                file = listed.get(f"container-{number}/{path.relative_to(root).as_posix()}")
-                if file is None:
-                    raise _LookAgain
-                return file
-        return None
+    def _journal_name(self, file: SourceFile, writer: str) -> JournalName | None:
+        folder, _, name = file.key.rpartition("/")
+        is_journal = file.area.startswith("container-") and folder == f"{writer}/journals"
+        return JournalName.parse(name) if is_journal else None
 
     def _data(self, moment: Moment, look: _WriterLook) -> None:
         """Add the logs, shards, filters and contents of a writer, and its tables of software."""
-        workspace, state = look.workspace, look.before
+        workspace, state = look.workspace, look.state
         writer, home = workspace.writer, workspace.catalog.objects.home
         files = workspace.catalog.objects.files
         wanted, live = _kept(workspace, state)
@@ -335,7 +373,9 @@ class RepositoryFiles:
             if info is not None:
                 stripe, rest = split_stripe(path)
                 area = f"stripe-{stripe}" if stripe else STORE
-                source = SourceFile(area, home + rest, info.size_bytes, info.modified_ms, sha256)
+                source = SourceFile(
+                    area, home + rest, info.size_bytes, info.modified_ms, sha256, is_optional=path not in live
+                )
                 moment.files[source.path] = source
             elif path in live:
                 moment.missing.append(files.locate(path))
@@ -347,7 +387,7 @@ class RepositoryFiles:
         for area in self._containers():
             for info in self.stores[area].list(f"{writer}/{FILTERS}/"):
                 if parse_filters(info.key.rpartition("/")[2]) is not None:
-                    moment.add(iter([self._source(area, info)]))
+                    moment.add(iter([replace(self._source(area, info), is_optional=True)]))
         moment.add(self._contents(workspace))
         moment.add(self._software(writer))
 

@@ -33,7 +33,7 @@ from custody.lease import lease_status
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.verification import verify_repository
 from custody.store import LocalStore, ObjectStore, StoredFiles, check_key
-from custody.vfs import FileSystem, PosixFileSystem
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
 from custody.workspace import Workspace
 
 RESTORED_IDS = 1 << 30
@@ -145,7 +145,7 @@ class _Restore:
         settings = Settings(**{**document, "root": self._folder})
         stores = area_stores(settings, self._fs)
         self._begin(settings, stores)
-        self._copy(files, stores, settings)
+        self._copy(files, stores)
         # As copied, before anything is changed: this is what the manifest states.
         self._require_end(settings)
         writers = [self._go_on(workspace, ids_from) for workspace in Workspace.all(settings, self._fs, self._clock)]
@@ -232,14 +232,24 @@ class _Restore:
                 )
             self._remove_later(stores[STORE])
             return
+        # A crash may have left a marker that never got its name.
+        unnamed = [
+            name for name in fs.list(self._folder) if name.startswith(RESTORING) and name.endswith(TEMPORARY_SUFFIX)
+        ]
         for name, store in stores.items():
             place = settings.root if name == ROOT else None
-            taken = next(iter(store.keys("")), None) if place is None else next(iter(fs.list(place)), None)
+            taken = (
+                next(iter(store.keys("")), None)
+                if place is None
+                else next(iter(sorted({*fs.list(place)} - {*unnamed})), None)
+            )
             if taken is not None:
                 raise ConfigurationError(
                     f"{store.locate('') if place is None else place}: expected nothing in the place of {name}, found "
                     f"{taken}. A backup is restored into empty places: name another folder, or move away what is there."
                 )
+        for name in unnamed:
+            fs.remove(self._folder / name)
         fs.make_directory(self._folder)
         fs.write_durably(self._marker, with_checksum(msgspec.json.encode(mark)))
 
@@ -250,7 +260,7 @@ class _Restore:
             if f"{STORE}/{key}" not in known:
                 store.delete(key)
 
-    def _copy(self, files: Iterable[BackupFile], stores: dict[str, ObjectStore], settings: Settings) -> None:
+    def _copy(self, files: Iterable[BackupFile], stores: dict[str, ObjectStore]) -> None:
         """Write all files but the settings, and make them durable."""
         # By object: small files share one, which is then read once.
         ordered = sorted(files, key=lambda file: (file.objects[:1], file.offset))

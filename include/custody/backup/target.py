@@ -48,7 +48,7 @@ from custody.store import (
     require_bucket,
     require_conditional_puts,
 )
-from custody.vfs import FileSystem
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is done, bytes done, bytes in all)."""
@@ -325,7 +325,8 @@ class BackupTarget:
 
     def _names(self) -> list[str]:
         if self.folder is not None:
-            return self._fs.list(self.folder)
+            # A crash may have left a mark that never got its name.
+            return [name for name in self._fs.list(self.folder) if not name.endswith(TEMPORARY_SUFFIX)]
         first = next(iter(self.store.keys("")), None)
         return [] if first is None else [first]
 
