@@ -77,17 +77,19 @@ with Repository.open(root).flowfiles(wait_seconds=30) as flow:
         time.sleep(0.01)
 """
 PASSES = """
-import sys, time
+import os, sys, time
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 from custody.errors import CustodyError
 from custody.repository import Repository
 turn = 0
+out = os.open(Path(sys.argv[2]) / f"passes-{sys.argv[4]}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 while True:
     repository = Repository.open(Path(sys.argv[1]))
     try:
         repository.roll_over()
         turn += 1
+        os.write(out, b"%d\\n" % turn)
         if turn % 3 == 0:
             repository.compact()
     except CustodyError as error:
@@ -151,6 +153,10 @@ def told(ledger: Path, kind: str) -> set[int]:
     """The numbers that were acknowledged; a kill may cut the last line off."""
     lines = [line for path in ledger.glob(f"{kind}-*") for line in path.read_bytes().splitlines(keepends=True)]
     return {int(line) for line in lines if line.endswith(b"\n")}
+
+
+def _is_under_way(ledger: Path) -> bool:
+    return len(told(ledger, "events")) > 100 and len(told(ledger, "flowfiles")) > 20 and 2 in told(ledger, "passes")
 
 
 @dataclass(frozen=True)
@@ -241,7 +247,7 @@ def test_each_backup_beside_killed_work_is_one_moment(
     with ExitStack() as stack:
         works = stack.enter_context(working(root, ledger))
         deadline = time.monotonic() + 60
-        while len(told(ledger, "events")) < 100 or len(told(ledger, "flowfiles")) < 20:
+        while not _is_under_way(ledger):
             assert time.monotonic() < deadline, [path.read_text() for path in ledger.glob("errors-*")]
             time.sleep(0.1)
         for number in range(backups):

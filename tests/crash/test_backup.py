@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from custody.backup import restore_run as restores
 from custody.backup.manifest import BackupFile, digest_text, encode_manifest, encode_table
 from custody.backup.restore_run import _Restore
 from custody.backup.target import _manifest_key, _object_key, _table_key
+from custody.config import SETTINGS_FILE
 from custody.lease import Lease
 from tests.crash.backup_scenarios import BackingUp, Restoring
 from tests.crash.enumeration import Scenario, enumerate_crashes, run_to
@@ -46,7 +48,7 @@ def _manifest_first() -> AbstractContextManager[object]:
 
 def _objects_are_not_synced() -> AbstractContextManager[object]:
     def wrong(self: Any, data: bytes) -> bytes:
-        digest = restores.hashlib.sha256(data).digest()
+        digest = hashlib.sha256(data).digest()
         path = self.folder / _object_key(digest)
         self._fs.make_directory(path.parent)
         if not self._fs.exists(path):
@@ -79,7 +81,7 @@ def _settings_first() -> AbstractContextManager[object]:
     right = _Restore._copy
 
     def wrong(self: Any, files: Any, stores: Any) -> None:
-        self._fs.write_durably(self._folder / restores.SETTINGS_FILE, b"")
+        self._fs.write_durably(self._folder / SETTINGS_FILE, b"")
         right(self, files, stores)
 
     return patch.object(_Restore, "_copy", wrong)

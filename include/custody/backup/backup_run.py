@@ -73,7 +73,7 @@ def back_up(
         location: of the target; a relative folder lies in `base`, by default the working directory.
         bytes_per_second: reads no more than that.
         with_secrets: takes secrets of `custody.toml` along, too.
-        accept_older: goes on where the target has a later state of the repository than there is.
+        accept_older: goes on where the target, or the repository itself, has seen a later state than there is.
         keep: how many backups of the target are kept, None for all.
 
     Durability: on return the backup counts, also after power loss.
@@ -81,6 +81,7 @@ def back_up(
     Raises:
         ConfigurationError: the target lies in the repository, or something else lies there, or it is another's.
         ConflictError: the target has a later state of the repository; or it changes too fast.
+        EarlierStateError: a part of the repository is of an earlier moment than one that was seen, or away.
         LockedError: another backup is being written to the target.
         CorruptionError: a catalog is damaged.
         StorageError: a disk is not there, or refuses.
@@ -92,7 +93,8 @@ def back_up(
     lease = target.take_lease(clock, _DEAD_SECONDS)
     with Heartbeat([lease], clock, _DEAD_SECONDS):
         try:
-            report = _Backup(settings, target, lease, fs, clock, Throttle(bytes_per_second), progress).run(
+            source = RepositoryFiles(settings, fs, clock, accept_older=accept_older)
+            report = _Backup(source, target, lease, clock, Throttle(bytes_per_second), progress).run(
                 with_secrets=with_secrets, accept_older=accept_older
             )
             pruned, freed = target.prune(keep, clock.now_ms()) if keep is not None else ([], 0)
@@ -108,22 +110,21 @@ class _Backup:
 
     def __init__(
         self,
-        settings: Settings,
+        source: RepositoryFiles,
         target: BackupTarget,
         lease: Lease,
-        fs: FileSystem,
         clock: Clock,
         throttle: Throttle,
         progress: Progress,
     ) -> None:
-        self._settings = settings
+        self._settings = source.settings
+        self._source = source
         self._target = target
         self._lease = lease
         self._clock = clock
         self._progress = progress
         self._began_ms = clock.now_ms()
-        self._source = RepositoryFiles(settings, fs, clock)
-        self._copier = Copier(self._source, target, throttle)
+        self._copier = Copier(source, target, throttle)
         self._known: dict[str, tuple[BackupFile, int]] = {}
         """Rows of earlier backups, and when each of those began."""
         self._parts = 0

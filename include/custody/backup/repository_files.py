@@ -19,7 +19,13 @@ from custody.backup.manifest import Area, WriterEnd
 from custody.catalog import CatalogState, PrunedError, store_of
 from custody.clock import Clock
 from custody.config import SETTINGS_FILE, Settings
-from custody.errors import ConflictError, ContentContainerMissingError, NotFoundError, StorageError
+from custody.errors import (
+    ConflictError,
+    ContentContainerMissingError,
+    EarlierStateError,
+    NotFoundError,
+    StorageError,
+)
 from custody.flow.content import ContentContainers
 from custody.flowfile_repository import FlowFileLook
 from custody.flowfile_repository.log import LogFolder, lock_folder
@@ -128,15 +134,14 @@ class RepositoryFiles:
         settings: of the repository.
         fs: of its folders.
         clock: tells the time.
-
-    Raises:
-        StorageError: a disk of the repository is not there.
+        accept_older: takes a state that is earlier than one that was seen for what there is, and names it as missing.
     """
 
-    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock) -> None:
+    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock, *, accept_older: bool = False) -> None:
         self.settings = settings
         self._fs = fs
         self._clock = clock
+        self._accept_older = accept_older
         self.stores = area_stores(settings, fs)
 
     def areas(self) -> list[Area]:
@@ -155,6 +160,7 @@ class RepositoryFiles:
         Raises:
             ConflictError: the repository changes too fast.
             CorruptionError: a catalog is damaged.
+            EarlierStateError: a part of the repository is of an earlier moment than one that was seen, or away.
             StorageError: a disk is not there.
         """
         for number in range(_LOOKS_MAX):
@@ -187,6 +193,13 @@ class RepositoryFiles:
         ]
         for look in looks:
             look.workspace.require_containers()
+            earlier = look.workspace.earlier_state()
+            if earlier is not None and not self._accept_older:
+                raise EarlierStateError(
+                    f"{earlier}. No backup was made. Bring the later state back; --accept-older backs up what there is."
+                )
+            if earlier is not None:
+                moment.missing.append(str(earlier))
         moment.from_ms = self._clock.now_ms()
         self._flowfiles_and_journals(moment, looks)
         moment.until_ms = self._clock.now_ms()
@@ -474,7 +487,8 @@ def area_stores(settings: Settings, fs: FileSystem) -> dict[str, ObjectStore]:
 
 def end_of(settings: Settings, fs: FileSystem, clock: Clock) -> tuple[list[WriterEnd], int]:
     """Return the ends of the writers of a repository that nobody writes to, and the number of its FlowFiles."""
-    moment = RepositoryFiles(settings, fs, clock).moment()
+    # What an interrupted restore wrote before in this process was taken back.
+    moment = RepositoryFiles(settings, fs, clock, accept_older=True).moment()
     return moment.ends, moment.flowfiles
 
 

@@ -27,7 +27,7 @@ from custody.config.parsing import is_local
 from custody.config.settings import root_of
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.format.checked_json import has_right_checksum, with_checksum
-from custody.format.names import FAILED_SUFFIX, LEASES, RESTORING, ContainerPaths
+from custody.format.names import FAILED_SUFFIX, LEASES, RESTORING, WITNESS, ContainerPaths
 from custody.journal import WriterContainers, lock_path, purpose_of
 from custody.lease import lease_status
 from custody.maintenance.findings import Finding, Level
@@ -230,7 +230,7 @@ class _Restore:
                     f"{self._folder}: expected an empty folder or an interrupted restore of backup {manifest.number} "
                     f"of {self._target}, got one of {what}. Finish that one, or remove the folder."
                 )
-            self._remove_later(stores[STORE])
+            self._remove_later(stores)
             return
         # A crash may have left a marker that never got its name.
         unnamed = [
@@ -253,12 +253,14 @@ class _Restore:
         fs.make_directory(self._folder)
         fs.write_durably(self._marker, with_checksum(msgspec.json.encode(mark)))
 
-    def _remove_later(self, store: ObjectStore) -> None:
-        """Remove what an interrupted restore put into the store behind the backup: claims, notes, ends of leases."""
+    def _remove_later(self, stores: dict[str, ObjectStore]) -> None:
+        """Remove what an interrupted restore wrote behind the backup: claims, notes, ends of leases, witnesses."""
         known = {file.path for file in self._target.files(self._manifest)}
-        for key in list(store.keys("")):
-            if f"{STORE}/{key}" not in known:
-                store.delete(key)
+        for area, store in stores.items():
+            for key in list(store.keys("")):
+                is_ours = area == STORE or key.startswith("witness/") or f"/{WITNESS}." in key
+                if is_ours and f"{area}/{key}" not in known:
+                    store.delete(key)
 
     def _copy(self, files: Iterable[BackupFile], stores: dict[str, ObjectStore]) -> None:
         """Write all files but the settings, and make them durable."""
@@ -366,8 +368,12 @@ class _Restore:
                     restored_from=f"backup {self._manifest.number} of {self._target}",
                     left_from=end.newest_event_id + 1,
                 )
+        # This process may have seen what an interrupted restore wrote here.
+        workspace.catalog.may_go_back = True
         if state.revision >= 0 and state.seal is None:
-            workspace.catalog.commit([self._note(end, first), *self._moved_shards(state, settings)])
+            state = workspace.catalog.commit([self._note(end, first), *self._moved_shards(state, settings)])
+        if state.revision >= 0:
+            workspace.catalog.accept(state)
         return RestoredWriter(end=end, first_event_id=first)
 
     def _note(self, end: WriterEnd, first: int) -> Action:

@@ -104,9 +104,9 @@ def test_queues_go_on_where_they_were_and_no_event_is_taken_for_another(reposito
         flow.connect("out")
         for number in range(6):
             with flow.session(STEP) as session:
-                flowfile = session.create({"number": str(number)})
-                session.write_bytes(flowfile, bytes([number]) * 100)
-                session.transfer(flowfile, "in")
+                made = session.create({"number": str(number)})
+                session.write_bytes(made, bytes([number]) * 100)
+                session.transfer(made, "in")
         # One is being worked on in the moment of the backup.
         taken = flow.session(STEP)
         assert taken.get("in") is not None
