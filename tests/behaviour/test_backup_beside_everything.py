@@ -225,6 +225,7 @@ def _is_flow(one: object) -> bool:
     return str(getattr(one, "component_id", "")) == STEP.id
 
 
+@pytest.mark.in_parts(3)
 @pytest.mark.parametrize("place", ["folder", "target in a bucket", "all in buckets"])
 @pytest.mark.parametrize("backups", [3, pytest.param(25, marks=pytest.mark.slow)])
 def test_each_backup_beside_killed_work_is_one_moment(

@@ -304,6 +304,24 @@ def test_a_target_takes_one_repository_and_no_state_that_went_back(filled: Repos
         back_up(other.settings, str(target))
 
 
+def test_a_copy_of_several_moments_is_not_backed_up_unless_somebody_says_so(filled: Repository, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("store", SETTINGS_FILE):
+        source = filled.settings.root / name
+        shutil.copytree(source, copy / name) if source.is_dir() else shutil.copy(source, copy / name)
+    run_steps(filled.settings)
+    shutil.copytree(filled.settings.root / "containers", copy / "containers")
+    target = tmp_path / "target"
+    result = run("-r", copy, "backup", target)
+    assert result.exit_code == 25
+    assert "No backup was made" in result.stderr
+    assert opened(target).manifests() == []
+    report = back_up(load_settings(copy), str(target), accept_older=True)
+    assert not report.is_whole
+    assert "revision 1 with the digest" in report.manifest.missing[0]
+
+
 def test_of_two_backups_at_once_one_is_refused(filled: Repository, tmp_path: Path) -> None:
     target = tmp_path / "target"
 
