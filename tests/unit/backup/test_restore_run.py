@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner, Result
@@ -300,3 +301,47 @@ def test_a_restored_repository_can_be_backed_up_and_restored(repository: Reposit
     events = list(restored.events(count=1000))
     assert len(events) == 33
     assert len({one.event_id for one in events}) == 33
+
+
+def test_a_bucket_with_what_was_handed_over_comes_back_in_another_one(tmp_path: Path) -> None:
+    root, store = tmp_path / "repository", f"memory://{uuid4().hex}"
+    Repository.create(root)
+    (root / SETTINGS_FILE).write_text(
+        f'[repository]\nstore = "{store}"\nstaging = "store"\n[journal]\nhandoff = "store"\n'
+        '[content]\nhandoff = "store"\nclaim_bytes = 4096\n'
+    )
+    repository = Repository.open(root)
+    append(repository, sample(60))
+    repository.hand_over()
+    run_steps(repository.settings)
+    with repository.writer() as writer:
+        for number in range(3):
+            told = event(number, event_type="CONTENT_MODIFIED")
+            writer.append_with_content([told], bytes([65 + number]) * 5000)
+    repository.hand_over()
+    repository.hand_over_contents()
+    append(repository, sample(20, seed=4))
+    before = list(repository.events(count=1000))
+    with_content = [
+        one for one in before if str(one.content_claim and one.content_claim.container).startswith("custody:")
+    ]
+    contents = [repository.content(one).read() for one in with_content]
+    assert len(contents) == 3
+    report = back_up(repository.settings, str(tmp_path / "target"))
+    assert (report.manifest.ends[0].live_events, report.manifest.ends[0].waiting_events) == (60, 23)
+    with pytest.raises(ConfigurationError, match="its store is an object store"):
+        restore(str(tmp_path / "target"), tmp_path / "restored")
+    with pytest.raises(ConfigurationError, match="in the place of store"):
+        restore(str(tmp_path / "target"), tmp_path / "restored", store=store)
+    other = f"memory://{uuid4().hex}"
+    done = restore(str(tmp_path / "target"), tmp_path / "restored", store=other)
+    assert damages(done.findings) == []
+    restored = Repository.open(tmp_path / "restored")
+    assert restored.settings.repository.store == other
+    assert list(restored.events(count=1000)) == before
+    assert [restored.content(one).read() for one in with_content] == contents
+    run_steps(restored.settings)
+    assert restored.search("event_type:SEND").total == repository.search("event_type:SEND").total
+    assert append(restored, [event(9)]).start > 1 << 30
+    # The original was not touched.
+    assert list(repository.events(count=1000)) == before
