@@ -188,6 +188,8 @@ class RepositoryFiles:
         # After what says that input was taken: what was rejected of it is there before.
         moment.add(self._own("quarantine"))
         moment.add(self._configuration())
+        # What a certificate says is erased is not in what is listed after it.
+        moment.add(self._source(STORE, info, is_read=True) for info in self.stores[STORE].list(f"{ERASURES}/"))
         looks = [
             _WriterLook(workspace, workspace.newest_state()) for workspace in Workspace.all(self.settings, self._fs)
         ]
