@@ -241,12 +241,15 @@ class FlowFileState:
 
     @_apply.register
     def _(self, change: SwapOut, _transaction: Transaction) -> None:
-        queue = self.queues[change.swap.queue]
-        for number in range(len(change.swap.blocks)):
-            for item in self.read_block(change.swap, number):
-                # Claims stay counted: the FlowFile is elsewhere, and not gone.
-                self.places.pop(item.uuid)
-                queue.remove(item.uuid)
+        queue, blocks = self.queues[change.swap.queue], change.swap.blocks
+        # The last ones of the queue, and not the file's: one whose disk is damaged must not shut the other queues.
+        items = queue.last(sum(block.count for block in blocks))
+        if [item.order for item in items[:1]] != [block.first for block in blocks[:1]]:
+            raise KeyError(f"the first FlowFile of the swap file {change.swap.name}")
+        for item in items:
+            # Claims stay counted: the FlowFile is elsewhere, and not gone.
+            self.places.pop(item.uuid)
+            queue.remove(item.uuid)
         queue.add_swap(change.swap)
 
     @_apply.register

@@ -168,9 +168,9 @@ def test_a_transaction_out_of_turn_is_damage() -> None:
 
 def test_a_snapshot_restores_everything() -> None:
     state = _state(*(_enter(name, n, claim=n // 2) for n, name in enumerate("abcdef")))
-    for number, names in enumerate(("cd", "e")):
+    for number, names in enumerate(("cd", "ef")):
         BLOCKS["s", number] = [state.queues["q"].waiting[name] for name in names]
-    blocks = (SwapBlock(8, ((), 2), 2, 0, {f"{CLAIM}1": 2}), SwapBlock(99, ((), 4), 1, 0, {f"{CLAIM}2": 1}))
+    blocks = (SwapBlock(8, ((), 2), 2, 0, {f"{CLAIM}1": 2}), SwapBlock(99, ((), 4), 2, 0, {f"{CLAIM}2": 2}))
     _apply(state, SwapOut(SwapFile("s", "q", blocks)), Take(("a",), "m/s"), Take(("b",), "m/s"), Leave("b"))
     _apply(state, Yield("x", NOW + 1), first_ordinal=3, event_count=1, events=encode_events([event(3)]))
     assert _seen(_restored(state)) == _seen(state)

@@ -184,6 +184,19 @@ def test_a_damaged_block_stops_its_queue_and_no_other_one() -> None:
         assert drain(flowfiles, "q", at_once=100)[-1] == "01499"
 
 
+def test_a_damaged_swap_file_shuts_no_other_queue_at_the_next_start() -> None:
+    machine = Machine(threshold=500)
+    with _opened(machine) as flowfiles:
+        flowfiles.connect(Connection(name="other"))
+        put(flowfiles, "q", _numbered(0, 1500))
+        put(flowfiles, "other", [flowfile("o")])
+        for name in machine.swap_files:
+            machine.overwrite(SWAPS / name, flipped(machine.fs.read(SWAPS / name), 8 * 400))
+    with machine.open() as flowfiles:
+        assert flowfiles.size("q").count == 1500
+        assert drain(flowfiles, "other") == ["o"]
+
+
 def test_penalised_flowfiles_in_swap_files_stay_there_until_their_penalty_ends() -> None:
     machine = Machine(threshold=1000)
     with _opened(machine) as flowfiles:
