@@ -150,6 +150,19 @@ def test_a_journal_is_restored_before_its_group_is_rolled_over_without_it(sample
     assert sample.answered() == before
 
 
+def test_a_journal_that_is_gone_is_restored_and_its_events_are_waiting_again(sample: Sample) -> None:
+    backup = Path(shutil.copytree(sample.root, sample.root.with_name("backup")))
+    before = sample.answered()
+    _first(sample, "disk*/main/journals/*115.0.sealed").unlink()
+    assert len(sample.answered()) == len(before) - 5
+    report = _repair(sample, backup)
+    assert [action.what for action in report.actions if action.outcome] == ["restore-copy"]
+    assert sample.answered() == before
+    sample.finish()
+    assert sample.answered() == before
+    assert sample.damage(Level.DEEP) == []
+
+
 def test_a_transaction_of_another_history_is_not_taken(sample: Sample) -> None:
     backup = _backup(sample)
     stolen = backup / sample.transactions()[1].relative_to(sample.root)

@@ -21,7 +21,14 @@ from custody.errors import CustodyError, NotFoundError
 from custody.flow.content import ResourceClaim
 from custody.flow.content.claim_file import ClaimFile, ContentRecord, read_header, scan
 from custody.format.framing import Gap
-from custody.format.names import JournalName, claim_key, parse_event_log, parse_revision, parse_transaction
+from custody.format.names import (
+    ContainerPaths,
+    JournalName,
+    claim_key,
+    parse_event_log,
+    parse_revision,
+    parse_transaction,
+)
 from custody.journal import JournalFile
 from custody.maintenance.findings import Finding
 from custody.maintenance.repair.actions import quarantine_bytes
@@ -71,6 +78,8 @@ class CopyFolder:
             return next(((where, path) for path in self._like(where) if restored(workspace, where, path)), None)
         if finding.kind in ("catalog-history", "catalog-damaged"):
             return self._transaction(finding, workspace)
+        if finding.kind == "ids-missing":
+            return self._journal(finding, workspace)
         if finding.kind == "known-loss" and parse_event_log(finding.name) is not None:
             place = workspace.log_path(finding.name)
             # One that lies there already is taken back as it is.
@@ -90,6 +99,26 @@ class CopyFolder:
                 for path in paths:
                     if path.parent.name == folder.name and restored(workspace, folder / name, path):
                         return folder / name, path
+        return None
+
+    def _journal(self, finding: Finding, workspace: Workspace) -> tuple[Path, Path] | None:
+        """Return a whole sealed journal of a group that is gone from the disks and was never live."""
+        first, last = finding.first_event_id, finding.last_event_id
+        if first is None or last is None:
+            return None
+        state = workspace.catalog.load()
+        there = {group.first_event_id for group in workspace.groups()}
+        for name, paths in self._by_name.items():
+            parsed = JournalName.parse(name)
+            if parsed is None or not parsed.sealed or not first <= parsed.first_event_id <= last:
+                continue
+            if parsed.first_event_id in there or workspace.is_committed(state, parsed.first_event_id):
+                continue
+            # The disk that a journal lay on tells nothing: a group's journals may lie on any.
+            where = ContainerPaths(workspace.settings.containers[0], workspace.writer).journals / name
+            for path in paths:
+                if restored(workspace, where, path) is not None:
+                    return where, path
         return None
 
     def _like(self, where: Path) -> list[Path]:
@@ -163,7 +192,7 @@ def _is_whole_journal(workspace: Workspace, where: Path, data: bytes) -> bool:
     try:
         damaged = JournalFile.read(workspace.fs, where)
     except CustodyError:
-        return True  # not even its head can be read
+        return True  # it is gone, or not even its head can be read
     held = {(record.first_event_id, record.count) for record in journal.records}
     return {(record.first_event_id, record.count) for record in damaged.records} <= held
 
