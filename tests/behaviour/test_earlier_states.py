@@ -13,9 +13,11 @@ from custody.cli.main import cli
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import ConflictError, EarlierStateError, StorageError
+from custody.export.cursors import Cursors, write_cursors
 from custody.maintenance.findings import Level, damages
 from custody.maintenance.repair import repair_repository
 from custody.maintenance.verification import verify_repository
+from custody.ngsi_sink.sink_state import SinkCatalog
 from custody.recovery import STEPS, find_leftovers
 from custody.repository import Repository
 from custody.repository.local_pass import run_locally
@@ -44,6 +46,14 @@ def lose_newest(settings: Settings, revisions: int = 1) -> None:
     folders = sorted((settings.store / "main/provenance/transactions").glob("[0-9]*"))
     for folder in folders[-revisions:]:
         shutil.rmtree(folder)
+
+
+def witnesses_of(settings: Settings) -> list[Path]:
+    return [
+        *settings.root.glob("disk*/main/WITNESS.*"),
+        settings.store / "main/provenance/WITNESS",
+        settings.witnesses / "main.provenance",
+    ]
 
 
 def ids(settings: Settings) -> list[int]:
@@ -166,8 +176,7 @@ def test_another_history_of_more_revisions_is_not_taken_for_the_newer_one(settin
 
 
 def test_a_fork_that_went_on_behind_a_restored_store_is_recognised(settings: Settings) -> None:
-    paths = [*settings.root.glob("disk*/main/WITNESS.*"), settings.witnesses / "main.provenance"]
-    witnesses = {path: path.read_bytes() for path in paths}
+    witnesses = {path: path.read_bytes() for path in witnesses_of(settings)}
     lose_newest(settings)
     for path in (*witnesses, *settings.store.rglob("00000000000000000040.*")):
         path.unlink()
@@ -181,7 +190,7 @@ def test_a_fork_that_went_on_behind_a_restored_store_is_recognised(settings: Set
 
 def test_a_log_of_a_lost_transaction_is_not_taken_for_that_of_the_group_with_its_first_id(settings: Settings) -> None:
     lose_newest(settings)
-    for path in [*settings.root.glob("disk*/main/WITNESS.*"), *settings.witnesses.glob("main.*")]:
+    for path in witnesses_of(settings):
         path.unlink()
     before = logs(settings)
     # Without any witness nobody knows of ids 40 to 99: they are given out again, and the log has their last copy.
@@ -244,3 +253,69 @@ def test_search_as_json_has_the_notice(settings: Settings) -> None:
     result = CliRunner().invoke(cli, ["-r", str(settings.root), "search", "--json"])
     document = json.loads(result.stdout)
     assert (document["total"], len(document["notices"])) == (0, 1)
+
+
+def test_a_container_of_an_earlier_moment_is_recognised_beside_the_others(settings: Settings) -> None:
+    repository, earlier = Repository(settings), settings.root / "earlier"
+    shutil.copytree(settings.containers[1], earlier)
+    with repository.writer() as writer:
+        for number in range(100, 104):
+            writer.append([event(number)])
+            writer.seal()  # the groups lie on the two disks in turn
+    assert list(settings.containers[1].glob("main/journals/*.sealed"))
+    shutil.rmtree(settings.containers[1])
+    earlier.rename(settings.containers[1])
+    answer = Repository(settings).search("")
+    assert answer.total == 102
+    assert any("disk2 is of an earlier moment" in text for text in answer.notices)
+    with pytest.raises(EarlierStateError, match=r"disk2 .* expected journals up to the id 10"):
+        append(Repository(settings), [event(104)])
+    assert run_locally(list(STEPS), settings)[0].failed
+    Repository(settings).recover(accept_earlier=True)
+    assert append(Repository(settings), [event(104)]) == range(104, 105)
+
+
+def test_what_an_export_has_delivered_is_not_given_out_again(settings: Settings) -> None:
+    kept = settings.root / "kept"
+    for name in ("disk1", "disk2", "store", "witness"):
+        shutil.copytree(settings.root / name, kept / name)
+    append(Repository(settings), [event(100)])
+    write_cursors(
+        PosixFileSystem(),
+        settings.exports_home / "other",
+        Cursors(export="other", next_event_ids={"main": 101}),
+    )
+    for name in ("disk1", "disk2", "store", "witness"):
+        shutil.rmtree(settings.root / name)
+        (kept / name).rename(settings.root / name)
+    with pytest.raises(EarlierStateError, match=r"export 'other' has delivered by .*, got ids up to 99"):
+        append(Repository(settings), [event(101)])
+
+
+def test_a_store_from_before_an_acceptance_is_not_taken_for_a_newer_one(settings: Settings) -> None:
+    """Its history is longer, and goes on from the state that was accepted."""
+    repository, later = Repository(settings), settings.root / "later"
+    first = settings.root / "first"
+    shutil.copytree(settings.store, first)
+    repository.forget(EventSelection(event_ids=[7]), reason="asked for", writer="main")
+    shutil.copytree(settings.store, later)
+    shutil.rmtree(settings.store)
+    first.rename(settings.store)
+    assert Repository(settings).recover(accept_earlier=True)["main"].accepted
+    assert len(ids(settings)) == 100
+    shutil.rmtree(settings.store)
+    later.rename(settings.store)
+    assert any("that was accepted 1 times" in text for text in Repository(settings).search("").notices)
+
+
+def test_a_sink_that_is_brought_back_alone_writes_no_line_again(settings: Settings) -> None:
+    folder, fs, clock = settings.root / "ngsi", PosixFileSystem(), SystemClock()
+    folder.mkdir()
+    catalog = SinkCatalog(fs, folder, clock)
+    catalog.commit(1, {"columns/00000000000000000001.json": b"{}"}, [])
+    shutil.copytree(folder, settings.root / "earlier")
+    catalog.commit(2, {"columns/00000000000000000002.json": b"{}"}, [])
+    shutil.rmtree(folder)
+    (settings.root / "earlier").rename(folder)
+    with pytest.raises(EarlierStateError):
+        SinkCatalog(fs, folder, clock).open(fence=False)

@@ -345,7 +345,7 @@ def _check_whole(path: Path, data: bytes) -> None:
         assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
-    elif path.name.startswith(f"{WITNESS}.") or (path.parent.name == "witness" and path.name != "LOCK"):
+    elif path.name.startswith(WITNESS) or (path.parent.name == "witness" and path.name != "LOCK"):
         decode_witness(data, path)
     elif (decode_json := _decoder(path)) is not None:
         decode_json(data, path)

@@ -70,7 +70,7 @@ from custody.store import (
     require_bucket,
     require_conditional_puts,
 )
-from custody.store.witness import EarlierState, Witness, Witnesses
+from custody.store.witness import EarlierState, Witness, Witnesses, WitnessLook
 from custody.vfs import FileSystem
 
 # Each lost race means that another writer committed, so the log moves on; the bound only ends a hopeless try.
@@ -174,13 +174,17 @@ class Catalog:
             next_event_id=state.next_event_id,
         )
 
-    def earlier_state(self, state: CatalogState) -> EarlierState | None:
+    def earlier_state(self, state: CatalogState, look: WitnessLook | None = None) -> EarlierState | None:
         """Return how a state is earlier than one that was seen of this catalog, or none that follows; None if neither.
+
+        A `look` at the witnesses spares another one.
 
         Raises:
             StorageError: the store refuses.
         """
-        for where, seen in () if self.witnesses is None else self.witnesses.each():
+        if self.witnesses is None:
+            return None
+        for where, seen in (look or self.witnesses.look()).newest:
             if seen.revision >= 0 and not self._goes_on_from(state, seen):
                 return EarlierState(
                     self.objects.writer,
@@ -733,7 +737,14 @@ def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) 
     stripes = Stripes(fs, store, writer, database, settings.stripes, settings.repository.stripes_retired)
     catalog = Catalog(store, writer, database, clock, stripes)
     catalog.copies = SecondCopyStore(catalog.objects)
-    catalog.witnesses = Witnesses(fs, settings.witnesses, settings.containers, writer, database)
+    catalog.witnesses = Witnesses(
+        fs,
+        settings.witnesses,
+        settings.containers,
+        writer,
+        database,
+        store=None if settings.is_store_remote else settings.store,
+    )
     read_by_copies(catalog, settings, fs)
     return catalog
 

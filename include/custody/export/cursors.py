@@ -6,11 +6,12 @@ written through the file system of the export's lease: an attempt that another o
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from custody.errors import CorruptionError, FormatVersionError
+from custody.errors import CorruptionError, EarlierStateError, FormatVersionError
 from custody.format.checked_json import has_right_checksum, with_checksum
 from custody.vfs import FileSystem
 
@@ -60,6 +61,25 @@ def read_cursors(fs: FileSystem, folder: Path, export: str) -> Cursors | None:
     if cursors.export != export:
         raise _unusable(path, export, f"cursors of the export {export!r}, got those of {cursors.export!r}")
     return cursors
+
+
+def require_known(fs: FileSystem, home: Path, writer: str, next_event_id: int) -> None:
+    """Raise EarlierStateError where an export has delivered events of a writer that get their ids only now.
+
+    `home` is the folder of all exports; cursors that cannot be read tell nothing.
+    """
+    for name in fs.list(home):
+        cursors = None
+        with suppress(CorruptionError, FormatVersionError):
+            cursors = read_cursors(fs, home / name, name)
+        position = 0 if cursors is None else cursors.next_event_ids.get(writer, 0)
+        if position > next_event_id:
+            raise EarlierStateError(
+                f"writer {writer!r}: its events are of an earlier moment: expected ids up to {position - 1}, which "
+                f"export {name!r} has delivered by {home / name}, got ids up to {next_event_id - 1}. Nothing is "
+                f"written. Bring the newer state back. To go on from the earlier one for good: custody export {name} "
+                f"--rewind {writer}:{next_event_id}"
+            )
 
 
 def write_cursors(fs: FileSystem, folder: Path, cursors: Cursors) -> None:

@@ -26,6 +26,7 @@ from custody.config import ExportTarget, Settings
 from custody.errors import (
     ConfigurationError,
     CustodyError,
+    EarlierStateError,
     InvalidInputError,
     NotFoundError,
     StorageError,
@@ -39,7 +40,7 @@ from custody.model.visibility import Visibility
 from custody.quarantine import Quarantine, QuarantineEntry, bad_piece
 from custody.query import parse_query
 from custody.query.scan import Scan
-from custody.read.reader import get_many, tables_from
+from custody.read.reader import get_many, next_event_id, tables_from
 from custody.read.results import Notices, waiting_for_stripes
 from custody.read.settled import settled_bound
 from custody.vfs import FileSystem
@@ -259,15 +260,16 @@ class ExportRun:
         report = self._new_report()
         seconds = self._export.target.retry_seconds if retry_seconds is None else retry_seconds
         patience = _Patience(seconds, stop or threading.Event())
-        failures: list[StorageError] = []
+        failures: list[StorageError | EarlierStateError] = []
         for listed in self._export.workspaces():
             # Kept from call to call: a workspace knows the catalog as it was read last.
             workspace = self._workspaces.setdefault(listed.writer, listed)
             notices = Notices(strict=False)
             try:
+                self._require_delivered(workspace)
                 bound = settled_bound(workspace, notices, self._position(workspace.writer))
-            # The events of the others do not wait for a disk that is missing.
-            except StorageError as error:
+            # The events of the others do not wait for a disk that is missing, or of an earlier moment.
+            except (StorageError, EarlierStateError) as error:
                 failures.append(error)
                 continue
             try:
@@ -318,6 +320,17 @@ class ExportRun:
         """Return a writer's files without the values that are given to nobody."""
         masks = self._export.settings.query.mask_attributes
         return workspace.seen_by(Visibility(None, (), masks)) if masks else workspace
+
+    def _require_delivered(self, workspace: Workspace) -> None:
+        """Raise EarlierStateError where events were delivered that the repository does not know."""
+        position, given_out = self._position(workspace.writer), next_event_id(workspace)
+        if position > given_out:
+            raise EarlierStateError(
+                f"writer {workspace.writer!r}: its events are of an earlier moment: expected ids up to {position - 1}, "
+                f"which export {self._export.name!r} has delivered by {self._export.folder}, got ids up to "
+                f"{given_out - 1}. Nothing of it is delivered. Bring the newer state back. To go on from the earlier "
+                f"one for good: custody export {self._export.name} --rewind {workspace.writer}:{given_out}"
+            )
 
     def _position(self, writer: str) -> int:
         return self._cursors.next_event_ids.get(writer, 0)

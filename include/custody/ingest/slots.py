@@ -66,6 +66,7 @@ class SlotWriter(JournalWriter):
             clock,
             options,
             incarnations=incarnations,
+            witnesses=workspace.catalog.witnesses,
             keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
         )
         self.name = name
@@ -88,7 +89,8 @@ class SlotWriter(JournalWriter):
         seen = state.next_event_id if witnesses is None else witnesses.seen().next_event_id
         self.begin(max(state.next_event_id, seen))
         if witnesses is not None:
-            witnesses.note(msgspec.structs.replace(workspace.catalog.witness_of(state), claim=claims))
+            seen_here = workspace.catalog.witness_of(state)
+            witnesses.note(msgspec.structs.replace(seen_here, claim=claims, containers=self.sealed))
 
     @property
     def content(self) -> ContentWriter:

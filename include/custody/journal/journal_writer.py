@@ -39,6 +39,7 @@ from custody.journal.open_group import GroupCommitFile, JournalAppend, OpenGroup
 from custody.journal.sealing import KeepCut, SealedJournal, discard_cut, read_end, seal_abandoned
 from custody.journal.writer_state import WriterContainers, check_containers
 from custody.model import AttributeMask, Event, require_valid_columns, to_events, valid_events
+from custody.store.witness import Witnesses
 from custody.vfs import FileSystem
 
 _TICK_SECONDS = 0.25
@@ -95,6 +96,7 @@ class JournalWriter:
         options: how journals are written.
         incarnations: where the name is claimed; None for a writer that has no store.
         keep_cut: keeps what is cut of a torn journal; without it, that is gone.
+        witnesses: what is sealed is witnessed there; None for a writer of which nobody keeps that.
 
     Raises:
         LockedError: another live process writes under this name.
@@ -112,6 +114,7 @@ class JournalWriter:
         options: JournalOptions | None = None,
         incarnations: Incarnations | None = None,
         keep_cut: KeepCut = discard_cut,
+        witnesses: Witnesses | None = None,
     ) -> None:
         self._fs = fs
         self._containers = tuple(containers)
@@ -122,6 +125,7 @@ class JournalWriter:
         self._mask = AttributeMask(self._options.mask_attributes)
         self._incarnations = incarnations
         self._keep_cut = keep_cut
+        self._witnesses = witnesses
         # Reentrant: `_take_out` is called with the lock, when ids are reserved, and without it.
         self._lock = RLock()
         self._sealing = Lock()
@@ -178,6 +182,7 @@ class JournalWriter:
                 fs, containers, writer, self._keep_cut, lambda: members.raise_floor(members.reserved)
             )
             self._next_event_id = least_free_id(fs, containers, writer, members, self.recovered)
+            note_sealed(fs, members, self._witnesses, [journal.path for journal in self.recovered])
             if self._incarnations is not None:
                 self.begin(self._incarnations.claim(members, evidence, self._clock, claim).first_event_id)
             self._count_pending()
@@ -185,6 +190,16 @@ class JournalWriter:
         except BaseException:
             self._held.close()
             raise
+
+    @property
+    def next_event_id(self) -> int:
+        """The id that the next event gets."""
+        return self._next_event_id
+
+    @property
+    def sealed(self) -> dict[str, int]:
+        """How far each container is sealed: identity to the id below which ids were sealed."""
+        return self._members.sealed
 
     def begin(self, next_event_id: int) -> None:
         """Give out no id below this one: what is live already is known to the caller, not to the journals."""
@@ -365,6 +380,7 @@ class JournalWriter:
                 if self._group is group:
                     self._group = None
             sealed, failures = group.close()
+            note_sealed(self._fs, self._members, self._witnesses, sealed)
             for file, error in failures:
                 self._take_out(file.path, error)
             self._left_open += group.left_open
@@ -556,6 +572,27 @@ def _journal(
     name = JournalName(header.first_event_id, number, sealed=False)
     path = ContainerPaths(root, writer).journals / str(name)
     return GroupCommitFile(fs, path, header, sync)
+
+
+def note_sealed(fs: FileSystem, members: WriterContainers, witnesses: Witnesses | None, sealed: Sequence[Path]) -> None:
+    """Let containers know how far they are sealed, and all witnesses as well; a disk that refuses stays behind.
+
+    The caller holds the writer's lock. Durability: on return it survives power loss, where the disks took it.
+    """
+    ends: dict[Path, int] = {}
+    for path in sealed:
+        root = path.parents[2]
+        end = read_end(fs, path) if fs.exists(path) else None
+        if end is not None and end.last_event_id is not None:
+            ends[root] = max(ends.get(root, 0), end.last_event_id + 1)
+    for root, next_event_id in ends.items():
+        try:
+            # The container first: a witness must not know of journals that their container does not know of.
+            members.note_sealed(root, next_event_id)
+        except OSError as error:
+            _LOGGER.warning("container %s: how far it is sealed was not noted: %s", root, error)
+    if witnesses is not None and ends:
+        witnesses.try_to_note(witnesses.of_now(next_event_id=max(ends.values()), containers=members.sealed))
 
 
 def lock_path(containers: Sequence[Path], writer: str) -> Path:

@@ -43,6 +43,8 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     """No id below this one is given out any more: which of them were given out is no longer known."""
     incarnation: str = ""
     """Under which incarnation the writer claims its name in the store; empty in a state of an older custody."""
+    sealed: int | msgspec.UnsetType = msgspec.UNSET
+    """Ids below it were sealed when a journal of this container was sealed last; absent where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def _healed(root: Path, states: Mapping[Path, WriterState], error: CorruptionErr
     for state in states.values():
         for identity, place in state.containers.items():
             if place == str(root):
-                return msgspec.structs.replace(state, container=identity)
+                return msgspec.structs.replace(state, container=identity, sealed=msgspec.UNSET)
     raise error
 
 
@@ -194,6 +196,7 @@ class WriterContainers:
         self.floor = max((state.floor for state in states.values()), default=0)
         """No id below this one is given out any more."""
         self._identities = {root: state.container for root, state in states.items()}
+        self._sealed = {root: 0 if state.sealed is msgspec.UNSET else state.sealed for root, state in states.items()}
         claimed = (state.incarnation for state in states.values() if state.incarnation)
         self.incarnation = next(claimed, "") or uuid.uuid4().hex
         """Under which the name is claimed in the store, journals carry it."""
@@ -212,6 +215,28 @@ class WriterContainers:
     def containers(self) -> dict[str, str]:
         """All containers of the writer: identity to path."""
         return {identity: str(root) for root, identity in sorted(self._identities.items())}
+
+    @property
+    def sealed(self) -> dict[str, int]:
+        """How far each container is sealed: identity to the id below which ids were sealed."""
+        return {identity: self._sealed.get(root, 0) for root, identity in self._identities.items()}
+
+    def note_sealed(self, root: Path, next_event_id: int) -> None:
+        """Let a container know that it has sealed journals with ids below one.
+
+        Durability: on return it survives power loss.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        former = self._sealed.get(root, 0)
+        if former < next_event_id:
+            self._sealed[root] = next_event_id
+            try:
+                self._write(root, self.containers)
+            except OSError:
+                self._sealed[root] = former
+                raise
 
     def become(self, incarnation: str) -> None:
         """Take on another incarnation, durably in all containers."""
@@ -270,6 +295,7 @@ class WriterContainers:
             reserved=self.reserved,
             floor=self.floor,
             incarnation=self.incarnation,
+            sealed=self._sealed.get(root, 0),
         )
         self._fs.write_durably(ContainerPaths(root, self._writer).state, encode_state(state))
 

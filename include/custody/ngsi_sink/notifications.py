@@ -147,7 +147,8 @@ class LiveNotifications:
         """Return by writer the event id up to which nothing can come any more, or change.
 
         A writer with a missing container or stripe, of journals, logs or contents, has no bound: events that lie there
-        come before others. `cursors` are ids below which nothing is asked for; journals with nothing else are not read.
+        come before others. Nor has one of an earlier moment. `cursors` are ids below which nothing is asked for;
+        journals with nothing else are not read.
         """
         # Not the sink's own writer, which has SEND events only. Of the archive all was notified under the names
         # of the writers that it took up, which are still there.
@@ -157,6 +158,7 @@ class LiveNotifications:
             (item.writer, self._bound(item, known.get(item.writer, 0)))
             for item in writers
             if all(missing.host for missing in item.missing())
+            and item.earlier_state() is None
             and not item.catalog.objects.files.missing()
             and not any(ContentContainers(self._fs, self._repository.settings.content_store, item.writer).missing())
         )

@@ -32,6 +32,7 @@ from custody.ngsi_sink.batch_file import (
 from custody.ngsi_sink.target import Failure
 from custody.quarantine import Quarantine
 from custody.store import LocalStore
+from custody.store.witness import WITNESSES, Witnesses
 from custody.vfs import FileSystem
 
 NAME, DATABASE = SINK, SINK_DATABASE
@@ -47,6 +48,8 @@ class SinkCatalog:
         self._fs = fs
         self._store = LocalStore(fs, folder)
         self._catalog = Catalog(self._store, NAME, DATABASE, clock)
+        # Brought back alone to an earlier moment, the sink would write lines once more.
+        self._catalog.witnesses = Witnesses(fs, folder.parent / WITNESSES, (), NAME, DATABASE)
         self._folder = folder
         self._home = self._catalog.objects.home
         self._catalog.epoch = None if lease is None else lease.epoch
@@ -63,7 +66,9 @@ class SinkCatalog:
             except SealedError:
                 return  # nobody commits here any more
         # Settled first: only then is it certain which transaction is the newest, and so which objects nobody needs.
-        live = self._catalog.settle().files
+        state = self._catalog.settle()
+        self._catalog.require_newest(state)
+        live = state.files
         for kind in _KINDS:
             folder = self._folder / self._home / kind
             for name in self._fs.list(folder):

@@ -42,5 +42,6 @@ def accept_earlier(workspace: Workspace) -> str | None:
         members = WriterContainers(fs, containers, workspace.writer)
         members.raise_floor(max(earlier.next_event_id, witnesses.seen().next_event_id))
         found = workspace.catalog.witness_of(workspace.catalog.settle())
-        witnesses.accept(msgspec.structs.replace(found, claim=len(workspace.incarnations.objects())))
+        claims = len(workspace.incarnations.objects())
+        witnesses.accept(msgspec.structs.replace(found, claim=claims, containers=members.sealed))
     return str(earlier)

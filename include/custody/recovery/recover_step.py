@@ -10,6 +10,7 @@ Each effect can be done again, and none touches what a kept revision lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import msgspec
 from custody.errors import CustodyError, StorageError, SupersededError
 from custody.format.names import ContainerPaths, parse_epoch
 from custody.journal import lock_path, seal_abandoned
+from custody.journal.journal_writer import note_sealed
 from custody.journal.sealing import SealedJournal
 from custody.journal.writer_state import WriterContainers
 from custody.lease import lease_status
@@ -129,7 +131,12 @@ def seal_dead_journals(workspace: Workspace) -> list[SealedJournal]:
             membership = WriterContainers(fs, containers, workspace.writer)
             membership.raise_floor(membership.reserved)
 
-        return seal_abandoned(fs, containers, workspace.writer, keep, keep_ids)
+        sealed = seal_abandoned(fs, containers, workspace.writer, keep, keep_ids)
+        # With a container away nobody starts under the name: its first start notes how far the others are sealed.
+        with suppress(StorageError):
+            members = WriterContainers(fs, containers, workspace.writer)
+            note_sealed(fs, members, workspace.catalog.witnesses, [journal.path for journal in sealed])
+        return sealed
 
 
 def _problem(work: Callable[[], object]) -> str | None:

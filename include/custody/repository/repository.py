@@ -260,9 +260,12 @@ class Repository:
         Raises:
             LockedError: live processes hold all slots.
         """
+        from custody.export.cursors import require_known
         from custody.ingest.slots import take_slot
 
         with take_slot(self._fs, self.settings, self._clock, wait_seconds, self.workspace) as writer:
+            # All else may be of one earlier moment: whoever has delivered an event knows that its id was given out.
+            require_known(self._fs, self.settings.exports_home, writer.name, writer.next_event_id)
             yield writer
 
     @contextmanager

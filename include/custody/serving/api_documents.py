@@ -245,6 +245,8 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     can: list[str]
     writers: list[str]
     links: dict[str, str]
+    notices: list[str]
+    """What is away, or of an earlier moment: every answer is made of what is left."""
 
 
 ANSWERS: tuple[type, ...] = (

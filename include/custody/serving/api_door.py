@@ -305,6 +305,7 @@ class _Api:
                     "retention": "retention/plan",
                     "replay_plans": "replay-plans",
                 },
+                notices=[str(earlier) for earlier in self._repository.earlier_states()],
             )
         )
 

@@ -14,19 +14,22 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 import msgspec
 
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, LockedError, StorageError
 from custody.format.framing import DocumentFormat, misplaced_parts
-from custody.format.names import container_paths, witness_file, witness_lock
+from custody.format.names import WITNESS, DatabasePaths, container_paths, witness_file, witness_lock
 from custody.vfs import FileSystem
 
+WITNESSES = "witness"
+"""The folder of witnesses in a repository's folder."""
 # Part of the format, like the fields of `Witness`: add, never change.
 PREAMBLE = b"CUSTSEE\x01"
 KIND_WITNESS = 1
@@ -53,6 +56,8 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     """Ids below it were given out."""
     claim: int = 0
     """The number of the newest claim of the writer's name."""
+    containers: dict[str, int] = {}
+    """By identity of a container: ids below were sealed when a journal of it was sealed last."""
 
     def merge(self, other: Witness) -> Witness:
         """Return the newest of both, part by part."""
@@ -65,7 +70,12 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
             newest,
             next_event_id=max(self.next_event_id, other.next_event_id),
             claim=max(self.claim, other.claim),
+            containers=_greatest(self.containers, other.containers),
         )
+
+
+def _greatest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in sorted({*one, *other})}
 
 
 _FORMAT = DocumentFormat(
@@ -104,6 +114,16 @@ class EarlierState:
         )
 
 
+class WitnessLook(NamedTuple):
+    """What the witnesses say at one moment."""
+
+    newest: list[tuple[str, Witness]]
+    """Where each lies and what it says; never empty."""
+    passed_by: tuple[Path, int, int] | None
+    """A witness on a disk from before an earlier state was accepted, how many acceptances it knows, and how many there
+    were: its disk is of an earlier moment, although its catalog may be a longer one. None where there is none."""
+
+
 class Witnesses:
     """The witnesses of one writer's database, on its containers and in the repository's folder.
 
@@ -115,18 +135,30 @@ class Witnesses:
         containers: one folder a disk.
         writer: whose state it is.
         database: the database of the writer's events.
+        store: the store's folder, where it is one of this machine; a container is witnessed there, too.
     """
 
-    def __init__(self, fs: FileSystem, folder: Path, containers: Sequence[Path], writer: str, database: str) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: Path,
+        containers: Sequence[Path],
+        writer: str,
+        database: str,
+        store: Path | None = None,
+    ) -> None:
         self._fs = fs
         self._folder = folder
         self._writer = writer
         self._database = database
         self._own = witness_file(folder, writer, database)
-        self._of_containers = {
+        self._of_disks = {
             container_paths(container, writer).home: container_paths(container, writer).witness(database)
             for container in containers
         }
+        if store is not None:
+            home = DatabasePaths(store, writer, database).home
+            self._of_disks[home] = home / WITNESS
         # What this process saw holds also where the disks with the witnesses went away.
         self._remembered = Witness(writer=writer, database=database)
         self._lock = Lock()
@@ -134,12 +166,12 @@ class Witnesses:
     @property
     def paths(self) -> list[Path]:
         """The files, whether or not they are there."""
-        return [self._own, *self._of_containers.values()]
+        return [self._own, *self._of_disks.values()]
 
     @property
     def accepted(self) -> int:
         """How often an earlier state was accepted."""
-        return max(found.accepted for _, found in self.each())
+        return self.look().newest[0][1].accepted
 
     def seen(self) -> Witness:
         """Return the newest state that any witness or this process has seen; one that cannot be read is passed over."""
@@ -150,12 +182,36 @@ class Witnesses:
 
         Each is to be compared by itself: of two histories of one catalog the longer one is not the newer one.
         """
-        stored = [(str(path), found) for path, found in self._stored()]
+        return self.look().newest
+
+    def look(self) -> WitnessLook:
+        """Read all witnesses once."""
+        stored = list(self._stored())
         for _, witness in stored:
             self.remember(witness)
-        found = [*stored, ("this process", self._remembered)]
-        accepted = max(witness.accepted for _, witness in found)
-        return [item for item in found if item[1].accepted == accepted]
+        remembered = self._remembered
+        accepted = max((remembered.accepted, *(witness.accepted for _, witness in stored)))
+        newest = [(str(path), witness) for path, witness in stored if witness.accepted == accepted]
+        newest += [("this process", remembered)] if remembered.accepted == accepted else []
+        passed_by = next(
+            (
+                (path, witness.accepted, accepted)
+                for path, witness in stored
+                if witness.accepted < accepted and path != self._own
+            ),
+            None,
+        )
+        return WitnessLook(newest, passed_by)
+
+    def of_now(self, *, next_event_id: int, containers: dict[str, int]) -> Witness:
+        """Return a witness of ids and containers alone, which counts beside what was seen of the others."""
+        return Witness(
+            writer=self._writer,
+            database=self._database,
+            accepted=self.accepted,
+            next_event_id=next_event_id,
+            containers=containers,
+        )
 
     def remember(self, witness: Witness) -> None:
         """Take a state for seen as long as this process lives; it is one that no witness contradicts."""
@@ -205,6 +261,9 @@ class Witnesses:
             witness,
             accepted=seen.accepted + 1,
             next_event_id=max(witness.next_event_id, seen.next_event_id),
+            # Of a catalog that was repaired alone, the others are as they were.
+            claim=witness.claim or seen.claim,
+            containers=witness.containers or seen.containers,
         )
         self.note(accepted)
         return accepted
@@ -253,7 +312,7 @@ class Witnesses:
         """Yield the files whose disks are there: a folder that is made at a mount point would be hidden by its disk."""
         if self._fs.exists(self._folder.parent):
             yield self._own
-        for home, path in self._of_containers.items():
+        for home, path in self._of_disks.items():
             if self._fs.exists(home):
                 yield path
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from custody.catalog import (
     AddShard,
     CatalogState,
@@ -63,7 +65,7 @@ from custody.journal import (
     writers,
 )
 from custody.lease import FencedFileSystem, Lease
-from custody.store.witness import EarlierState
+from custody.store.witness import EarlierState, WitnessLook
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.question import current_question
 from custody.workspace.unit_manifest import UnitManifest, staged_path
@@ -340,11 +342,13 @@ class Workspace:
         Raises:
             CorruptionError: the catalog is damaged.
         """
-        state = state or self.state()
-        earlier = self.catalog.earlier_state(state)
         witnesses = self.catalog.witnesses
+        if witnesses is None:
+            return None
+        state, look = state or self.state(), witnesses.look()
+        earlier = self.catalog.earlier_state(state, look) or self._earlier_disk(look)
         # Before the first transaction the claim of the name is all that the store has of the writer.
-        if earlier is not None or witnesses is None or state.revision >= 0:
+        if earlier is not None or state.revision >= 0:
             return earlier
         seen = witnesses.seen()
         objects = self.catalog.objects
@@ -357,6 +361,38 @@ class Workspace:
             "nothing of the writer",
             seen.next_event_id,
         )
+
+    def _earlier_disk(self, look: WitnessLook) -> EarlierState | None:
+        """Return which container or store is from before an acceptance, or which container has fewer sealed journals
+        than were seen of it; None where none is.
+        """
+        if not self.disk_lasts:
+            return None
+        if look.passed_by is not None:
+            path, known, accepted = look.passed_by
+            return EarlierState(
+                self.writer,
+                f"the disk of {path}",
+                f"a state that was accepted {accepted} times in place of a later one",
+                f"one that was {known} times",
+                look.newest[0][1].next_event_id,
+            )
+        try:
+            states = writer_states(self.fs, self.settings.containers, self.writer)
+        except (CorruptionError, FormatVersionError):
+            return None  # the start of a writer reports this damage, and `verify`
+        for where, seen in look.newest if states else ():
+            for root, state in states.items():
+                sealed = state.sealed
+                if sealed is not msgspec.UNSET and sealed < seen.containers.get(state.container, 0):
+                    return EarlierState(
+                        self.writer,
+                        f"the container {root}",
+                        f"journals up to the id {seen.containers[state.container] - 1}, of which {where} knows",
+                        f"a state that knows of journals up to the id {sealed - 1}" if sealed else "no journal",
+                        seen.next_event_id,
+                    )
+        return None
 
     def require_newest(self, state: CatalogState | None = None) -> None:
         """Raise EarlierStateError where `earlier_state` returns something; raises as that."""

@@ -3,13 +3,14 @@
 import { StrictMode, useCallback, useEffect, useId, useRef, useState, type ReactNode } from "react";
 import { createRoot } from "react-dom/client";
 import { changed, ownParameters, pageAddress, remember, REMEMBERED, sameMoment, type Page } from "./address.ts";
-import { ApiError, addressOf, keepToken, save, token } from "./api.ts";
+import { ApiError, addressOf, ask, keepToken, save, token } from "./api.ts";
 import { curl } from "./command.ts";
 import { absolute, iso, relative } from "./moments.ts";
 import { TEXTS } from "./texts.ts";
 import { chooseTimes, useTimes, type TimeStyle } from "./times.ts";
 import { boundText, offsetText, zoneName } from "./zone.ts";
 import type { Parameters } from "./address.ts";
+import type { Welcome } from "./documents.ts";
 import "./style.css";
 
 const NAVIGATION: Page[] = ["search", "lineage", "run", "sql", "status", "proof"];
@@ -72,11 +73,18 @@ export function Frame({ page, title, children }: { page: Page; title: string; ch
       </header>
       <main id="content" tabIndex={-1}>
         <h1>{title}</h1>
+        <Away />
         {OF_MOMENTS.includes(page) && <Past />}
         {children}
       </main>
     </>
   );
+}
+
+/** What is away or of an earlier moment, on every page: whatever it shows is made of what is left. */
+function Away(): ReactNode {
+  const [answer] = useAnswer((signal) => ask<Welcome>("", {}, signal), "away");
+  return answer.state === "there" ? <Notices notices={answer.value.notices} /> : null;
 }
 
 /** That the page shows an earlier moment, and the way back to now. */

@@ -151,8 +151,8 @@ def piece_of(sample: Sample, path: Path) -> CheckUnit | None:
         return CheckUnit("records", "")
     if parts[0] == "ngsi":
         return CheckUnit("sink", "")
-    if parts[0] == "witness" or path.name == "STATE" or path.name.startswith("WITNESS."):
-        return CheckUnit("states", "main")
+    if parts[0] == "witness" or path.name == "STATE" or path.name.startswith("WITNESS"):
+        return CheckUnit("sink", "") if path.name.startswith("ngsi.") else CheckUnit("states", "main")
     if parts[0].startswith("disk"):
         return (
             CheckUnit("journals", "main", path.name[:20])

@@ -74,7 +74,7 @@ def test_a_forget_whose_revision_was_used_again_is_found(forgot: Sample) -> None
     shutil.rmtree(newest(forgot).parent)
     with pytest.raises(EarlierStateError):
         forgot.repository().hold("case", EventSelection(event_ids=(1,)), "kept", "legal")
-    for witness in [*forgot.glob("disk*/main/WITNESS.*"), *forgot.glob("witness/*")]:
+    for witness in [*forgot.root.rglob("WITNESS*"), *forgot.glob("witness/main.*")]:
         witness.unlink()
     sample = forgot.repository()
     sample.hold("case", EventSelection(event_ids=(1,)), "kept", "legal")

@@ -149,7 +149,7 @@ def gone(before: dict[str, bytes], after: dict[str, bytes], live: Container[int]
 
 def is_whole_state(path: Path, data: bytes) -> bool:
     """Whether it is a state that can be read: a start and a recovery replace it when they raise what is reserved."""
-    is_witness = path.name.startswith("WITNESS.") or path.parent.name == "witness"
+    is_witness = path.name.startswith("WITNESS") or path.parent.name == "witness"
     if not is_witness and path.name != "STATE":
         return False
     try:

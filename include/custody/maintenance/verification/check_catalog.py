@@ -34,6 +34,7 @@ from custody.format.names import SINK, SINK_DATABASE, SINK_FOLDER, SOFTWARE
 from custody.maintenance.attestations import read_attestations
 from custody.maintenance.findings import Finding, Level
 from custody.store import LocalStore
+from custody.store.witness import Witnesses
 from custody.swh.publishing import catalog_of
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -217,6 +218,8 @@ def check_sink(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -
     folder = settings.root / SINK_FOLDER
     if fs.exists(folder / SINK / SINK_DATABASE):
         yield from _check(Catalog(LocalStore(fs, folder), SINK, SINK_DATABASE, clock), "sink-damaged", level)
+        for path, text in Witnesses(fs, settings.witnesses, (), SINK, SINK_DATABASE).damaged():
+            yield Finding.of("witness-damaged", path, text, offset=0)
 
 
 def check_software(settings: Settings, writer: str, fs: FileSystem, clock: Clock, level: Level) -> Iterator[Finding]:

@@ -110,7 +110,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
     yield from _handed_contents(workspace)
     yield from _data(workspace, state, expected)
     yield from _stripes(workspace)
-    for name in sorted({*fs.list(home)} - {"data", FORGOTTEN, ICEBERG, INCARNATIONS, LEASES, STRIPES}):
+    for name in sorted({*fs.list(home)} - {"data", FORGOTTEN, ICEBERG, INCARNATIONS, LEASES, STRIPES, WITNESS}):
         if name == "staging":
             yield from _staging(workspace)
         elif name == "transactions":
