@@ -146,10 +146,12 @@ def test_cursors_ledgers_and_rejected_input_come_back(repository: Repository, tm
     with repository.ingest() as work:
         work.file(_bad_file(tmp_path))
     assert len(list(repository.settings.quarantine.glob("*.json"))) == 1
+    (root / "store" / "ERASURES").mkdir()
+    (root / "store" / "ERASURES" / "0123.json").write_text("{}")
     back_up(repository.settings, str(tmp_path / "target"))
     restore(str(tmp_path / "target"), tmp_path / "restored")
     before, after = files_below(root), files_below(tmp_path / "restored")
-    for folder in ("exports", "quarantine", "runs", "landed"):
+    for folder in ("exports", "quarantine", "runs", "landed", "store/ERASURES"):
         kept = {name for name in before if name.startswith(f"{folder}/") and not name.endswith("LOCK")}
         assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
     assert any(name.endswith("cursors.json") for name in after)
