@@ -1,17 +1,24 @@
 """The decompressed text of an input file, in chunks: a plain stream, or one or several gzip members.
 
-Memory is bounded by the chunk. Damage and excess do not raise: the text ends there, and `cut` says why.
+Memory is bounded by the chunk, work by the bytes of file and text, however many members there are. Damage and excess do
+not raise: the text ends there, and `cut` names the reason.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import deque
 from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 16
-_GZIP = b"\x1f\x8b"
-_GZIP_WINDOW_BITS = 31  # tells zlib to expect and check a gzip header and trailer
+GZIP = b"\x1f\x8b"
+_WINDOW_BITS = 31  # tells zlib to expect and check a gzip header and trailer
+SMALL_MEMBERS_MAX = 1000
+MEMBER_BYTES_MIN = 64
+"""Of text, on average, where a file has more members than SMALL_MEMBERS_MAX: one costs as much work as a page."""
+_FIRST_PIECE_BYTES = 64
+_ZEROS = re.compile(rb"\0*")
 
 
 class InputText:
@@ -27,8 +34,15 @@ class InputText:
         self._input = stream.read(2)
         while len(self._input) == 1 and (more := stream.read(1)):
             self._input += more
-        self._is_gzip = self._input == _GZIP
-        self._member = self._new_member() if self._is_gzip else None
+        self._is_gzip = self._input == GZIP
+        self._place = 0
+        """Of the next byte of `_input` that is compressed."""
+        self._members = 0
+        self._text_bytes = 0
+        """Of the members so far."""
+        self._member: zlib._Decompress | None = None
+        if self._is_gzip:
+            self._begin_member()
         self.cut: tuple[str, str] | None = None
         """Code and message when the text ended before the file did."""
 
@@ -69,39 +83,64 @@ class InputText:
         return data or self._stream.read(self._chunk_bytes)
 
     def _inflated(self) -> bytes:
+        """Return about a chunk, or all that is left: chunks of a few bytes each would cost their readers dearly."""
+        parts: list[bytes] = []
+        size = 0
+        while size < self._chunk_bytes and (part := self._inflated_part(self._chunk_bytes - size)):
+            parts.append(part)
+            size += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _inflated_part(self, size: int) -> bytes:
         while self._member is not None:
-            if not self._input:
-                self._input = self._stream.read(self._chunk_bytes)
-            if not self._input:
+            piece = self._next_input(self._fed)
+            if not piece:
                 return self._damaged("it ends in the middle")
             try:
-                # At most a chunk at a time, whatever the input expands to.
-                data = self._member.decompress(self._input, self._chunk_bytes)
+                # At most so much at a time, whatever the input expands to.
+                data = self._member.decompress(piece, size)
             except zlib.error as error:
                 return self._damaged(str(error))
-            # What was not unpacked yet, as the output is bounded; it comes before the next bytes of the file.
-            self._input = self._member.unconsumed_tail
+            # Of the piece, bytes are left where the member ended before them, or the output had no room for more.
+            left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+            self._place += len(piece) - len(left)
+            self._text_bytes += len(data)
+            self._fed = min(2 * self._fed, self._chunk_bytes)
             if self._member.eof:
-                self._after_member(self._member.unused_data)
+                self._after_member()
             if data:
                 return data
         return b""
 
-    def _after_member(self, rest: bytes) -> None:
+    def _next_input(self, size: int) -> bytes:
+        """Return at most `size` bytes of the file, none at its end, and leave them to be read."""
+        if self._place == len(self._input):
+            self._input, self._place = self._stream.read(self._chunk_bytes), 0
+        return self._input[self._place : self._place + size]
+
+    def _after_member(self) -> None:
         """Begin the next member, if there is one: gzip files may be concatenated."""
-        self._member, self._input = None, b""
-        rest = rest.lstrip(b"\0")  # tapes pad with zeros
-        while len(rest) < len(_GZIP) and (more := self._stream.read(self._chunk_bytes)):
-            rest = (rest + more).lstrip(b"\0")
-        if rest.startswith(_GZIP):
-            self._member, self._input = self._new_member(), rest
+        self._member = None
+        self._members += 1
+        # By the place in the chunk: who cut off what was read would copy the rest once for each member.
+        while self._next_input(1) == b"\0":  # tapes pad with zeros
+            self._place = _ZEROS.match(self._input, self._place).end()  # type: ignore[union-attr] - none is a match
+        rest = self._input[self._place : self._place + len(GZIP)]
+        if len(rest) == 1:
+            self._input, self._place = rest + self._stream.read(self._chunk_bytes), 0
+            rest = self._input[: len(GZIP)]
+        if self._members > SMALL_MEMBERS_MAX + self._text_bytes // MEMBER_BYTES_MIN:
+            self._damaged(f"its members hold less than {MEMBER_BYTES_MIN} bytes each")
+        elif rest == GZIP:
+            self._begin_member()
         elif rest:
             self._damaged("bytes that are not gzip follow it")
+
+    def _begin_member(self) -> None:
+        self._member = zlib.decompressobj(_WINDOW_BITS)
+        # A member may be a few bytes long, and the bytes behind it are copied: pieces grow with the member.
+        self._fed = _FIRST_PIECE_BYTES
 
     def _damaged(self, cause: str) -> bytes:
         self.cut = ("bad-gzip", f"expected whole gzip data, the file is damaged ({cause})")
         return b""
-
-    @staticmethod
-    def _new_member() -> zlib._Decompress:
-        return zlib.decompressobj(_GZIP_WINDOW_BITS)

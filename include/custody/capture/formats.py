@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from custody.capture import avro, custody_json, ngsi_notification, nifi_json, nifi_rest, openlineage
+from custody.capture.encodings import GZIP
 
 DETECT_BYTES = 1 << 16
 """How much of a file's beginning is examined."""
-_GZIP = b"\x1f\x8b"
 _GZIP_HEADER = 31
 # Possessive (`*+`): a text without an end costs one pass and no backtracking.
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[\[\]{}]', re.DOTALL)
@@ -43,7 +43,7 @@ def detect(head: bytes) -> Format:
     The keys of the first object decide: it is the format that most of them belong to. Its values, names of attributes
     among them, do not count.
     """
-    if head.startswith(_GZIP):
+    if head.startswith(GZIP):
         try:
             head = zlib.decompressobj(_GZIP_HEADER).decompress(head, DETECT_BYTES)
         # The reader meets the same damage, and rejects the file with the reason.

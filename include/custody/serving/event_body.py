@@ -41,6 +41,7 @@ from custody.capture.custody_json import (
     event_and_content,
     with_ordinal,
 )
+from custody.capture.encodings import GZIP
 from custody.capture.formats import DETECT_BYTES
 from custody.capture.own_claims import without_refused_rows
 from custody.capture.validate import rejected, validate_element
@@ -60,7 +61,6 @@ COLUMN_BYTES = 128 << 10
 _BATCH_EVENTS = 1 << 16
 _CONTENT_NAME = re.compile(rb"%b|\\u00[2-7]" % CONTENT_KEY.encode())
 """What the key of a content looks like, as it is or with escapes of its characters."""
-_GZIP = b"\x1f\x8b"
 _COLUMNS = EVENT_SCHEMA.remove(0).names
 
 
@@ -141,7 +141,7 @@ def _of_json(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
     if head.key is not None:
         text = replace(text, ordinals=batch_ordinals(head.key, len(text.pieces), head.producer))
     # What names contents gets them before it is stored, and what is refused as a whole has to be read before.
-    if not head.is_strict and not body.startswith(_GZIP) and _CONTENT_NAME.search(body) is None:
+    if not head.is_strict and not body.startswith(GZIP) and _CONTENT_NAME.search(body) is None:
         return EventBody(Format.CUSTODY, (), text=text)
     outcomes: list[Outcome] = []
     contents: dict[int, str] = {}

@@ -6,22 +6,20 @@ The rules are the same for all services of custody, so that a proxy in front of 
 from __future__ import annotations
 
 import asyncio
+import io
 import ipaddress
-import zlib
 from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from custody.capture.encodings import GZIP, InputText
 from custody.errors import InvalidInputError
 
 SINGLE = frozenset({"authorization", "content-length", "content-type", "host", "transfer-encoding", "x-auth-token"})
 """Headers that may come only once, in every service of custody."""
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 """Parts of most answers come from outside: a browser takes them for the type that is said, and for no other."""
-_PIECE_BYTES = 1 << 20
-"""What is unzipped at once."""
-_GZIP = zlib.MAX_WBITS | 16
 
 
 def ambiguous(headers: Iterable[tuple[bytes, bytes]], single: frozenset[str] = SINGLE) -> str | None:
@@ -117,21 +115,13 @@ def unzipped(raw: bytes, bytes_max: int, setting: str) -> bytes:
         InvalidInputError: it is no gzip, or cut off.
         BodyRefusedError: the text is longer than the limit; no more than that is unzipped.
     """
-    text = bytearray()
-    rest = raw
-    while rest:
-        member = zlib.decompressobj(_GZIP)
-        while not member.eof:
-            try:
-                piece = member.decompress(rest, _PIECE_BYTES)
-            except zlib.error as error:
-                raise InvalidInputError(f"expected gzip: {error}") from None
-            rest = member.unconsumed_tail
-            text += piece
-            if len(text) > bytes_max:
-                expected = f"expected a body of at most {bytes_max} bytes unzipped ({setting})"
-                raise BodyRefusedError(413, "too-large", expected)
-            if not piece and not rest and not member.eof:
-                raise InvalidInputError("expected gzip to its end, got a part of it")
-        rest = member.unused_data
-    return bytes(text)
+    if not raw.startswith(GZIP):
+        raise InvalidInputError("expected gzip, got other bytes")
+    text = InputText(io.BytesIO(raw), bytes_max=bytes_max)
+    chunks = list(iter(text.chunk, b""))
+    if text.cut is None:
+        return b"".join(chunks)
+    code, message = text.cut
+    if code == "file-too-large":
+        raise BodyRefusedError(413, "too-large", f"expected a body of at most {bytes_max} bytes unzipped ({setting})")
+    raise InvalidInputError(message)

@@ -12,7 +12,6 @@ import signal
 import struct
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from threading import Lock
 from typing import IO
@@ -34,8 +33,6 @@ from custody.capture.validate import rejected
 from custody.errors import InvalidInputError, StorageError
 from custody.serving.http_requests import BodyRefusedError, unzipped
 
-_PIECE_BYTES = 1 << 20
-_GZIP = zlib.MAX_WBITS | 16
 _LENGTH = struct.Struct(">Q")
 _PROGRAM = "from custody.serving.lineage_body import main; main()"
 
