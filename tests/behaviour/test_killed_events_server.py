@@ -106,4 +106,4 @@ def test_each_event_of_a_spool_is_stored_once_whatever_becomes_of_server_and_ans
     for folder in folders:
         assert not [name for name in folder.iterdir() if name.suffix == ".events"]
     with suppress(FileNotFoundError):
-        assert not list((root / "quarantine").glob("*.json"))
+        assert not list((root / "quarantine").glob("*.rejected"))

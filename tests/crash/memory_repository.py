@@ -350,4 +350,4 @@ def _check_whole(path: Path, data: bytes) -> None:
     elif (decode_json := _decoder(path)) is not None:
         decode_json(data, path)
     else:
-        assert path.name == "LOCK" or path.suffix == ".raw", f"{path}: a file that nobody knows"
+        assert path.name == "LOCK", f"{path}: a file that nobody knows"

@@ -69,6 +69,7 @@ from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
 from custody.quarantine import Quarantine, QuarantineEntry, bad_piece
+from custody.quarantine.store import EnvelopePiece, QuarantineEnvelope
 from custody.replay import Refusal, replay_plan
 from custody.retention import ErasedCopy, ErasedSelection, Erasure, WriterErasure
 from custody.retention.erasures import decode_erasure, encode_erasure
@@ -197,7 +198,8 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),
         ("staging", "### Batch", StagedBatch),
-        ("quarantine", "## Layout", QuarantineEntry),
+        ("quarantine", "## Layout", QuarantineEnvelope),
+        ("quarantine", "## Piece", EnvelopePiece),
         ("content", "## Layout", content.ClaimHeader),
         ("ngsi-batch", "## Layout", batch_file.BatchManifest),
         ("ngsi-batch", "## Part", batch_file.FileAppend),
@@ -473,7 +475,9 @@ def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Pat
     raw = _example("quarantine", "piece")
     [outcome] = read_piece(raw, InputPlace(3, 2048), CaptureLimits(4096), format=Format.NIFI, context=Context())
     assert isinstance(outcome, Rejected)
-    entry = msgspec.json.decode(shown["envelope"], type=QuarantineEntry)
+    document = json.loads(shown["envelope"])
+    [of_piece] = document.pop("pieces")
+    entry = msgspec.convert({**document, **of_piece}, QuarantineEntry)
     assert (outcome.problem.severity, outcome.problem.code) == (entry.severity, entry.code)
     assert outcome.problem.message == entry.message
     Quarantine(FS, tmp_path).add(
@@ -490,8 +494,9 @@ def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Pat
             format=entry.format,
         )
     )
-    assert (tmp_path / f"{entry.key}.json").read_text() == shown["envelope"].rstrip("\n")
-    assert (tmp_path / f"{entry.key}.raw").read_bytes() == raw
+    envelope = shown["envelope"].rstrip("\n").encode()
+    first = shown["first-line"].encode()
+    assert (tmp_path / f"{entry.key}.rejected").read_bytes() == first + envelope + b"\n" + raw
     identity = json.dumps(json.loads(shown["identity"]), separators=(",", ":"))
     assert identity == shown["identity"].strip()
     assert hashlib.sha256(identity.encode()).hexdigest()[:16] == entry.key

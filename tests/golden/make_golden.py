@@ -428,9 +428,9 @@ def make_broken(good: Path, folder: Path) -> None:
     _broken_journals((good / JOURNALS / "00000000000000000003.0.sealed").read_bytes(), folder)
     _broken_tables(good, folder)
     for path in sorted((good / "quarantine").iterdir()):
-        defect = "truncated" if path.suffix == ".json" else "flipped"
         (folder / "quarantine").mkdir(exist_ok=True)
-        (folder / "quarantine" / f"{defect}{path.suffix}").write_bytes(_FRAMED[defect](path.read_bytes()))
+        for defect in ("truncated", "flipped"):
+            (folder / "quarantine" / f"{defect}{path.suffix}").write_bytes(_FRAMED[defect](path.read_bytes()))
     shard = sorted((good / "containers/1/main/index").iterdir())[0]
     broken = folder / "truncated-shard"
     shutil.copytree(shard, broken)

@@ -136,7 +136,7 @@ def test_a_table_of_contents_that_is_damaged_is_taken_from_the_footer(tmp_path: 
     assert len(log.toc.blocks) == len(case["blocks"])
 
 
-@pytest.mark.parametrize("defect", ["truncated.json", "flipped.raw"])
+@pytest.mark.parametrize("defect", ["truncated.rejected", "flipped.rejected"])
 def test_a_damaged_quarantine_entry_is_refused(tmp_path: Path, defect: str) -> None:
     folder = shutil.copytree(HERE / "v1/quarantine", tmp_path / "quarantine")
     key = EXPECTED["quarantine"]["entry"]["key"]

@@ -292,6 +292,18 @@ def _read_header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
     return metadata, sync, position + SYNC_BYTES
 
 
+def header_size(data: bytes) -> int:
+    """Return the size of the header of a file.
+
+    Raises:
+        InvalidInputError: it is no container file.
+    """
+    try:
+        return _read_header(data)[2]
+    except DAMAGE as error:
+        raise InvalidInputError(f"expected an Avro file ({error})") from error
+
+
 def _uncompressed_header(schema: bytes, sync: bytes) -> bytes:
     """Return the header of an uncompressed file with the same schema."""
     name = b"avro.schema"

@@ -143,8 +143,7 @@ def remove(
     if not consent.yes:
         show(done=False)
     if consent.yes or (entries and consent.ask("Remove these pieces?")):
-        for entry in entries:
-            room.remove(entry.key)
+        room.remove(*(entry.key for entry in entries))
         show(done=True)
 
 

@@ -13,9 +13,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from itertools import chain, compress
+from itertools import chain, compress, groupby
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -56,6 +55,7 @@ from custody.errors import (
 )
 from custody.format.names import name_as_text
 from custody.format.number_sets import is_among
+from custody.ingest.bad_pieces import PIECES_MAX, BadPieces, BodyFacts, HeldPiece
 from custody.ingest.dedup import (
     NO_WRITER,
     Key,
@@ -78,7 +78,7 @@ from custody.model import (
     to_events,
 )
 from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
-from custody.quarantine import BadPiece, Quarantine, QuarantineEntry, bad_piece
+from custody.quarantine import BadPiece, Quarantine, QuarantineEntry, body_of
 from custody.read.reader import stored_events, stored_values
 from custody.workspace import Workspace
 
@@ -144,6 +144,9 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """Names the source of events that do not name it themselves."""
     producer: str | None = None
     """Who delivers, by the name of a token or certificate; None for programs of this machine."""
+    bad: BadPieces | None = None
+    """Collects the bad pieces of a body that comes in parts; they are kept with the part that `is_last`."""
+    is_last: bool = True
 
     @property
     def pieces(self) -> int:
@@ -214,6 +217,7 @@ class DeliveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
     counts: FileReport
     refused: tuple[RefusedPiece, ...]
+    """Those that were kept one by one; `counts.rejected` is the number of all."""
 
 
 class FileTally:
@@ -233,6 +237,7 @@ class FileTally:
         self.first: int | None = None
         self.last: int | None = None
         self.problems: list[str] = []
+        self.bad = BadPieces()
         self.failure: BackpressureError | None = None
         """Why all of it has to come again, of what is one of several deliveries."""
 
@@ -243,6 +248,16 @@ class FileTally:
         """
         return self.is_kept_piece or former.delivered_by == self.producer
 
+    @property
+    def facts(self) -> BodyFacts:
+        """What its bad pieces share."""
+        return BodyFacts(self.file, self.format, self.node)
+
+    def reject(self, piece: HeldPiece) -> None:
+        """Count a piece that is not stored, and hold it until it is kept with the others."""
+        self.rejected += 1
+        self.bad.add(piece, self.format)
+
     def note_stored(self, ids: range) -> None:
         """Count events that were stored, behind those that were before."""
         if ids:
@@ -250,8 +265,24 @@ class FileTally:
             self.first = ids.start if self.first is None else self.first
             self.last = ids.stop - 1
 
-    def note_refused(self, place: InputPlace, problem: EventProblem, key: str) -> None:
-        """Note a piece that was not stored; the report of a file says it in `problems`."""
+    def note_kept(self, pieces: Sequence[HeldPiece], entries: Sequence[QuarantineEntry]) -> None:
+        """Note the problems of pieces, and where each is kept; of a preview there are no entries.
+
+        Behind the entries of these pieces there may be others, of pieces that were joined.
+        """
+        keys = [f" [quarantine {entry.key}]" for entry in entries] or [""] * len(pieces)
+        for (_, place, problem), key in zip(pieces, keys, strict=False):
+            self.problems.append(f"{self.file}: {place}: {problem.severity}: {problem.message}{key}")
+        for entry in entries[len(pieces) :]:
+            self.problems.append(f"{self.file}: {entry.severity}: {entry.message} [quarantine {entry.key}]")
+
+    def note_full(self, refusal: BackpressureError) -> None:
+        """Note that bad pieces found no room; of a file nothing more is read.
+
+        Raises:
+            BackpressureError: the refusal, unless this is one of several deliveries.
+        """
+        raise refusal
 
     def report(self, writer: str) -> FileReport:
         """Return the counts; the ids are those of this writer."""
@@ -273,21 +304,50 @@ class FileTally:
 class _SharedTally(FileTally):
     """Counts what becomes of one of several deliveries: a full quarantine fails this one and no other."""
 
-    def __init__(self, file: str, format: Format, node: str | None, producer: str | None) -> None:
-        super().__init__(file, format, node, producer)
+    def __init__(self, delivery: Delivery) -> None:
+        super().__init__(delivery.origin, delivery.format, delivery.node, delivery.producer)
         self._refused: list[RefusedPiece] = []
+        self.bad = self.bad if delivery.bad is None else delivery.bad
+        self.is_last = delivery.is_last
 
-    def note_refused(self, place: InputPlace, problem: EventProblem, key: str) -> None:
-        """Note a piece that was not stored, with its place."""
-        self._refused.append(
-            RefusedPiece(index=place.index, offset=place.offset, code=problem.code, message=problem.message, key=key)
-        )
+    def note_kept(self, pieces: Sequence[HeldPiece], entries: Sequence[QuarantineEntry]) -> None:
+        """Note the problems of pieces; of those that were not stored also the place."""
+        super().note_kept(pieces, entries)
+        for (_, place, problem), entry in zip(pieces, entries, strict=False):
+            if not entry.is_stored:
+                self._refused.append(
+                    RefusedPiece(
+                        index=place.index,
+                        offset=place.offset,
+                        code=problem.code,
+                        message=problem.message,
+                        key=entry.key,
+                    )
+                )
+
+    def note_full(self, refusal: BackpressureError) -> None:
+        """Note why all of the delivery has to come again."""
+        self.failure = refusal
 
     def result(self, writer: str) -> DeliveryReport | BackpressureError:
         """Return the report, or why all of it has to be sent again."""
         if self.failure is not None:
             return self.failure
         return DeliveryReport(counts=self.report(writer), refused=tuple(self._refused))
+
+
+class _AgainTally(FileTally):
+    """Counts what becomes of a piece of the quarantine that is tried again; it stays until all of it is stored."""
+
+    def __init__(self, entry: QuarantineEntry, format: Format) -> None:
+        super().__init__(entry.file, format, entry.node, is_kept_piece=True)
+        self._entry = entry
+
+    def reject(self, piece: HeldPiece) -> None:
+        """Count a piece that is not stored again."""
+        self.rejected += 1
+        if len(self.problems) < PIECES_MAX:
+            self.note_kept([piece], [self._entry])
 
 
 class _Shares:
@@ -462,7 +522,7 @@ class Ingest:
             LockedError: another ingest stored events of one of the sources for too long.
             StorageError: the disk refused; it is unknown which events are stored.
         """
-        tallies = [_SharedTally(item.origin, item.format, item.node, item.producer) for item in deliveries]
+        tallies = [_SharedTally(item) for item in deliveries]
         pairs: list[tuple[FileTally, Accepted]] = []
         with self._turn():
             together, outcomes = _read(deliveries, tallies)
@@ -484,6 +544,8 @@ class Ingest:
                 self._take_columns(shares, batch)
             if pairs:
                 self._store(pairs, self._writer.append)
+            # Behind all of a body, so that it is one file, and before its sender is answered.
+            self._keep([(tally, tally.bad) for tally in tallies if tally.is_last])
         return [tally.result(self._writer.name) for tally in tallies]
 
     def batches(
@@ -529,24 +591,46 @@ class Ingest:
         Raises:
             NotFoundError: there is no such entry.
         """
-        entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
+        [report] = self.resubmit_each([key], format=format)
+        return report
+
+    def resubmit_each(self, keys: Sequence[str], *, format: Format | None = None) -> Iterator[FileReport]:
+        """Try quarantined pieces again as `resubmit` does, and yield the report of each, in their order.
+
+        Pieces of one body that follow each other leave together, for its file is written anew for that.
+
+        Raises:
+            NotFoundError: there is no such entry; those before it are done.
+        """
+        for body, of_body in groupby(keys, body_of):
+            wanted = list(of_body)
+            reports = []
+            stored = []
+            try:
+                pieces = {piece.entry.key: piece for piece in self._quarantine.pieces(body)}
+                for key in wanted:
+                    report = self._resubmitted(self._quarantine.checked(pieces.get(key), key), format)
+                    if report.rejected == 0:
+                        stored.append(key)
+                    reports.append(report)
+            finally:
+                # Only behind the acknowledgement: a crash in between leaves the entries, and the events count as
+                # repetitions then.
+                self._quarantine.remove(*stored)
+            yield from reports
+
+    def _resubmitted(self, piece: BadPiece, format: Format | None) -> FileReport:
+        raw, entry = piece
         format = format or _format_of(entry)
         context = Context(entry.node, entry.received_ms, self._workspace.settings.capture.nifi_zone)
         place = InputPlace(entry.index, entry.offset)
         outcomes = read_piece(raw, place, self._limits, format=format, context=context)
-        tally = FileTally(entry.file, format, entry.node, is_kept_piece=True)
+        tally = _AgainTally(entry, format)
         if format is Format.NGSI and entry.format == format and urlsplit(entry.file).scheme in _URL_SCHEMES:
-            # One notification as a whole: what is rejected of it again is the same entry.
-            same = (replace(item, place=place) if isinstance(item, Rejected) else item for item in outcomes)
+            # One notification as a whole.
             arrival = kept_arrival(raw, entry.file, entry.received_ms)
-            report = self._take([list(same)], tally, store=partial(self._append_notification, arrival))
-        else:
-            report = self._take(self._batched(outcomes), tally)
-        # Only behind the acknowledgement: a crash in between leaves the entry, and the events count as repetitions
-        # then.
-        if report.rejected == 0:
-            self._quarantine.remove(key)
-        return report
+            return self._take([list(outcomes)], tally, store=partial(self._append_notification, arrival))
+        return self._take(self._batched(outcomes), tally)
 
     def _append_notification(self, arrival: Arrival | None, events: Sequence[Event]) -> range:
         """Append the events of a notification that a receiver had kept, as it would have: with the body as content."""
@@ -577,6 +661,7 @@ class Ingest:
                 else:
                     self._take_outcomes(tally, batch, store or self._writer.append)
                 progress()
+            self._keep([(tally, tally.bad)])
         return tally.report(self._writer.name)
 
     def _take_outcomes(
@@ -645,10 +730,13 @@ class Ingest:
         Before they are stored: an event that is stored is a repetition when it comes again, and would be warned of
         never again if what warns of it had been lost with the process.
         """
-        pieces = [
-            _PutAside(tally, item.raw, item.place, problem) for tally, item in accepted for problem in item.warnings
-        ]
-        self._put_aside(pieces)
+        warned: dict[int, tuple[FileTally, BadPieces]] = {}
+        for tally, item in accepted:
+            for problem in item.warnings:
+                tally.warned += 1
+                _, pieces = warned.setdefault(id(tally), (tally, BadPieces()))
+                pieces.add(HeldPiece(item.raw, item.place, problem), tally.format)
+        self._keep(list(warned.values()))
         # One whose warning found no room comes again, for its sender is told so.
         return [not item.warnings or tally.failure is None for tally, item in accepted]
 
@@ -797,32 +885,29 @@ class Ingest:
             yield StoredAt(writer, event.event_id), _StoredEvent(writer, event, is_compared)
 
     def _put_aside(self, pieces: Sequence[_PutAside]) -> None:
-        """Count what is rejected or warned of and keep its bytes, all with few syncs."""
-        for (tally, _, place, problem), key in zip(pieces, self._keep(pieces), strict=True):
-            if problem.severity is Severity.ERROR:
-                tally.rejected += 1
-                tally.note_refused(place, problem, key)
-            else:
-                tally.warned += 1
-            kept = f" [quarantine {key}]" if key else ""
-            tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message}{kept}")
+        """Count what is rejected and hold its bytes, which are kept when all of the body was read."""
+        for tally, raw, place, problem in pieces:
+            tally.reject(HeldPiece(raw, place, problem))
+            if tally.bad.is_full:
+                self._keep([(tally, tally.bad)])
 
-    def _keep(self, pieces: Sequence[_PutAside]) -> list[str]:
-        """Put pieces into the quarantine; return the key of each there, none of one that found no room."""
-        if not pieces:
-            return []
+    def _keep(self, bodies: Sequence[tuple[FileTally, BadPieces]]) -> None:
+        """Put pieces into the quarantine, each body as one file, with few syncs for all.
+
+        Raises:
+            BackpressureError: those of a file find no room; of one of several deliveries this is noted.
+        """
+        bodies = [(tally, bad) for tally, bad in bodies if bad]
+        if not bodies:
+            return
         now_ms = self._workspace.clock.now_ms()
-        results = self._quarantine.add_all([_kept(piece, now_ms) for piece in pieces])
-        keys = []
-        for (tally, *_), result in zip(pieces, results, strict=True):
-            if isinstance(result, QuarantineEntry):
-                keys.append(result.key)
-                continue
-            if not isinstance(tally, _SharedTally):
-                raise result
-            tally.failure = result
-            keys.append("")
-        return keys
+        first = [bad.first for _, bad in bodies]
+        results = self._quarantine.add_bodies([bad.taken(tally.facts, now_ms) for tally, bad in bodies])
+        for (tally, _), pieces, result in zip(bodies, first, results, strict=True):
+            if isinstance(result, BackpressureError):
+                tally.note_full(result)
+            else:
+                tally.note_kept(pieces, result)
 
 
 def _read(
@@ -852,22 +937,6 @@ def _read(
 
 def _rejections(tally: FileTally, outcomes: Iterable[Outcome]) -> list[_PutAside]:
     return [_PutAside(tally, item.raw, item.place, item.problem) for item in outcomes if isinstance(item, Rejected)]
-
-
-def _kept(piece: _PutAside, now_ms: int) -> BadPiece:
-    tally, raw, place, problem = piece
-    return bad_piece(
-        raw,
-        severity=problem.severity,
-        code=problem.code,
-        message=problem.message,
-        file=tally.file,
-        index=place.index,
-        offset=place.offset,
-        node=tally.node,
-        received_ms=now_ms,
-        format=tally.format,
-    )
 
 
 def _by_writer(places: Mapping[Key, Sequence[StoredAt]]) -> dict[str, list[int]]:
@@ -996,8 +1065,10 @@ class IngestPreview(Ingest):
             self._stored_keys.refresh()
             self._is_stored_known = True
 
-    def _keep(self, pieces: Sequence[_PutAside]) -> list[str]:
-        return [""] * len(pieces)
+    def _keep(self, bodies: Sequence[tuple[FileTally, BadPieces]]) -> None:
+        for tally, bad in bodies:
+            tally.note_kept(bad.first, ())
+            bad.taken(tally.facts, 0)
 
     def _times_and_flowfiles(self, writer: str, event_ids: Sequence[int]) -> Iterator[tuple[StoredAt, tuple[int, str]]]:
         if writer != NO_WRITER:

@@ -33,4 +33,4 @@ class RepositorySender:
         [report] = self._ingest.deliveries([delivery])
         if isinstance(report, BackpressureError):
             raise report
-        return Receipt(report.counts.stored, report.counts.repeated, len(report.refused))
+        return Receipt(report.counts.stored, report.counts.repeated, report.counts.rejected)

@@ -118,7 +118,6 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     ),
     "content-exchanged": FindingKind("damage", "no other copy is kept: put the file back from a backup"),
     "quarantine-damaged": FindingKind("damage", "what can be read is kept under a new entry: custody repair"),
-    "quarantine-missing": FindingKind("damage", "the entry goes: custody repair --accept-loss"),
     "destination-damaged": FindingKind(
         "damage", "move away what is no file, or bring the file back from a backup; custody quarantine resubmit"
     ),

@@ -315,8 +315,8 @@ def resubmit_pieces(
     on_progress(0, len(keys))
     if chosen:
         with repository.ingest(writer) as work:
-            for done, key in enumerate(chosen, 1):
-                reports[key] = work.resubmit(key, format=format)
+            for done, report in enumerate(work.resubmit_each(chosen, format=format), 1):
+                reports[chosen[done - 1]] = report
                 on_progress(done, len(keys))
     for done, key in enumerate(marked, len(chosen) + 1):
         resubmit_entry(repository, key)

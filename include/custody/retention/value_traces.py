@@ -21,7 +21,7 @@ from custody.errors import CustodyError, StorageError
 from custody.flow.flowfile import FlowFile
 from custody.flowfile_repository import FlowFileLook, FlowFileOptions, FlowFileRepository, Work
 from custody.flowfile_repository.log import LogFolder
-from custody.quarantine import Quarantine
+from custody.quarantine import Quarantine, QuarantineEntry
 from custody.retention.value_search import ValueSearch
 from custody.store import StoredFiles, place_text
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
@@ -164,24 +164,31 @@ class TraceSearch:
                 )
 
     def _quarantined(self) -> Iterator[Trace]:
-        folder = self._settings.quarantine
-        quarantine = Quarantine(self._fs, folder)
-        for key in quarantine.known_keys():
-            envelope, raw = folder / f"{key}.json", folder / f"{key}.raw"
-            is_named = self._is_named_in(envelope) or self._is_named_in(raw) or self._is_named_in(raw, is_text=False)
-            if is_named:
-                yield Trace("quarantined piece", str(raw), partial(quarantine.discard, key))
-                continue
+        quarantine = Quarantine(self._fs, self._settings.quarantine)
+        for body in list(quarantine.bodies()):
+            path = quarantine.path(body)
             try:
-                entry = quarantine.get(key)
-            except CustodyError:
-                self.kept.append(f"{envelope}: is damaged, so nobody can tell what is in it. Remove it: rm")
+                pieces = quarantine.pieces(body)
+            except NotFoundError:
                 continue
-            if entry.format in _DAMAGE and entry.received_ms:
-                self.kept.append(
-                    f"{raw}: bytes of a damaged file, which cannot be searched. Remove them: custody quarantine remove "
-                    f"{key}"
-                )
+            except CustodyError:
+                if self._is_named_in(path) or self._is_named_in(path, is_text=False):
+                    yield Trace("quarantined piece", str(path), partial(quarantine.discard, body))
+                else:
+                    self.kept.append(f"{path}: is damaged, so nobody can tell what is in it. Remove it: rm")
+                continue
+            for raw, entry in pieces:
+                if self._is_piece_named(raw, entry):
+                    yield Trace("quarantined piece", f"{path} ({entry.key})", partial(quarantine.discard, entry.key))
+                elif entry.format in _DAMAGE and entry.received_ms:
+                    self.kept.append(
+                        f"{path}: bytes of a damaged file, which cannot be searched. Remove them: custody quarantine "
+                        f"remove {entry.key}"
+                    )
+
+    def _is_piece_named(self, raw: bytes, entry: QuarantineEntry) -> bool:
+        names = self.search.names
+        return names(msgspec.json.encode(entry)) or names(raw) or names(raw, is_text=False)
 
     def _jobs(self) -> Iterator[Trace]:
         for path in self._files(self._settings.jobs, ".json"):

@@ -7,6 +7,7 @@ names the same number. Events that come after the plan are not meant by it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from custody.catalog.tombstones import check_tombstone
 from custody.errors import ConflictError, InvalidInputError, NotFoundError
 from custody.format.names import is_name
 from custody.model.masking import AttributeMask
+from custody.quarantine import body_of
 from custody.query.times import time_span
 from custody.repository import EventSelection, Hold
 from custody.serving.access import Scope
@@ -238,9 +240,12 @@ class Keeping:
         keys = await run_in_threadpool(self._removable, order)
 
         def work(on_progress: OnProgress) -> Outcome:
-            for done, key in enumerate(keys):
+            done = 0
+            for _, of_body in groupby(keys, body_of):
                 on_progress(done, len(keys))
-                self._repository.quarantine.remove(key)
+                gone = list(of_body)
+                self._repository.quarantine.remove(*gone)
+                done += len(gone)
             on_progress(len(keys), len(keys))
             return Outcome({"removed": len(keys), "keys": keys[:LISTED_MAX]})
 

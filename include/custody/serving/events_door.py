@@ -312,7 +312,7 @@ def _answer(report: DeliveryReport) -> dict[str, object]:
         "last_event_id": counts.last_event_id,
         "stored": counts.stored,
         "repeated": counts.repeated,
-        "rejected": len(report.refused),
+        "rejected": counts.rejected,
         "refused": [
             {
                 "index": piece.index,

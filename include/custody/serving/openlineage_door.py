@@ -123,7 +123,7 @@ class OpenLineageDoor:
         report = await self._intake.take(delivery)
         self._counts["stored"] += report.counts.stored
         self._counts["repeated"] += report.counts.repeated
-        self._counts["quarantined"] += len(report.refused)
+        self._counts["quarantined"] += report.counts.rejected
         return report
 
     async def _delivery(self, body: LineageBody, origin: str, producer: str | None) -> Delivery:
@@ -158,7 +158,7 @@ def _kept_answer(piece: RefusedPiece) -> Response:
 def _batch_answer(report: DeliveryReport) -> Response:
     """Return the answer for several events, in the form that the specification has for batches."""
     good = report.counts.stored + report.counts.repeated
-    failed = len(report.refused)
+    failed = report.counts.rejected
     document = {
         "status": "success" if not failed else "partial_success",
         "summary": {

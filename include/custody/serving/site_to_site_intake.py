@@ -20,6 +20,7 @@ from custody.capture.validate import PIECE_BYTES_MAX
 from custody.clock import Clock
 from custody.config import Settings
 from custody.format.names import name_as_text
+from custody.ingest.bad_pieces import BadPieces
 from custody.ingest.ingest import BatchDelivery, Delivery, FileReport, FileTally, Ingest
 from custody.quarantine import Quarantine, bad_piece
 from custody.serving.event_intake import BATCH_EVENTS_MAX, EventIntake
@@ -78,17 +79,23 @@ class IntakeStore:
     def store(self, batches: Batches, origin: str, format: Format, producer: str | None) -> FileReport:
         """Store what was read, a batch at a time, so that no packet is in memory as a whole."""
         counts = FileTally(origin, format, None)
+        # Of all batches together: a packet is one body in the quarantine.
+        bad = BadPieces()
         for batch in batches:
-            delivery = _delivery(batch, origin, format, producer)
-            # The thread of the port has no loop: the answer comes back to one of its own.
-            stored = asyncio.run(self._intake.take(delivery)).counts
-            counts.read += stored.read
-            counts.stored += stored.stored
-            counts.repeated += stored.repeated
-            counts.retold += stored.retold
-            counts.rejected += stored.rejected
-            counts.warned += stored.warned
+            self._take(_delivery(batch, origin, format, producer, bad), counts)
+        if bad:
+            self._take(Delivery(origin=origin, format=format, outcomes=(), size=0, bad=bad, producer=producer), counts)
         return counts.report("")
+
+    def _take(self, delivery: Delivery, counts: FileTally) -> None:
+        # The thread of the port has no loop: the answer comes back to one of its own.
+        stored = asyncio.run(self._intake.take(delivery)).counts
+        counts.read += stored.read
+        counts.stored += stored.stored
+        counts.repeated += stored.repeated
+        counts.retold += stored.retold
+        counts.rejected += stored.rejected
+        counts.warned += stored.warned
 
 
 class PacketIntake:
@@ -165,12 +172,16 @@ class PacketIntake:
         self.kept += 1
 
 
-def _delivery(batch: Sequence[Outcome] | ColumnBatch, origin: str, format: Format, producer: str | None) -> Delivery:
+def _delivery(
+    batch: Sequence[Outcome] | ColumnBatch, origin: str, format: Format, producer: str | None, bad: BadPieces
+) -> Delivery:
+    """Return a part of a packet that is not the last one."""
+    fields = {"origin": origin, "format": format, "producer": producer, "bad": bad, "is_last": False}
     if isinstance(batch, ColumnBatch):
         size = batch.events.nbytes + sum(len(piece.raw) for piece in batch.rejected)
-        return BatchDelivery(origin=origin, format=format, outcomes=(), size=size, batches=(batch,), producer=producer)
+        return BatchDelivery(outcomes=(), size=size, batches=(batch,), **fields)  # type: ignore[arg-type]
     size = sum(len(outcome.raw) for outcome in batch)
-    return Delivery(origin=origin, format=format, outcomes=batch, size=size, producer=producer)
+    return Delivery(outcomes=batch, size=size, **fields)  # type: ignore[arg-type]
 
 
 def _shown(text: str) -> str:

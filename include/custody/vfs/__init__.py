@@ -1,7 +1,7 @@
 """Room `vfs`: the one seam for durable effects. Fakes for tests are imported from their own modules."""
 
 from custody.vfs.abilities import require_abilities
-from custody.vfs.base import FileSystem, PartialFile, Primitives, Space, WritableFile
+from custody.vfs.base import FileSystem, PartialFile, Primitives, Space, WritableFile, bytes_on_disk
 from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
 from custody.vfs.file_marks import Marks
 from custody.vfs.mapped import advise_random_access, prefetch_pages, release_pages, rfind
@@ -17,6 +17,7 @@ __all__ = [
     "Space",
     "WritableFile",
     "advise_random_access",
+    "bytes_on_disk",
     "note_use",
     "prefetch_pages",
     "release_pages",

@@ -34,6 +34,19 @@ class Space:
     is_read_only: bool
 
 
+_BLOCK_BYTES = 4096
+_INODE_BYTES = 16 << 10
+"""Of a disk for each inode that it has, where its maker did not say otherwise (mke2fs)."""
+
+
+def bytes_on_disk(size: int) -> int:
+    """Return how much of a disk a file of this size takes: its blocks, and no less than the share of an inode.
+
+    A quota that counts so bounds the number of small files as well.
+    """
+    return max(-(-size // _BLOCK_BYTES) * _BLOCK_BYTES, _INODE_BYTES)
+
+
 class Entry(NamedTuple):
     """A name in a folder and what it names. Sizes in bytes, times in ms since the epoch, of files only."""
 

@@ -176,6 +176,7 @@ export interface QuarantineEntry {
   node: string | null;
   received_ms: number;
   format?: string;
+  pieces?: number;
 }
 
 export interface Quarantined {

@@ -77,7 +77,7 @@ def test_a_defect_says_how_many_events_it_costs_and_what_mends_it(sample: Sample
 
 def test_what_is_no_writer_s_has_a_document_of_its_own(sample: Sample) -> None:
     (sample.root / "quarantine" / "notes").write_text("?")
-    flip(sample.glob("quarantine/*.json")[0], 50)
+    flip(sample.glob("quarantine/*.rejected")[0], 120)
     *_, found = document(sample, "verify", code=20)
     assert found["writer"] is None
     assert [item["kind"] for item in found["defects"]] == ["quarantine-damaged"]

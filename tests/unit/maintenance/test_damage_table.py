@@ -273,13 +273,10 @@ CASES: dict[str, Case] = {
     ),
     "a foreign object lies in the catalog": Case(_foreign_transaction, "catalog-object", Level.QUICK),
     "a byte of an envelope in the quarantine changed": Case(
-        lambda s: flip(_first(s, "quarantine/*.json"), 60), "quarantine-damaged", Level.QUICK
+        lambda s: flip(_first(s, "quarantine/*.rejected"), 120), "quarantine-damaged", Level.QUICK
     ),
     "a byte of a piece in the quarantine changed": Case(
-        lambda s: flip(_first(s, "quarantine/*.raw"), 3), "quarantine-damaged"
-    ),
-    "a piece in the quarantine is gone": Case(
-        lambda s: _first(s, "quarantine/*.raw").unlink(), "quarantine-missing", Level.QUICK, accept_loss=True
+        lambda s: flip(_first(s, "quarantine/*.rejected"), -3), "quarantine-damaged"
     ),
     "a byte of a content changed": Case(lambda s: flip(s.claim(), 500), "content-damaged", mended=False),
     "a byte behind a content changed": Case(lambda s: flip(s.claim(), -60), "content-damaged"),

@@ -132,7 +132,7 @@ def answered(sample: Sample) -> dict[int, str] | None:
 def gone(before: dict[str, bytes], after: dict[str, bytes], live: Container[int]) -> Iterator[str]:
     """Yield the files of which bytes are nowhere any more, and nothing makes them again; `live`: groups that were."""
     whole = set(after.values())
-    pieces = [data for name, data in after.items() if name.startswith("quarantine/") and name.endswith(".raw")]
+    pieces = [data for name, data in after.items() if name.startswith("quarantine/")]
     for name, data in before.items():
         if data in whole or MADE_AGAIN.fullmatch(name) or is_whole_state(Path(name), data) or not data:
             continue

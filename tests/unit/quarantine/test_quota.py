@@ -9,6 +9,8 @@ from custody.quarantine.store import Quota
 from custody.vfs.memory import MemoryFileSystem
 
 FOLDER = Path("/quarantine")
+FILE = 16 << 10
+"""What a small file takes."""
 
 
 class Counted(MemoryFileSystem):
@@ -34,25 +36,40 @@ def refusal(room: Quota, size: int) -> BackpressureError | None:
 
 def test_what_is_there_counts_and_the_bound_is_kept() -> None:
     fs = Counted()
-    put(fs, "a", 600)
-    room = Quota(fs, FOLDER, 1000, now=lambda: 0.0)
-    assert refusal(room, 400) is None
-    put(fs, "b", 400)
-    assert "expected room for 1 bytes, got 1000 of 1000 in use" in str(refusal(room, 1))
+    put(fs, "a", 6 * FILE)
+    room = Quota(fs, FOLDER, 10 * FILE, now=lambda: 0.0)
+    assert refusal(room, 4 * FILE) is None
+    put(fs, "b", 4 * FILE)
+    assert f"expected room for {FILE} bytes, got {10 * FILE} of {10 * FILE} in use" in str(refusal(room, 1))
+
+
+def test_small_files_count_by_the_inodes_that_they_take() -> None:
+    fs = Counted()
+    for number in range(10):
+        put(fs, str(number), 1)
+    assert refusal(Quota(fs, FOLDER, 10 * FILE, now=lambda: 0.0), 1) is not None
+    assert refusal(Quota(fs, FOLDER, 11 * FILE, now=lambda: 0.0), 1) is None
+
+
+def test_a_file_counts_by_whole_blocks() -> None:
+    room = Quota(Counted(), FOLDER, 5 << 12, now=lambda: 0.0)
+    assert refusal(room, (5 << 12) + 1) is not None
+    assert refusal(room, (4 << 12) + 1) is None
+    assert refusal(room, 1) is not None
 
 
 def test_what_is_taken_at_once_counts_together_and_what_fits_is_given() -> None:
     fs = Counted()
-    put(fs, "a", 600)
-    room = Quota(fs, FOLDER, 1000, now=lambda: 0.0)
-    assert [found is None for found in room.take(300, 200, 100, 1)] == [True, False, True, False]
+    put(fs, "a", 6 * FILE)
+    room = Quota(fs, FOLDER, 10 * FILE, now=lambda: 0.0)
+    assert [found is None for found in room.take(3 * FILE, 2 * FILE, FILE, 1)] == [True, False, True, False]
     assert fs.looks == 1
 
 
 def test_room_that_somebody_makes_is_found_after_a_second() -> None:
     fs, clock = Counted(), [0.0]
-    put(fs, "a", 1000)
-    room = Quota(fs, FOLDER, 1000, now=lambda: clock[0])
+    put(fs, "a", FILE)
+    room = Quota(fs, FOLDER, FILE, now=lambda: clock[0])
     for _ in range(100):
         assert refusal(room, 1) is not None
     assert fs.looks == 1
@@ -64,9 +81,9 @@ def test_room_that_somebody_makes_is_found_after_a_second() -> None:
 
 def test_what_others_add_is_seen_before_a_sixty_fourth_more_is_given_away() -> None:
     fs = Counted()
-    room = Quota(fs, FOLDER, 6400, now=lambda: 0.0)
+    room = Quota(fs, FOLDER, 6400 * FILE, now=lambda: 0.0)
     assert refusal(room, 1) is None
-    put(fs, "of another", 6400)
+    put(fs, "of another", 6400 * FILE)
     given = 0
     while given < 6400 and refusal(room, 1) is None:
         given += 1
@@ -75,7 +92,7 @@ def test_what_others_add_is_seen_before_a_sixty_fourth_more_is_given_away() -> N
 
 def test_looking_is_rare_while_there_is_room() -> None:
     fs = Counted()
-    room = Quota(fs, FOLDER, 64_000, now=lambda: 0.0)
+    room = Quota(fs, FOLDER, 640 * FILE, now=lambda: 0.0)
     for number in range(640):
         assert refusal(room, 100) is None
         put(fs, str(number), 100)

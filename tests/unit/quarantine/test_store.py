@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from custody.errors import BackpressureError, CorruptionError, NotFoundError
+from custody.errors import BackpressureError, CorruptionError, FormatVersionError, NotFoundError
 from custody.quarantine import BadPiece, Quarantine, QuarantineEntry, bad_piece
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
@@ -45,35 +45,54 @@ def test_the_same_piece_twice_is_one_entry_that_stays_as_it_was(quarantine: Quar
     assert list(quarantine.entries()) == [first]
 
 
-def test_pieces_that_are_added_together_are_kept_as_one_by_one(quarantine: Quarantine, tmp_path: Path) -> None:
-    pieces = [_piece(b"%d" % number) for number in range(40)]
-    found = add(quarantine, pieces[3].raw)
-    entries = quarantine.add_all([*pieces, pieces[5]])
-    assert (entries[3], entries[40]) == (found, entries[5])
-    alone = Quarantine(PosixFileSystem(), tmp_path / "alone")
-    for piece in pieces:
-        add(alone, piece.raw, received_ms=5 if piece is pieces[3] else 7)
-    assert files_below(tmp_path / "quarantine") == files_below(tmp_path / "alone")
-    assert quarantine.add_all(pieces) == entries[:40]
-    assert quarantine.add_all([]) == []
+def test_the_pieces_of_a_body_are_one_file_and_each_comes_out_as_it_went_in(
+    quarantine: Quarantine, tmp_path: Path
+) -> None:
+    pieces = [_piece(b"%d" % number, index=number) for number in range(40)]
+    [entries] = quarantine.add_bodies([pieces])
+    assert isinstance(entries, list)
+    assert [quarantine.raw(entry.key) for entry in entries] == [piece.raw for piece in pieces]
+    assert [entry.index for entry in entries] == list(range(40))
+    assert list(quarantine.entries()) == entries
+    assert [entry.key for entry in entries] == list(quarantine.known_keys())
+    assert len(files_below(tmp_path / "quarantine")) == 1
+    assert quarantine.add_bodies([pieces, pieces]) == [entries, entries], "the same body again adds nothing"
+    assert len(files_below(tmp_path / "quarantine")) == 1
+    assert quarantine.add_bodies([]) == []
 
 
-def test_of_pieces_that_are_added_together_those_are_kept_that_find_room(tmp_path: Path) -> None:
-    quarantine = Quarantine(PosixFileSystem(), tmp_path / "quarantine", bytes_max=3000)
-    small, large, other = quarantine.add_all([_piece(b"small"), _piece(bytes(3000)), _piece(b"other")])
+def test_a_piece_of_a_body_leaves_and_the_others_stay_under_their_keys(quarantine: Quarantine, tmp_path: Path) -> None:
+    [entries] = quarantine.add_bodies([[_piece(b"%d" % number, index=number) for number in range(5)]])
+    assert isinstance(entries, list)
+    first, *others, last = entries
+    quarantine.remove(first.key, last.key)
+    assert list(quarantine.entries()) == others
+    assert [quarantine.raw(entry.key) for entry in others] == [b"1", b"2", b"3"]
+    with pytest.raises(NotFoundError, match=first.key):
+        quarantine.remove(others[0].key, first.key)
+    assert list(quarantine.entries()) == others, "nothing is removed where a key is unknown"
+    quarantine.remove(*(entry.key for entry in others))
+    assert files_below(tmp_path / "quarantine") == {}
+
+
+def test_of_bodies_that_are_added_together_those_are_kept_that_find_room(tmp_path: Path) -> None:
+    quarantine = Quarantine(PosixFileSystem(), tmp_path / "quarantine", bytes_max=40_000)
+    small, large, other = quarantine.add_bodies([[_piece(b"small")], [_piece(bytes(30_000))], [_piece(b"other")]])
     assert isinstance(large, BackpressureError)
-    assert set(quarantine.entries()) == {small, other}
+    assert not isinstance(small, BackpressureError)
+    assert not isinstance(other, BackpressureError)
+    assert {entry.key for entry in quarantine.entries()} == {small[0].key, other[0].key}
 
 
-def test_many_pieces_take_as_few_syncs_as_one() -> None:
+def test_many_bodies_take_as_few_syncs_as_one() -> None:
     fs = MemoryFileSystem()
     quarantine = Quarantine(fs, Path("/quarantine"))
     add(quarantine)
     before = len(fs.operations)
-    quarantine.add_all([_piece(b"%d" % number) for number in range(100)])
+    quarantine.add_bodies([[_piece(b"%d" % number)] for number in range(100)])
     syncs = [operation for operation in fs.operations[before:] if "sync" in str(operation)]
-    # Of the folder's own name, of all bytes, of the names of the pieces and of those of the envelopes.
-    assert len(syncs) == 4, syncs
+    # Of the folder's own name, of all bytes, and of the names of the files.
+    assert len(syncs) == 3, syncs
 
 
 def _piece(raw: bytes, **changes: Any) -> BadPiece:
@@ -100,15 +119,36 @@ def test_another_piece_place_or_reason_is_another_entry(quarantine: Quarantine, 
 
 def test_changed_bytes_are_damage(quarantine: Quarantine, tmp_path: Path) -> None:
     entry = add(quarantine)
-    (tmp_path / "quarantine" / f"{entry.key}.raw").write_bytes(RAW + b" ")
-    with pytest.raises(CorruptionError, match=f"{entry.key}.raw"):
+    path = tmp_path / "quarantine" / f"{entry.key}.rejected"
+    path.write_bytes(path.read_bytes()[:-1] + b" ")
+    assert quarantine.get(entry.key) == entry
+    with pytest.raises(CorruptionError, match=f"{entry.key}.rejected"):
         quarantine.raw(entry.key)
+
+
+def test_a_file_that_was_cut_short_is_damage(quarantine: Quarantine, tmp_path: Path) -> None:
+    entry = add(quarantine)
+    path = tmp_path / "quarantine" / f"{entry.key}.rejected"
+    data = path.read_bytes()
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        with pytest.raises(CorruptionError):
+            quarantine.get(entry.key)
+
+
+def test_a_file_of_a_later_version_is_refused(quarantine: Quarantine, tmp_path: Path) -> None:
+    entry = add(quarantine)
+    path = tmp_path / "quarantine" / f"{entry.key}.rejected"
+    path.write_bytes(path.read_bytes().replace(b"input 1,", b"input 2,"))
+    with pytest.raises(FormatVersionError, match="version 2"):
+        quarantine.get(entry.key)
 
 
 def test_a_broken_envelope_is_damage(quarantine: Quarantine, tmp_path: Path) -> None:
     entry = add(quarantine)
-    (tmp_path / "quarantine" / f"{entry.key}.json").write_bytes(b"{")
-    with pytest.raises(CorruptionError, match=f"{entry.key}.json"):
+    path = tmp_path / "quarantine" / f"{entry.key}.rejected"
+    path.write_bytes(path.read_bytes().replace(b"not-json", b"not-JSON"))
+    with pytest.raises(CorruptionError, match=f"{entry.key}.rejected"):
         quarantine.get(entry.key)
 
 
@@ -116,18 +156,30 @@ def test_a_removed_entry_is_gone_with_its_piece(quarantine: Quarantine, tmp_path
     entry, other = add(quarantine), add(quarantine, b"other")
     quarantine.remove(entry.key)
     assert list(quarantine.entries()) == [other]
-    assert set(files_below(tmp_path / "quarantine")) == {f"{other.key}.json", f"{other.key}.raw"}
+    assert set(files_below(tmp_path / "quarantine")) == {f"{other.key}.rejected"}
     with pytest.raises(NotFoundError, match=entry.key):
         quarantine.remove(entry.key)
 
 
 @pytest.mark.parametrize(
-    "key", ["../secret", "../quarantine/0000000000000000", "", "/etc/passwd", "0" * 16, "0" * 15, "A" * 16, "0\n" * 8]
+    "key",
+    [
+        "../secret",
+        "../quarantine/0000000000000000",
+        "",
+        "/etc/passwd",
+        "0" * 16,
+        "0" * 15,
+        "0" * 16 + "-0",
+        "0" * 16 + "-",
+        "0" * 16 + "/../x",
+        "A" * 16,
+        "0\n" * 8,
+    ],
 )
 def test_a_key_from_outside_never_becomes_a_path(quarantine: Quarantine, tmp_path: Path, key: str) -> None:
     add(quarantine)
-    for suffix in ("json", "raw"):
-        (tmp_path / f"secret.{suffix}").write_bytes(b"secret")
+    (tmp_path / "secret.rejected").write_bytes(b"secret")
     before = files_below(tmp_path)
     for action in (quarantine.get, quarantine.raw, quarantine.remove):
         with pytest.raises(NotFoundError):
@@ -135,17 +187,8 @@ def test_a_key_from_outside_never_becomes_a_path(quarantine: Quarantine, tmp_pat
     assert files_below(tmp_path) == before
 
 
-def test_a_piece_without_its_envelope_was_never_listed_and_can_be_added_again(
-    quarantine: Quarantine, tmp_path: Path
-) -> None:
-    entry = add(quarantine)
-    (tmp_path / "quarantine" / f"{entry.key}.json").unlink()
-    assert list(quarantine.entries()) == []
-    assert add(quarantine) == entry
-
-
 def test_foreign_files_are_not_entries(quarantine: Quarantine, tmp_path: Path) -> None:
     entry = add(quarantine)
-    for name in ("notes.json", "README", f"{entry.key}.json.0123.partial"):
+    for name in ("notes.json", "README", f"{entry.key}.rejected.0123.partial"):
         (tmp_path / "quarantine" / name).write_text("mine")
     assert list(quarantine.entries()) == [entry]

@@ -57,7 +57,6 @@ _ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
     "mend-content": lambda at, action: repair_contents.mend_claim(at, action.target),
     "mend-quarantine": lambda at, action: repair_records.mend_quarantine(at, action.target, action.reason),
     "drop-record": lambda at, action: repair_records.drop_record(at, Path(action.target), action.reason),
-    "drop-entry": lambda at, action: repair_records.drop_entry(at, action.target, action.reason),
     "note-ids": lambda at, action: repair_catalog.note_ids(at),
     "accept-earlier": lambda at, action: repair_catalog.accept_earlier(at),
 }
@@ -83,7 +82,6 @@ _ONE_BY_ONE = {
     "forgotten-missing": ("write-copies", "kind"),
     "record-damaged": ("drop-record", "name"),
     "quarantine-damaged": ("mend-quarantine", "name"),
-    "quarantine-missing": ("drop-entry", "name"),
 }
 """By kind of finding: the action, and the field of the finding that names its target. One action a finding."""
 _JOINED = {"catalog-history": "note-history", "catalog-tail": "list-again", "forgotten-lost": "forget-again"}
@@ -95,8 +93,6 @@ _TOLD_FIRST = {
 }
 """By action that changes no entry of the catalog: what the catalog calls it, and how its kinds of findings begin."""
 _MESSAGES_MAX = 5
-# The piece is gone already, but to drop its entry is a decision for a person.
-_NEEDS_ACCEPTING = ("drop-entry",)
 
 
 class RepairReport(msgspec.Struct, kw_only=True):
@@ -313,7 +309,7 @@ def _action(
         target=target,
         reason=finding.message + detail + ("" if copy is None else f" A copy is there: {copy}."),
         events=events,
-        accept_loss=accept_loss or what in _NEEDS_ACCEPTING,
+        accept_loss=accept_loss,
         copy="" if copy is None else str(copy),
         wanted=wanted,
     )

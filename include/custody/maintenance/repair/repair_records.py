@@ -7,28 +7,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from custody.errors import CorruptionError
 from custody.maintenance.repair.actions import quarantine_bytes
-from custody.quarantine import Quarantine
+from custody.quarantine import Quarantine, QuarantineEntry, is_intact
 from custody.workspace import Workspace
 
 
-def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
-    """Keep the piece of a damaged entry, and its envelope, each under a new one, then remove it."""
+def mend_quarantine(workspace: Workspace, body: str, reason: str) -> str:
+    """Keep the damaged pieces of a body, or all of its file, under new entries; the intact pieces stay."""
     fs, folder = workspace.fs, workspace.settings.quarantine
-    raw = folder / f"{key}.raw"
-    data = fs.read(raw) if fs.exists(raw) else b""
-    entry = quarantine_bytes(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
-    _keep_envelope(workspace, key, reason)
-    # Last: a crash before it leaves the damaged entry beside its new one, and a repetition keeps the same bytes once.
-    Quarantine(fs, folder).discard(key)
-    return f"kept as {entry.key}"
-
-
-def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
-    """Remove an entry whose piece is gone; its envelope becomes a piece."""
-    _keep_envelope(workspace, key, reason)
-    Quarantine(workspace.fs, workspace.settings.quarantine).discard(key)
-    return "removed; its envelope is kept as a piece"
+    quarantine = Quarantine(fs, folder)
+    path = quarantine.path(body)
+    try:
+        pieces = quarantine.pieces(body)
+    except CorruptionError:
+        entry = _keep(workspace, fs.read(path), reason, path, 0)
+        # Last: a crash before it leaves the damaged body beside its new entry, and a repetition keeps it once.
+        quarantine.replace(body, [])
+        return f"kept as {entry.key}"
+    intact = [piece for piece in pieces if is_intact(piece)]
+    damaged = [piece for piece in pieces if not is_intact(piece)]
+    kept = [
+        _keep(workspace, piece.raw, f"{reason} It was: {piece.entry.message}", path, number).key
+        for number, piece in enumerate(damaged)
+    ]
+    quarantine.replace(body, intact)
+    return f"kept as {', '.join(kept)}"
 
 
 def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
@@ -41,7 +45,5 @@ def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
     return f"kept as {entry.key}, and removed"
 
 
-def _keep_envelope(workspace: Workspace, key: str, reason: str) -> None:
-    path = workspace.settings.quarantine / f"{key}.json"
-    data = workspace.fs.read(path)
-    quarantine_bytes(workspace, data, code="quarantine-envelope", message=reason, path=str(path), offset=0)
+def _keep(workspace: Workspace, data: bytes, reason: str, path: Path, offset: int) -> QuarantineEntry:
+    return quarantine_bytes(workspace, data, code="quarantine-damage", message=reason, path=str(path), offset=offset)

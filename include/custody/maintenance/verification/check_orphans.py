@@ -55,6 +55,7 @@ from custody.index import OpenShard
 from custody.index.manifest import NAME as MANIFEST
 from custody.maintenance.findings import Finding
 from custody.maintenance.verification.check_units import size_of
+from custody.quarantine import is_body_file
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.workspace import LogFiles, UnitManifest, Workspace, writer_names
 
@@ -131,11 +132,8 @@ def _root(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
 
 
 def _quarantine(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
-    names = set(fs.list(settings.quarantine))
-    for name in sorted(names):
-        if name.endswith(".raw") and f"{name.removesuffix('.raw')}.json" not in names:
-            yield _orphan(fs, settings.quarantine / name, "piece")
-        elif not name.endswith((".raw", ".json")):
+    for name in fs.list(settings.quarantine):
+        if not is_body_file(name):
             yield _orphan(fs, settings.quarantine / name, _kind_of(name))
 
 

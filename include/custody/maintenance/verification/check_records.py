@@ -11,7 +11,7 @@ from pathlib import Path
 
 from custody.catalog import store_of
 from custody.config import Settings
-from custody.errors import CustodyError
+from custody.errors import CustodyError, NotFoundError
 from custody.flowfile_repository import FlowFileLook
 from custody.format.checked_json import has_right_checksum, is_changed
 from custody.format.framing import misplaced_parts
@@ -134,25 +134,17 @@ def _below(fs: FileSystem, folder: Path, suffix: str) -> Iterator[Path]:
 
 
 def check_quarantine(fs: FileSystem, folder: Path, level: Level) -> Iterator[Finding]:
-    """Yield what is wrong with the entries of a quarantine."""
+    """Yield what is wrong with the bodies of a quarantine, of each the first damage."""
     quarantine = Quarantine(fs, folder)
-    for key in quarantine.known_keys():
+    for body in quarantine.bodies():
+        path = quarantine.path(body)
         try:
-            entry = quarantine.get(key)
-        except CustodyError as error:
-            if fs.exists(folder / f"{key}.json"):
-                yield Finding.of("quarantine-damaged", folder / f"{key}.json", error, name=key)
-            continue
-        path = folder / f"{key}.raw"
-        if not fs.exists(path):
-            text = f"{path}: expected the piece of an entry, found no file."
-            yield Finding.of("quarantine-missing", path, text, name=key)
-            continue
-        try:
+            # Their number of bytes is in the envelope, and so are the digests of the pieces.
+            quarantine.entries_of(body)
             if level is not Level.QUICK:
-                quarantine.raw(key)
-            elif fs.size(path) != entry.size_bytes:
-                text = f"{path}: expected {entry.size_bytes} bytes, got {fs.size(path)}."
-                yield Finding.of("quarantine-damaged", path, text, name=key)
+                for piece in quarantine.pieces(body):
+                    quarantine.checked(piece, piece.entry.key)
+        except NotFoundError:
+            continue  # removed since the folder was listed
         except CustodyError as error:
-            yield Finding.of("quarantine-damaged", path, error, name=key)
+            yield Finding.of("quarantine-damaged", path, error, name=body)
