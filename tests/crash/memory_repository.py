@@ -57,7 +57,7 @@ from custody.journal.incarnations import decode_claim
 from custody.journal.writer_state import decode_state
 from custody.lease import Holder
 from custody.model import Event
-from custody.quarantine.store import decode_entry
+from custody.quarantine.store import decode_envelope
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.store.conditional_put import CONDITION_PROBE
@@ -273,12 +273,12 @@ def _decoder(path: Path) -> Callable[[bytes, Path], object] | None:
         return decode_manifest
     if path.name == STRIPE_MARK or path.parent.name == STRIPES:
         return StripeMark.decode
+    if path.parent == SETTINGS.quarantine:
+        return decode_envelope
     if path.suffix != ".json":
         return None
     if BUCKET / "RUNS/reports" in path.parents:
         return decode_report
-    if path.parent == SETTINGS.quarantine:
-        return decode_entry
     return decode_report if path.parent.parent == SETTINGS.runs else None
 
 

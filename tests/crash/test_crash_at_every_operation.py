@@ -408,9 +408,9 @@ def test_a_crash_in_the_upkeep_of_a_catalog_loses_nothing_that_is_needed(
 
 
 REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
-    "a damaged block": (damage_a_block, True, 80),
+    "a damaged block": (damage_a_block, True, 70),
     "a damaged block, of which a copy is at hand": (damage_beside_a_copy, False, 20),
-    "a loss that is taken back": (damage_and_put_back, False, 40),
+    "a loss that is taken back": (damage_and_put_back, False, 35),
     "a damaged journal": (damage_a_journal, False, 100),
     "swapped logs": (swap_logs, False, 40),
     "a log that is given up": (remove_a_log, True, 30),

@@ -37,6 +37,8 @@ class InputText:
         self._is_gzip = self._input == GZIP
         self._place = 0
         """Of the next byte of `_input` that is compressed."""
+        self._fed = _FIRST_PIECE_BYTES
+        """Bytes that the next piece may have."""
         self._members = 0
         self._text_bytes = 0
         """Of the members so far."""
@@ -124,7 +126,9 @@ class InputText:
         self._members += 1
         # By the place in the chunk: who cut off what was read would copy the rest once for each member.
         while self._next_input(1) == b"\0":  # tapes pad with zeros
-            self._place = _ZEROS.match(self._input, self._place).end()  # type: ignore[union-attr] - none is a match
+            zeros = _ZEROS.match(self._input, self._place)
+            assert zeros is not None  # noqa: S101 - no zero at all is a match, too
+            self._place = zeros.end()
         rest = self._input[self._place : self._place + len(GZIP)]
         if len(rest) == 1:
             self._input, self._place = rest + self._stream.read(self._chunk_bytes), 0

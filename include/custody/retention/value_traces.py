@@ -17,7 +17,7 @@ import msgspec
 from custody.catalog import Condition
 from custody.clock import Clock
 from custody.config import SETTINGS_FILE, Settings
-from custody.errors import CustodyError, StorageError
+from custody.errors import CustodyError, NotFoundError, StorageError
 from custody.flow.flowfile import FlowFile
 from custody.flowfile_repository import FlowFileLook, FlowFileOptions, FlowFileRepository, Work
 from custody.flowfile_repository.log import LogFolder

@@ -14,7 +14,8 @@ from custody.repository import Repository
 from tests.unit.ngsi_sink.sink_repository import bench, opened, received
 from tests.unit.serving.receiver_process import Receiving, notification, receiving
 
-LIMIT = 1 << 16
+LIMIT = 3 * (24 << 10)
+"""Three of the broken bodies fit, in whole blocks."""
 TWO = json.dumps({"subscriptionId": "1", "data": [{"id": "A", "type": "B"}, {"id": ""}]}).encode()
 
 
