@@ -135,7 +135,9 @@ class EveryDoor:
         return sorted(folder.iterdir()) if folder.exists() else []
 
     def stored(self) -> list[Any]:
-        return list(self.repository.events(0, 10_000_000))
+        """All events, those of the servers' writer first."""
+        writers = [workspace.writer for workspace in self.repository.workspaces()]
+        return [event for writer in writers for event in self.repository.events(0, 10_000_000, writer=writer)]
 
     def _written(self, body: Body, folder: Path) -> Path:
         folder.mkdir(exist_ok=True)

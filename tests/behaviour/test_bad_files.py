@@ -62,7 +62,7 @@ CASES = [
         "huge-attribute",
         array(GOOD[0], GOOD[1], changed(2, updatedAttributes={"body": HUGE})),
         2,
-        "expected at most 1048576 bytes (capture.event_bytes_max)",
+        "expected at most 16777216 bytes (capture.event_bytes_max)",
         2,
     ),
     BadFile(
@@ -147,6 +147,7 @@ def test_a_rejected_event_is_stored_once_the_limit_allows_it(
 ) -> None:
     file = tmp_path / "large.json"
     file.write_bytes(array(GOOD[0], changed(1, updatedAttributes={"body": "y" * 2_000_000})))
+    monkeypatch.setenv("CUSTODY__CAPTURE__EVENT_BYTES_MAX", "1000000")
     assert custody(root, "ingest", str(file))[0] == 1
     assert custody(root, "quarantine", "resubmit", "--all")[0] == 1
     assert len(list(Repository.open(root).events(0, 10))) == 1

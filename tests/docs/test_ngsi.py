@@ -96,7 +96,7 @@ def test_the_table_of_encodings() -> None:
         (400, ("POST", "/notify", HEADERS, b"")),
         (404, ("POST", "/other", HEADERS, b"{}")),
         (405, ("GET", "/notify", HEADERS, b"")),
-        (413, ("POST", "/notify", HEADERS, b"{}" + b" " * (1 << 20))),
+        (413, ("POST", "/notify", HEADERS, b"{}" + b" " * (16 << 20))),
         (415, ("POST", "/notify", {"Content-Type": "text/plain"}, b"{}")),
     ],
 )

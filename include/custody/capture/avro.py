@@ -31,7 +31,8 @@ from custody.errors import InvalidInputError
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 BLOCK_BYTES_MAX = 64 << 20
-_HEADER_BYTES_MAX = 1 << 20
+_HEADER_BYTES_MAX = 64 << 10
+"""Each bad record is kept with it."""
 _BLOCK_HEAD_BYTES = 20  # two numbers of at most ten bytes
 _DEPTH_MAX = 8
 # The shift of the tenth byte: 64 bits need no eleventh.

@@ -61,6 +61,8 @@ class CaptureLimits:
     """Of one element, as JSON or Avro."""
     file_bytes_max: int = 1 << 62
     """Of a whole file, after decompression."""
+    pieces_max: int = 1 << 62
+    """Elements of a body that is in memory as a whole; its reader counts them."""
 
 
 def read_stream(

@@ -198,10 +198,11 @@ class NgsiSection(Section):
         description="Path that notifications are posted to; what follows a question mark in a request is ignored.",
     )
     notification_bytes_max: int = Field(
-        1 << 20,
+        16 << 20,
         ge=1024,
         le=64 << 20,
-        description="Largest body of a notification, in bytes; a larger one is answered with 413.",
+        description="Largest body of a notification, in bytes; a larger one is answered with 413. A notification in a "
+        "file is an event of capture.event_bytes_max.",
     )
     notification_entities_max: int = Field(
         1000,

@@ -196,10 +196,23 @@ class CaptureSection(Section):
         "the events before the limit are stored and the rest is an error.",
     )
     event_bytes_max: int = Field(
-        1 << 20,
+        16 << 20,
         ge=4096,
-        description="Largest event, in bytes of its JSON or Avro; a larger one goes to the quarantine. "
-        "An event that is larger than a compression block gets a block of its own.",
+        description="Largest event, in bytes of its JSON or Avro, however it comes; a larger one goes to the "
+        "quarantine. An event that is larger than a compression block gets a block of its own.",
+    )
+    body_bytes_max: int = Field(
+        64 << 20,
+        ge=4096,
+        le=1 << 30,
+        description="Largest body that comes over a network: a request with events or notifications, as it comes and "
+        "inflated, or a transaction of Site-to-Site. A larger one is answered with 413.",
+    )
+    body_events_max: int = Field(
+        65_536,
+        ge=1,
+        le=1_000_000,
+        description="Most events of one request; a request with more is answered with 413.",
     )
     batch_events: int = Field(
         1000,
@@ -908,22 +921,6 @@ class ServeSection(ListenerSection):
         ge=1 << 20,
         description="Most bytes of bodies that a worker holds for requests under way; more are answered with 503.",
     )
-    openlineage_bytes_max: int = Field(
-        16 << 20,
-        ge=4096,
-        le=1 << 30,
-        description="Most bytes of a body with OpenLineage events, compressed or not; a longer one is answered with "
-        "413.",
-    )
-    openlineage_events_max: int = Field(
-        10_000, ge=1, le=1_000_000, description="Most events of one OpenLineage batch; a longer one is answered 413."
-    )
-    events_bytes_max: int = Field(
-        16 << 20,
-        ge=4096,
-        le=1 << 30,
-        description="Most bytes of a body with events, as it comes and inflated; a longer one is answered with 413.",
-    )
     content_bytes_max: int = Field(
         1 << 30,
         ge=4096,
@@ -978,13 +975,6 @@ class SiteToSiteSection(ListenerSection):
         ge=2,
         le=3600,
         description="How long a transaction lives without a sign of its sender, who gives one every half of it.",
-    )
-    transaction_bytes_max: int = Field(
-        64 << 20,
-        ge=4096,
-        le=1 << 40,
-        description="Most bytes of one transaction, not compressed. They are kept on disk until it ends, never in "
-        "memory.",
     )
 
     def is_secure(self, *, is_served: bool) -> bool:

@@ -43,6 +43,7 @@ from custody.model.visibility import Visibility
 from custody.serving.access import ANYBODY, EVERYTHING, Grant, Scope, Tokens, brought_token, producer_named
 from custody.serving.door import Door
 from custody.serving.http_requests import NO_SNIFFING, BodyRefusedError, ambiguous, is_from_own_page, is_own_host
+from custody.serving.lingering import Lingering
 from custody.serving.rights import Rights
 from custody.serving.route_rights import OPEN, DoorMount, DoorRoute, RouteRight, Shows
 from custody.serving.server_metrics import CONTENT_TYPE, ServerMetrics
@@ -406,6 +407,7 @@ def application(
     app.router.routes.extend(sorted(routes, key=lambda route: isinstance(route, Mount)))
     _handle_errors(app)
     app.router.default = entrance.guarded(_no_route, _OWN, OPEN)
+    app.add_middleware(Lingering, seconds=options.body_seconds)
     return app
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -48,17 +48,21 @@ from custody.capture.validate import rejected, validate_element
 from custody.errors import InvalidInputError
 from custody.model import EVENT_SCHEMA, Event, EventProblem, to_events
 from custody.serving.access import producer_named
+from custody.serving.arrow_body import bounded_table
+from custody.serving.http_requests import BodyRefusedError
 
 ARROW = "application/vnd.apache.arrow.stream"
 AVRO = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro"})
 JSON = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl", ""})
 BAD_ROWS_MAX = 1000
-"""A body of columns with more bad rows is refused as a whole: each costs a file of the quarantine."""
+"""A body of columns with more bad rows is refused as a whole: each is written as JSON."""
 NODES_MAX = 1000
 """Sources of one body of columns: each costs a look-up of its own."""
 COLUMN_BYTES = 128 << 10
 """A body of other formats that is as long becomes columns: of fewer events these take longer than rows."""
 _BATCH_EVENTS = 1 << 16
+_AVRO_BATCH_EVENTS = 1 << 12
+"""Each bad record of a batch is held with the header of its file."""
 _CONTENT_NAME = re.compile(rb"%b|\\u00[2-7]" % CONTENT_KEY.encode())
 """What the key of a content looks like, as it is or with escapes of its characters."""
 _COLUMNS = EVENT_SCHEMA.remove(0).names
@@ -112,9 +116,10 @@ def read_body(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
 
     Raises:
         InvalidInputError: nothing of it can be read, or it has more than a body may have.
+        BodyRefusedError: it has more events, or takes more bytes, than a body may.
     """
     if head.media_type == ARROW:
-        return _of_arrow(body, head)
+        return _of_arrow(body, head, limits)
     if head.media_type in AVRO:
         return _of_other_format(body, head, limits, Format.NIFI_AVRO)
     format = head.format or detect(body[:DETECT_BYTES])
@@ -124,20 +129,41 @@ def read_body(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
 def _of_other_format(body: bytes, head: BodyHead, limits: CaptureLimits, format: Format) -> EventBody:
     context = Context(head.node, zone=head.zone)
     if len(body) < COLUMN_BYTES:
-        return EventBody(format, list(read_stream(io.BytesIO(body), limits, format=format, context=context)))
+        read = read_stream(io.BytesIO(body), limits, format=format, context=context)
+        return EventBody(format, list(_at_most(limits.pieces_max, read)))
     outcomes: list[Outcome] = []
     batches: list[ColumnBatch] = []
-    for part in read_batches(io.BytesIO(body), limits, batch_events=_BATCH_EVENTS, format=format, context=context):
+    size = _AVRO_BATCH_EVENTS if format is Format.NIFI_AVRO else _BATCH_EVENTS
+    pieces = 0
+    for part in read_batches(io.BytesIO(body), limits, batch_events=size, format=format, context=context):
         if isinstance(part, ColumnBatch):
             batches.append(part)
+            pieces += part.events.num_rows + len(part.rejected)
         else:
             outcomes += part
+            pieces += len(part)
+        if pieces > limits.pieces_max:
+            raise _too_many(limits.pieces_max)
     return EventBody(format, outcomes, batches=batches)
+
+
+def _at_most(count: int, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """Yield outcomes, as long as they are no more than that."""
+    for number, outcome in enumerate(outcomes):
+        if number >= count:
+            raise _too_many(count)
+        yield outcome
+
+
+def _too_many(count: int) -> BodyRefusedError:
+    return BodyRefusedError(413, "events", f"expected at most {count} events in a body (capture.body_events_max)")
 
 
 def _of_json(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
     context = Context(head.node, is_numbered=head.key is None)
-    text = split_text(body, limits, Format.CUSTODY, context)
+    text = split_text(body, limits, Format.CUSTODY, context, limits.pieces_max + 1)
+    if len(text.pieces) > limits.pieces_max:
+        raise _too_many(limits.pieces_max)
     if head.key is not None:
         text = replace(text, ordinals=batch_ordinals(head.key, len(text.pieces), head.producer))
     # What names contents gets them before it is stored, and what is refused as a whole has to be read before.
@@ -163,8 +189,8 @@ def _of_json(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
     return EventBody(Format.CUSTODY, outcomes, contents)
 
 
-def _of_arrow(body: bytes, head: BodyHead) -> EventBody:
-    table = _with_sources(_table(body), head)
+def _of_arrow(body: bytes, head: BodyHead, limits: CaptureLimits) -> EventBody:
+    table = _with_sources(_table(body, limits), head)
     digests = None
     if CONTENT_KEY in table.schema.names:
         digests = table.column(CONTENT_KEY).cast(pa.string())
@@ -196,14 +222,8 @@ def _of_arrow(body: bytes, head: BodyHead) -> EventBody:
     return EventBody(Format.CUSTODY, [*outcomes, *bad], contents, plain, rows[~mask])
 
 
-def _table(body: bytes) -> pa.Table:
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
-            table = stream.read_all()
-        # Offsets that lead astray are read as they are by what comes next.
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidInputError(f"expected an Arrow stream of events, got {str(error)[:200]}") from None
+def _table(body: bytes, limits: CaptureLimits) -> pa.Table:
+    table = bounded_table(body, limits.pieces_max, limits.file_bytes_max)
     names = table.schema.names
     unknown = sorted({*names} - {*_COLUMNS, "event_id", CONTENT_KEY})
     if unknown or len(set(names)) < len(names):

@@ -28,7 +28,7 @@ from custody.serving.access import Scope
 from custody.serving.application import Problem, grant_of, passed_on
 from custody.serving.door import Measure, Services
 from custody.serving.event_body import ARROW, AVRO, JSON, BodyHead, EventBody, read_body
-from custody.serving.http_requests import BodyRefusedError, bounded_body, unzipped
+from custody.serving.http_requests import BodyRefusedError, bounded_body, refuse_one_too_large, unzipped
 from custody.serving.route_rights import DoorMount, DoorRoute, RouteRight, Shows
 from custody.serving.uploads import Upload, Uploads
 from custody.vfs import PosixFileSystem
@@ -62,10 +62,13 @@ class EventsDoor:
 
     def __init__(self, services: Services) -> None:
         self._options = services.settings.serve
+        self._capture = services.settings.capture
         self._services = services
         self._intake = services.intake
         self._limits = CaptureLimits(
-            event_bytes_max=services.settings.capture.event_bytes_max, file_bytes_max=self._options.events_bytes_max
+            event_bytes_max=self._capture.event_bytes_max,
+            file_bytes_max=self._capture.body_bytes_max,
+            pieces_max=self._capture.body_events_max,
         )
         self._uploads = Uploads(
             PosixFileSystem(),
@@ -191,8 +194,7 @@ class EventsDoor:
         return _json(200, {"sha256": sha256})
 
     async def _delivery(self, request: Request, head: BodyHead) -> Delivery:
-        limit = self._options.events_bytes_max
-        body = await bounded_body(request, limit, self._options.body_seconds)
+        body = await bounded_body(request, self._capture.body_bytes_max, self._options.body_seconds)
         if not body.strip():
             raise _RefusedError(Problem(400, "empty", "expected at least one event, got an empty body"))
         # What names contents is read in a thread, too: to store them waits for the disk.
@@ -205,7 +207,7 @@ class EventsDoor:
     def _read(self, body: bytes, head: BodyHead) -> Delivery:
         if head.is_zipped:
             try:
-                body = unzipped(body, self._options.events_bytes_max, "serve.events_bytes_max")
+                body = unzipped(body, self._capture.body_bytes_max)
             except InvalidInputError as error:
                 raise BodyRefusedError(400, "bad-gzip", str(error)) from None
         return self._checked(self._body(body, head), head, len(body))
@@ -224,6 +226,11 @@ class EventsDoor:
         """
         bad = [outcome for outcome in read.outcomes if isinstance(outcome, Rejected)]
         bad += [outcome for batch in read.batches for outcome in batch.rejected]
+        pieces = len(read.outcomes) + sum(len(batch.numbers) + len(batch.rejected) for batch in read.batches)
+        if read.text is not None:
+            refuse_one_too_large(read.text.pieces)
+        elif pieces == 1:
+            refuse_one_too_large(bad)
         if bad and head.is_strict:
             listed = [
                 {"index": item.place.index, "code": item.problem.code, "message": item.problem.message}

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import io
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from custody.capture import Rejected
 from custody.capture.encodings import GZIP, InputText
 from custody.errors import InvalidInputError
 
@@ -108,7 +109,7 @@ async def bounded_body(request: Request, bytes_max: int, seconds: float) -> byte
     return bytes(body)
 
 
-def unzipped(raw: bytes, bytes_max: int, setting: str) -> bytes:
+def unzipped(raw: bytes, bytes_max: int, setting: str = "capture.body_bytes_max") -> bytes:
     """Return the text of a gzip body, which may have several members.
 
     Raises:
@@ -125,3 +126,13 @@ def unzipped(raw: bytes, bytes_max: int, setting: str) -> bytes:
     if code == "file-too-large":
         raise BodyRefusedError(413, "too-large", f"expected a body of at most {bytes_max} bytes unzipped ({setting})")
     raise InvalidInputError(message)
+
+
+def refuse_one_too_large(pieces: Sequence[object]) -> None:
+    """Refuse a body that is one event and too large for one; among others it goes to the quarantine.
+
+    Raises:
+        BodyRefusedError: it is.
+    """
+    if len(pieces) == 1 and isinstance(pieces[0], Rejected) and pieces[0].problem.code == "event-too-large":
+        raise BodyRefusedError(413, "too-large", pieces[0].problem.message)

@@ -31,7 +31,7 @@ from custody.capture import (
 )
 from custody.capture.validate import rejected
 from custody.errors import InvalidInputError, StorageError
-from custody.serving.http_requests import BodyRefusedError, unzipped
+from custody.serving.http_requests import BodyRefusedError, refuse_one_too_large, unzipped
 
 _LENGTH = struct.Struct(">Q")
 _PROGRAM = "from custody.serving.lineage_body import main; main()"
@@ -44,6 +44,7 @@ class LineageBody(msgspec.Struct, frozen=True, array_like=True):
     is_zipped: bool
     bytes_max: int
     events_max: int
+    event_bytes_max: int
 
 
 class _Refusal(msgspec.Struct, frozen=True, array_like=True):
@@ -70,14 +71,15 @@ def split_body(body: LineageBody) -> SplitText:
         BodyRefusedError: it is too large when it is unzipped, or has too many events.
     """
     try:
-        text = unzipped(body.raw, body.bytes_max, "serve.openlineage_bytes_max") if body.is_zipped else body.raw
+        text = unzipped(body.raw, body.bytes_max) if body.is_zipped else body.raw
     except InvalidInputError as error:
         return _of_no_events("bad-gzip", str(error), body.raw)
-    limits = CaptureLimits(event_bytes_max=body.bytes_max, file_bytes_max=body.bytes_max)
+    limits = CaptureLimits(event_bytes_max=body.event_bytes_max, file_bytes_max=body.bytes_max)
     split = split_text(text, limits, Format.OPENLINEAGE, pieces_max=body.events_max + 1)
     if len(split.pieces) > body.events_max:
-        expected = f"expected at most {body.events_max} events (serve.openlineage_events_max)"
+        expected = f"expected at most {body.events_max} events (capture.body_events_max)"
         raise BodyRefusedError(413, "events", expected)
+    refuse_one_too_large(split.pieces)
     return split if split.pieces else _of_no_events("empty", "expected an event, got none", text)
 
 

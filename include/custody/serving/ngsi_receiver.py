@@ -34,6 +34,7 @@ from custody.quarantine import Quarantine, bad_piece
 from custody.serving.access import Tokens
 from custody.serving.application import producer_of
 from custody.serving.http_requests import NO_SNIFFING, SINGLE, BodyRefusedError, ambiguous, bounded_body
+from custody.serving.lingering import Lingering
 from custody.serving.ngsi_intake import Intake
 
 RETRY_SECONDS = 5
@@ -82,6 +83,8 @@ class Receiver:
         self._busy = 0
         self._keeping = asyncio.Semaphore(1)
         self._reading = asyncio.Semaphore(1)
+        self.body_seconds = self._options.body_seconds
+        """How long a body may take."""
         self.answers: Counter[str] = Counter()
         """How often each answer was given; `stored` counts notifications."""
 
@@ -231,6 +234,7 @@ def receiver_app(receiver: Receiver) -> FastAPI:
 
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(Exception, refused)
+    app.add_middleware(Lingering, seconds=receiver.body_seconds)
     return app
 
 

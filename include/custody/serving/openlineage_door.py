@@ -52,6 +52,7 @@ class OpenLineageDoor:
     def __init__(self, services: Services) -> None:
         self._options = services.settings.serve
         self._services = services
+        self._capture = services.settings.capture
         self._intake = services.intake
         self._process = BodyProcess()
         # Now, for it takes a second or two: a client waits for the answer to its first large event for five.
@@ -115,9 +116,11 @@ class OpenLineageDoor:
         coding = request.headers.get("content-encoding", "identity").strip().lower() or "identity"
         if coding not in ("identity", "gzip", "x-gzip"):
             raise BodyRefusedError(415, "content-encoding", "expected a body as it is, or gzip")
-        limit = self._options.openlineage_bytes_max
-        raw = await bounded_body(request, limit, self._options.body_seconds)
-        body = LineageBody(raw, coding != "identity", limit, self._options.openlineage_events_max)
+        limits = self._capture
+        raw = await bounded_body(request, limits.body_bytes_max, self._options.body_seconds)
+        body = LineageBody(
+            raw, coding != "identity", limits.body_bytes_max, limits.body_events_max, limits.event_bytes_max
+        )
         # Neither query nor login: both may hold secrets. The host is the sender's word.
         delivery = await self._delivery(body, request.url.path, producer_of(request))
         report = await self._intake.take(delivery)

@@ -35,7 +35,7 @@ from custody.serving.serving_access import access_of
 from custody.serving.site_to_site_intake import IntakeStore, PacketIntake
 from custody.serving.site_to_site_raw import RawListener
 from custody.site_to_site import protocol
-from custody.site_to_site.packets import PacketError, PacketLimits
+from custody.site_to_site.packets import PacketError, PacketLimits, TransactionTooLargeError
 from custody.site_to_site.protocol import Peer, ResponseCode
 from custody.site_to_site.transactions import (
     EndedTransaction,
@@ -92,7 +92,7 @@ class SiteToSiteDoor:
         self._intake = intake
         self._tokens = tokens
         limits = TransactionLimits(
-            options.transactions_max, options.transaction_seconds, PacketLimits(options.transaction_bytes_max)
+            options.transactions_max, options.transaction_seconds, PacketLimits(settings.capture.body_bytes_max)
         )
         self._transactions = Transactions(fs, settings.site_to_site_home, clock, limits)
         # One thread: what is confirmed is stored in the order of the confirmations, beside the loop.
@@ -219,7 +219,8 @@ class SiteToSiteDoor:
         except UnknownTransactionError as error:
             response = _result(404, ResponseCode.ABORT, message=str(error))
         except PacketError as error:
-            response = _result(400, ResponseCode.ABORT, message=str(error))
+            status = 413 if isinstance(error, TransactionTooLargeError) else 400
+            response = _result(status, ResponseCode.ABORT, message=str(error))
             response.headers["Connection"] = "close"  # the rest of a body is not read
         except CustodyError as error:
             response = _result(503, ResponseCode.ABORT, message=str(error))

@@ -38,6 +38,10 @@ class PacketError(InvalidInputError):
     """The bytes of a transaction are no packets, or more than a limit allows."""
 
 
+class TransactionTooLargeError(PacketError):
+    """The packets of a transaction are more, or larger, than a limit allows."""
+
+
 @dataclass(frozen=True, slots=True)
 class PacketLimits:
     """Bounds of the packets of one transaction."""
@@ -48,6 +52,8 @@ class PacketLimits:
     """Of one packet; NiFi's own number."""
     head_bytes_max: int = 16 << 20
     """Names and values of one packet together."""
+    packets_max: int = 10_000
+    """Each costs some work, whatever it holds. NiFi's tasks send one."""
 
 
 class PacketReader:
@@ -148,6 +154,10 @@ class PacketReader:
         while True:
             self._is_inside = False
             yield from self.packet()
+            if self.packets > self._limits.packets_max:
+                raise TransactionTooLargeError(
+                    f"expected at most {self._limits.packets_max} packets in a transaction, got more. Send fewer."
+                )
 
     def _plain(self, length: int) -> Steps[bytes]:
         """Return the next plain bytes, counted and handed on."""
@@ -200,9 +210,10 @@ class PacketReader:
     def _require_room(self, length: int) -> None:
         most = self._limits.bytes_max
         if self.plain_bytes + length > most:
-            raise self.wrong(
-                f"at most {most} bytes a transaction (site_to_site.transaction_bytes_max)",
-                f"{self.plain_bytes + length}. Lower the task's Batch Size, or raise the limit",
+            raise TransactionTooLargeError(
+                f"packet {self.packets}, plain byte {self.plain_bytes}: expected at most {most} bytes in a transaction "
+                f"(capture.body_bytes_max), got {self.plain_bytes + length}. Lower the task's Batch Size, or raise the "
+                "limit."
             )
 
 

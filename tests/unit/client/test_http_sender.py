@@ -37,7 +37,7 @@ def secret(root: Path) -> str:
 @pytest.fixture(scope="module")
 def at(root: Path, secret: str) -> Iterator[Served]:
     assert secret
-    limits = {"CUSTODY__SERVE__TOKEN_FILE": "tokens", "CUSTODY__SERVE__EVENTS_BYTES_MAX": "4096"}
+    limits = {"CUSTODY__SERVE__TOKEN_FILE": "tokens", "CUSTODY__CAPTURE__BODY_BYTES_MAX": "4096"}
     with served(root, "--door", "events", **limits) as found:
         yield found
 

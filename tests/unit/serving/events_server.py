@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,14 @@ class EventsServer:
 
 
 @contextmanager
-def events_server(root: Path, clock: Clock | None = None, **limits: object) -> Iterator[EventsServer]:
-    """Open the door on a repository; `limits` replace settings of the section `serve`."""
+def events_server(
+    root: Path, clock: Clock | None = None, *, capture: Mapping[str, object] | None = None, **limits: object
+) -> Iterator[EventsServer]:
+    """Open the door on a repository; `limits` replace settings of the section `serve`, `capture` those of that one."""
     repository = Repository.open(root)
     options = repository.settings.serve.model_copy(update=limits)
-    settings = repository.settings.model_copy(update={"serve": options})
+    bounded = repository.settings.capture.model_copy(update=capture or {})
+    settings = repository.settings.model_copy(update={"serve": options, "capture": bounded})
     services = Services(repository, settings, clock or SystemClock())
     try:
         with (

@@ -290,7 +290,7 @@ def test_other_formats_are_taken_by_their_keys_or_by_name(server: EventsServer, 
 def test_a_body_that_cannot_be_read_is_refused_and_nothing_is_stored(
     root: Path, body: bytes, query: str, headers: dict[str, str], status: int, code: str
 ) -> None:
-    with events_server(root, events_bytes_max=4096) as at:
+    with events_server(root, capture={"body_bytes_max": 4096}) as at:
         answer = at.post(body, query, **headers)
     assert (answer.status_code, answer.json()["error"]) == (status, code)
     assert stored(root) == []

@@ -59,7 +59,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def at(root: Path) -> Iterator[Served]:
-    limits = {"CUSTODY__SERVE__OPENLINEAGE_BYTES_MAX": str(LIMIT), "CUSTODY__SERVE__OPENLINEAGE_EVENTS_MAX": "500"}
+    limits = {"CUSTODY__CAPTURE__BODY_BYTES_MAX": str(LIMIT), "CUSTODY__CAPTURE__BODY_EVENTS_MAX": "500"}
     with served(root, "--quiet", **limits) as server:
         yield server
 

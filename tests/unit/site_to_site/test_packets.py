@@ -97,7 +97,7 @@ def test_what_is_no_compressed_packet_is_refused(name: str) -> None:
 
 def test_a_transaction_has_a_limit_in_bytes_over_all_packets() -> None:
     packet = packed({}, bytes(LIMITS.bytes_max // 2))
-    with pytest.raises(PacketError, match="transaction_bytes_max"):
+    with pytest.raises(PacketError, match="body_bytes_max"):
         read(packet * 2, is_compressed=False)
 
 
