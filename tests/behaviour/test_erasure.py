@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from custody import iceberg
-from custody.catalog import PrunedError
+from custody.catalog import PrunedError, store_of
 from custody.catalog.codec import decode
 from custody.cli.main import cli
 from custody.clock import ManualClock
@@ -370,6 +370,40 @@ def test_the_command_shows_erases_and_lists(tmp_path: Path) -> None:
     assert Texts(root).naming(PERSON) == []
     unknown = CliRunner().invoke(cli, ["-r", str(root), "erasures", "../x"])
     assert unknown.exit_code == NotFoundError.exit_code
+
+
+def test_in_a_bucket_logs_and_handed_contents_go_and_versions_are_named(tmp_path: Path) -> None:
+    made = Stored(
+        tmp_path / "repository",
+        repository={"store": "memory://erasure"}, content={"handoff": "store"}, journal={"handoff": "store"},
+    )  # fmt: skip
+    for numbers in (range(3), range(3, 5)):
+        with made.repository.writer() as writer:
+            for number in numbers:
+                told = customer(number)
+                writer.append_with_content([told], f"body of {told.updated_attributes['customer']}".encode())
+            writer.seal()
+        made.repository.hand_over()
+        pass_of(made.repository)
+    made.repository.hand_over_contents()
+    erasure = made.erase()
+    assert (erasure.state, erasure.waiting) == ("done", ())
+    # Nobody can tell whether a bucket of this kind keeps versions.
+    assert any("former versions in memory://erasure" in text for text in erasure.out_of_reach)
+    assert "content in the store" in {copy.kind for copy in erasure.copies}
+    store = store_of(made.settings, FS)
+    texts = {key: store.get(key) for key in store.keys("")}
+    logs = {
+        key: str(pq.read_table(pa.BufferReader(data)).to_pylist())
+        for key, data in texts.items()
+        if key[-8:] == ".parquet"
+    }
+    assert len(logs) >= 2
+    assert [key for key, data in texts.items() if PERSON.encode() in data or PERSON in logs.get(key, "")] == []
+    assert Texts(made.settings.root).naming(PERSON) == []
+    bodies = [made.repository.content(item).read().decode() for item in made.repository.events()]
+    assert bodies == [f"body of other-{number}" for number in (0, 2, 4)]
+    assert made.findings() == []
 
 
 def test_a_damaged_request_is_named_by_verify(tmp_path: Path) -> None:

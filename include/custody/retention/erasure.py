@@ -45,6 +45,7 @@ from custody.catalog import (
     left_below_floor,
     matching_rows,
     may_match,
+    store_of,
 )
 from custody.clock import Clock
 from custody.config import Settings
@@ -64,6 +65,7 @@ from custody.format.names import (
     parse_trash,
     parse_written_anew,
     split_stripe,
+    stored_shard,
 )
 from custody.journal import JournalFile
 from custody.lease import Attempt
@@ -336,6 +338,12 @@ class _Pursuit:
                 for shard in state.shards.values()
                 if not paths.isdisjoint(shard.log_paths)
             )
+            home = workspace.catalog.objects.home
+            self._note_keys(
+                home + stored_shard(shard.name)
+                for shard in state.shards.values()
+                if not paths.isdisjoint(shard.log_paths)
+            )
             failed = [report.error for report in compact(workspace) if report.error is not None]
             look = self._look(workspace, name)
             if look.erasable:
@@ -555,6 +563,7 @@ class _Pursuit:
         traces = traces_of(self._settings, self._fs, self._clock, selection, erasure.digests)
         for trace in traces.removable():
             self._note([ErasedCopy(kind=trace.kind, place=trace.place, how="removed")])
+            self._note_keys([trace.key] if trace.key else [])
             trace.remove()
         meant = traces.flowfiles()
         self._note(
@@ -591,6 +600,11 @@ class _Pursuit:
         found += [f"export {name!r}: what its receiver got" for name in self._fs.list(home)]
         if self._fs.exists(self._settings.root / "ngsi"):
             found.append("files and tables that the sink of NGSI wrote")
+        if self._settings.is_store_remote:
+            found.append(
+                "versions of objects that were deleted before the request, in a bucket that keeps them: give it a rule "
+                "that ends them"
+            )
         return tuple(found)
 
     def _certify(self) -> None:
@@ -619,7 +633,16 @@ class _Pursuit:
 
     def _erase_versions(self) -> list[str]:
         """Delete former versions of objects that were deleted or overwritten; return what could not be deleted."""
-        return []
+        keys = self._erasure.keys
+        if not keys:
+            return []
+        from custody.store.s3_versions import erase_versions
+
+        unreached = erase_versions(store_of(self._settings, self._fs), keys)
+        if not unreached:
+            text = f"{self._settings.repository.store}, {len(keys)} objects"
+            self._note([ErasedCopy(kind="former versions of objects", place=text, how="removed")])
+        return unreached
 
     def _finish(self) -> Erasure:
         """Note the digest of the certificate in the catalogs of all writers, and end."""
@@ -631,6 +654,11 @@ class _Pursuit:
                 workspace.catalog.commit([Action(note=Note(text=text))])
                 iceberg.republish(workspace)
         self._save(done)
+        if self._settings.is_store_remote:
+            # What the certificate replaced named the values.
+            from custody.store.s3_versions import erase_versions
+
+            erase_versions(store_of(self._settings, self._fs), [f"{ERASURES}/{done.id}.json"])
         return done
 
 

@@ -43,6 +43,8 @@ class Trace:
     kind: str
     place: str
     remove: Callable[[], None]
+    key: str = ""
+    """Of an object in a store, its key."""
 
 
 class TraceSearch:
@@ -229,7 +231,8 @@ class TraceSearch:
             return
         for path in stored_reports(self._settings, self._fs):
             if self.search.names(files.read(path)):
-                yield Trace("report of a run", place_text(path), partial(files.remove, path))
+                key = path.relative_to(files.path("")).as_posix()
+                yield Trace("report of a run", place_text(path), partial(files.remove, path), key)
 
     def _temporary(self) -> Iterator[Trace]:
         """Yield what processes left that died while they wrote a file; a younger one is waited for."""

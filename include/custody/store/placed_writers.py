@@ -82,6 +82,10 @@ class PlacedWriters:
         self.folders("")
         return is_new
 
+    def part_of(self, key: str) -> ObjectStore:
+        """Return the store in which an object lies."""
+        return self._of(key)
+
     def locate(self, key: str) -> str:
         """Return the URL of an object."""
         return self._of(key).locate(key)

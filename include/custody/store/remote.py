@@ -366,6 +366,11 @@ class RemoteStore:
         with self._reported("list", ""):
             return S3Uploads.of(self._client, urlsplit(self._url).path.strip("/"))
 
+    @property
+    def signed_requests(self) -> S3Uploads | None:
+        """What signs requests that obstore has not; None where the store is not S3, or its secret is not known."""
+        return self._uploads
+
     def drop_folder(self, prefix: str) -> None:
         """Do nothing: there are no folders."""
 

@@ -49,7 +49,7 @@ class S3Uploads:
 
     def __init__(self, bucket_url: str, prefix: str, *, region: str, key: str, secret: str, token: str = "") -> None:
         self._bucket_url = bucket_url
-        self._prefix = prefix
+        self.prefix = prefix
         self._region = region
         self._key = key
         self._secret = secret
@@ -84,7 +84,7 @@ class S3Uploads:
         while True:
             note_requests("list")
             try:
-                answer = self._ask("GET", "", {"uploads": "", "prefix": self._prefix + prefix, **place})
+                answer = self.ask("GET", "", {"uploads": "", "prefix": self.prefix + prefix, **place})
                 page = ET.fromstring(answer)  # noqa: S314 - of the store that keeps everything else, too
                 uploads = [self._upload(item) for item in page.findall("{*}Upload")]
             except (OSError, ET.ParseError, ValueError):
@@ -103,9 +103,9 @@ class S3Uploads:
             StorageError: the service gave no answer, or one of another kind.
         """
         note_requests("delete")
-        key = self._prefix + upload.key
+        key = self.prefix + upload.key
         try:
-            self._ask("DELETE", f"/{quote(key)}", {"uploadId": upload.upload_id})
+            self.ask("DELETE", f"/{quote(key)}", {"uploadId": upload.upload_id})
         except urllib.error.HTTPError as error:
             if error.code not in (404, *_REFUSED):
                 raise StorageError(f"cannot abort the upload of {key}: {error}") from error
@@ -113,15 +113,15 @@ class S3Uploads:
             raise StorageError(f"cannot abort the upload of {key}: {error}") from error
 
     def _upload(self, item: ET.Element) -> UnfinishedUpload | None:
-        if not _text(item, "Key").startswith(self._prefix):
+        if not _text(item, "Key").startswith(self.prefix):
             return None
         begun = datetime.fromisoformat(_text(item, "Initiated"))
         if begun.tzinfo is None:
             begun = begun.replace(tzinfo=UTC)
-        key = _text(item, "Key").removeprefix(self._prefix)
+        key = _text(item, "Key").removeprefix(self.prefix)
         return UnfinishedUpload(key, _text(item, "UploadId"), int(begun.timestamp() * 1000))
 
-    def _ask(self, method: str, path: str, asked: Mapping[str, str]) -> bytes:
+    def ask(self, method: str, path: str, asked: Mapping[str, str]) -> bytes:
         """Send a signed request; raises OSError, of which HTTPError is a kind."""
         url = urlsplit(self._bucket_url + path)
         # S3's own signature, version 4: everything in it is sorted and escaped alike on both sides.
