@@ -223,8 +223,8 @@ def test_an_unknown_kind_of_record_is_refused(laid: Laid) -> None:
 
 
 def test_events_of_an_unknown_schema_version_are_refused() -> None:
-    header = frame(1, msgspec.json.encode(msgspec.structs.replace(HEADER, schema_version=2, reader_version=2)))
-    with pytest.raises(FormatVersionError, match="@8: expected events of schema version 1, got 2"):
+    header = frame(1, msgspec.json.encode(msgspec.structs.replace(HEADER, schema_version=3, reader_version=3)))
+    with pytest.raises(FormatVersionError, match="@8: expected events of schema version 1 or 2, got 3"):
         JournalFile(OPEN, PREAMBLE + header)
 
 
