@@ -49,6 +49,9 @@ FIELD_NUMBERS = {
         "live_paths": 15,
         "live_files": 16,
         "waiting_since_ms": 17,
+        "behind_first": 18,
+        "behind_last": 19,
+        "behind_clock_ms": 20,
     },
     "Action": {
         "add_file": 1,

@@ -1,7 +1,7 @@
 """The catalog of a writer's database: transactions, states and checkpoints; it alone says what is live."""
 
 from custody.catalog.catalog import Catalog, Difference, open_catalog, read_by_copies, store_of, writable_store_of
-from custody.catalog.chain import last_commit_ms
+from custody.catalog.chain import UncertainTimes, last_commit_ms
 from custody.catalog.erased_tombstones import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, footer_of, stored_footer
@@ -104,6 +104,7 @@ __all__ = [
     "SourceKeys",
     "SourceRange",
     "Transaction",
+    "UncertainTimes",
     "Upgrade",
     "Verification",
     "absorb",

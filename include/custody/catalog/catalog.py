@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from custody.catalog.chain import Chain
+from custody.catalog.chain import CLOCK_TOLERANCE_MS, Chain, UncertainTimes
 from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
 from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
 from custody.catalog.keys import CatalogObjects
@@ -27,6 +27,7 @@ from custody.catalog.second_copies import SecondCopyStore
 from custody.catalog.state import (
     EMPTY,
     CatalogState,
+    ClocksBehind,
     CommitConflictError,
     Conflict,
     Draft,
@@ -294,6 +295,18 @@ class Catalog:
             raise PrunedError(f"{self.objects}: {earliest}.", newest.floor)
         raise NotFoundError(f"{self.objects}: nothing was committed at that time yet.")
 
+    def uncertain_times(self, time_ms: int) -> UncertainTimes | None:
+        """Return the revisions of which a time does not tell whether they were committed by then; None as a rule.
+
+        They are stamped later than that, and a later clock stood before their stamps: one of the two clocks was wrong.
+        """
+        return self.chain.uncertain_times(self.load(), time_ms, self._clock.now_ms())
+
+    def uncertain_now(self) -> UncertainTimes | None:
+        """Return the newest of such revisions, whatever time is asked for; None as a rule."""
+        newest = self.load()
+        return self.chain.newest_uncertain(newest, self._clock.now_ms())
+
     def difference(self, former: int, later: int) -> Difference:
         """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
         old, new = self.at(former), self.at(later)
@@ -558,14 +571,24 @@ class Catalog:
         # The kind of names is chosen at revision 0 for good: readers derive the next key from it.
         random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
         catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
+        now_ms = self._clock.now_ms()
+        # Rises even when the clock was set back: searches by time rely on the order.
+        commit_time_ms = max(now_ms, state.commit_time_ms + 1)
+        behind = state.behind
+        if commit_time_ms - now_ms > CLOCK_TOLERANCE_MS:
+            is_going_on = behind.last == state.revision > 0
+            run = behind if is_going_on else ClocksBehind(state.revision + 1, 0, now_ms)
+            behind = ClocksBehind(run.first, state.revision + 1, max(min(run.clock_ms, now_ms), 0))
         name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
         return Transaction(
             revision=state.revision + 1,
             uuid=name,
             previous_uuid=b"" if first else state.uuid.bytes,
             previous_digest=state.digest,
-            # Rises even when the clock was set back: searches by time rely on the order.
-            commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
+            commit_time_ms=commit_time_ms,
+            behind_first=behind.first,
+            behind_last=behind.last,
+            behind_clock_ms=behind.clock_ms,
             encoding=Transaction.DELTA,
             catalog_id=catalog_id,
             attempt_id=attempt,

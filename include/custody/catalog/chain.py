@@ -10,12 +10,13 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from uuid import UUID
 
 from custody.catalog.codec import decode, decode_digested, digest
 from custody.catalog.keys import CatalogObject, CatalogObjects, uuid_text
-from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
+from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError, clocks_behind
 from custody.catalog.transaction_pb2 import Transaction
 from custody.catalog.wellformed import check_delta, check_full, check_hint
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StorageError
@@ -31,6 +32,39 @@ _IN_PLACE_BYTES_MAX = 1 << 18
 _CHECKPOINTS_KEPT = 4
 # As encoded; decoded a state takes a few times as much.
 _KEPT_BYTES_MAX = 32 << 20
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK_TOLERANCE_MS = 1000
+"""By so much the clocks of machines may differ that commit here."""
+
+
+@dataclass(frozen=True, slots=True)
+class UncertainTimes:
+    """Revisions of which nobody knows when they were committed; times in ms since the epoch."""
+
+    first: int
+    last: int
+    until_ms: int
+    """When the last of them was committed by its own stamp."""
+    clock_ms: int
+    """What a clock said after that."""
+
+    def __str__(self) -> str:
+        revisions = f"revision {self.last}" if self.first == self.last else f"revisions {self.first} to {self.last}"
+        return (
+            f"a time up to {_time_text(self.until_ms)} does not tell whether {revisions} had been committed by then: "
+            f"stamped up to that time, and a clock stood at {_time_text(self.clock_ms)} after that, so that one of the "
+            "clocks was wrong. Name a revision instead of a time; custody catalog log lists them"
+        )
+
+
+def _time_text(time_ms: int) -> str:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +281,49 @@ class Chain:
                 high = middle - 1
         return low
 
+    def uncertain_times(self, newest: CatalogState, time_ms: int, now_ms: int) -> UncertainTimes | None:
+        """Return the revisions around a time whose stamps are later than a clock that was read after them.
+
+        Of runs of revisions that clocks committed which stood before the stamps, each names the one before it, so that
+        one look at the newest state tells that there is none.
+        """
+        if newest.revision >= 0 and newest.commit_time_ms - now_ms > CLOCK_TOLERANCE_MS:
+            found = self._uncertain_since(newest, time_ms, now_ms, newest.revision)
+            if found is not None:
+                return found
+        behind = newest.behind
+        # The stamps of a run are below those of later ones: a time behind one is behind all before it.
+        while behind.last > newest.floor and time_ms < self._commit_time(behind.last, newest):
+            found = self._uncertain_since(newest, time_ms, behind.clock_ms, behind.last)
+            if found is not None:
+                return found
+            if behind.first <= newest.floor:
+                break
+            before = clocks_behind(self._message(behind.first - 1))
+            # Whatever stands there, the walk ends.
+            if before.last >= behind.first:
+                break
+            behind = before
+        return None
+
+    def newest_uncertain(self, newest: CatalogState, now_ms: int) -> UncertainTimes | None:
+        """Return the newest revisions that `uncertain_times` may return."""
+        if newest.revision >= 0 and newest.commit_time_ms - now_ms > CLOCK_TOLERANCE_MS:
+            return self._uncertain_since(newest, newest.commit_time_ms - 1, now_ms, newest.revision)
+        last, clock_ms = newest.behind.last, newest.behind.clock_ms
+        if last <= newest.floor:
+            return None
+        return self._uncertain_since(newest, self._commit_time(last, newest) - 1, clock_ms, last)
+
+    def _uncertain_since(self, newest: CatalogState, time_ms: int, clock_ms: int, last: int) -> UncertainTimes | None:
+        """Return the revisions up to `last` that are stamped later than a clock stood, if a time lies among them."""
+        sure = self.revision_at(newest, clock_ms)
+        since_ms = 0 if sure is None else self._commit_time(sure, newest)
+        until_ms = self._commit_time(last, newest)
+        if not since_ms <= time_ms < until_ms:
+            return None
+        return UncertainTimes(newest.floor if sure is None else sure + 1, last, until_ms, clock_ms)
+
     def transactions(self, start: int = 0, stop: int | None = None) -> Iterator[Transaction]:
         """Yield the transactions from a revision up to one, oldest first, each checked against its predecessor.
 
@@ -328,8 +405,10 @@ class Chain:
         Raises:
             CorruptionError: neither the transaction nor a checkpoint beside it can be read.
         """
-        if revision == newest.revision:
-            return newest.commit_time_ms
+        return newest.commit_time_ms if revision == newest.revision else self._message(revision).commit_time_ms
+
+    def _message(self, revision: int) -> Transaction:
+        """Return the transaction of a revision, or the checkpoint beside it; raises as `_commit_time`."""
         reasons = []
         # The transaction first: a checkpoint beside it may be damaged, and stands in only where it is lost.
         for item in sorted(self._own(revision), key=lambda item: item.is_checkpoint):
@@ -340,7 +419,7 @@ class Chain:
             except (CorruptionError, NotFoundError, StorageError) as error:
                 reasons.append(str(error))
             else:
-                return message.commit_time_ms
+                return message
         reason = f" {reasons[0]}" if reasons else ""
         raise CorruptionError(f"{self.objects}: expected revision {revision}, got no file that can be read.{reason}")
 

@@ -35,6 +35,9 @@ def checkpoint_message(state: CatalogState) -> Transaction:
         writer_features=sorted(state.writer_features),
         naming=state.naming,  # type: ignore[arg-type]
         epoch=state.epoch,
+        behind_first=state.behind.first,
+        behind_last=state.behind.last,
+        behind_clock_ms=state.behind.clock_ms,
         live_paths=paths,
         live_files=[state.files.encoded(path) for path in paths],
         actions=state.other_actions(),

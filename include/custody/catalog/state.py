@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from custody.catalog.persistent_map import REMOVED, FileMap, PersistentMap, Removed
@@ -95,6 +95,19 @@ def features_of(actions: Iterable[Action]) -> frozenset[str]:
     return frozenset({STRIPES_FEATURE}) if is_striped else frozenset()
 
 
+class ClocksBehind(NamedTuple):
+    """A run of revisions that were committed by clocks which stood before the revisions' own times."""
+
+    first: int
+    """0 where there is no run: the first revision of all has none before it."""
+    last: int
+    clock_ms: int
+    """The earliest time of those clocks."""
+
+
+NO_CLOCK_BEHIND = ClocksBehind(0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogState:
     """The state of a catalog at `revision`: what is live; times in ms since the epoch, UTC."""
@@ -128,6 +141,8 @@ class CatalogState:
     """Why nothing more is committed here; None while the writer lives."""
     prune: Prune | None = None
     """Which revisions may be gone on purpose."""
+    behind: ClocksBehind = NO_CLOCK_BEHIND
+    """The newest run of revisions that were committed by clocks which stood before the time of the revision before."""
 
     @property
     def floor(self) -> int:
@@ -167,6 +182,11 @@ EMPTY = CatalogState(UUID(int=0), -1, UUID(int=0), b"", 0, 0)
 _Changes = dict[str, Any]
 
 
+def clocks_behind(transaction: Transaction) -> ClocksBehind:
+    """Return what a transaction says of them."""
+    return ClocksBehind(transaction.behind_first, transaction.behind_last, transaction.behind_clock_ms)
+
+
 class Draft:
     """A state that is being changed: many transactions are followed at the cost of their own size."""
 
@@ -189,6 +209,7 @@ class Draft:
         self.digest = base.digest
         self.commit_time_ms = base.commit_time_ms
         self.naming = base.naming
+        self._behind = base.behind
         self._next_event_id = base.next_event_id
         self._epoch = base.epoch
 
@@ -218,6 +239,7 @@ class Draft:
         self.uuid = transaction.uuid
         self.digest = digest
         self.commit_time_ms = transaction.commit_time_ms
+        self._behind = clocks_behind(transaction)
         self._next_event_id = max(self._next_event_id, transaction.next_event_id)
         # Processes without an epoch write 0, which must not lift the fence for an older process.
         self._epoch = max(self._epoch, transaction.epoch)
@@ -256,6 +278,7 @@ class Draft:
             epoch=self._epoch,
             seal=self._seal,
             prune=self._prune,
+            behind=self._behind,
         )
 
     def _upgrade(self, reader: Iterable[str], writer: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ REASON_UNSPECIFIED: Reason
 EXPIRED: Reason
 
 class Transaction(_message.Message):
-    __slots__ = ("revision", "uuid", "previous_uuid", "previous_digest", "commit_time_ms", "encoding", "catalog_id", "attempt_id", "reader_features", "writer_features", "actions", "next_event_id", "naming", "epoch", "live_paths", "live_files", "waiting_since_ms")
+    __slots__ = ("revision", "uuid", "previous_uuid", "previous_digest", "commit_time_ms", "encoding", "catalog_id", "attempt_id", "reader_features", "writer_features", "actions", "next_event_id", "naming", "epoch", "live_paths", "live_files", "waiting_since_ms", "behind_first", "behind_last", "behind_clock_ms")
     class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ENCODING_UNSPECIFIED: _ClassVar[Transaction.Encoding]
@@ -46,6 +46,9 @@ class Transaction(_message.Message):
     LIVE_PATHS_FIELD_NUMBER: _ClassVar[int]
     LIVE_FILES_FIELD_NUMBER: _ClassVar[int]
     WAITING_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIRST_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_LAST_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
     revision: int
     uuid: bytes
     previous_uuid: bytes
@@ -63,7 +66,10 @@ class Transaction(_message.Message):
     live_paths: _containers.RepeatedScalarFieldContainer[str]
     live_files: _containers.RepeatedScalarFieldContainer[bytes]
     waiting_since_ms: int
-    def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ..., waiting_since_ms: _Optional[int] = ...) -> None: ...
+    behind_first: int
+    behind_last: int
+    behind_clock_ms: int
+    def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ..., waiting_since_ms: _Optional[int] = ..., behind_first: _Optional[int] = ..., behind_last: _Optional[int] = ..., behind_clock_ms: _Optional[int] = ...) -> None: ...
 
 class Action(_message.Message):
     __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note", "add_hold", "remove_hold", "add_mark", "remove_mark", "respect_holds", "add_loss", "remove_loss")

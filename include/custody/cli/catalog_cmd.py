@@ -269,14 +269,21 @@ def revision_of(catalog: Catalog, text: str) -> int:
         ) from error
     # Without an offset UTC, whatever the time zone of this machine: the same command means the same everywhere.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return catalog.revision_at(int(moment.timestamp() * 1000))
+    return _revision_at(catalog, int(moment.timestamp() * 1000))
+
+
+def _revision_at(catalog: Catalog, time_ms: int) -> int:
+    uncertain = catalog.uncertain_times(time_ms)
+    if uncertain is not None:
+        stderr().print(f"{catalog.objects}: {uncertain}", markup=False)
+    return catalog.revision_at(time_ms)
 
 
 def _first_since(catalog: Catalog, text: str) -> int:
     """Return the first revision of a listing that begins at a revision or a time, also one such as `7 days ago`."""
     try:
         if text.endswith(" ago"):
-            return catalog.revision_at(time_span(text, SystemClock().now_ms())[0])
+            return _revision_at(catalog, time_span(text, SystemClock().now_ms())[0])
         return revision_of(catalog, text)
     except NotFoundError:
         if text.isdigit():

@@ -62,6 +62,7 @@ def status(repository: Path, as_json: bool) -> None:
             )
         ],
     )
+    _say_uncertain_times(state)
     _say_not_handed_over(state)
     budget = state.budget
     used = size_text(budget.used_bytes)
@@ -122,6 +123,12 @@ def status(repository: Path, as_json: bool) -> None:
     talk = stderr()
     for notice in state.notices:
         talk.print(clean(notice))
+
+
+def _say_uncertain_times(state: RepositoryStatus) -> None:
+    for writer in state.writers:
+        if writer.uncertain_times is not None:
+            stderr().print(f"writer {writer.writer!r}: {writer.uncertain_times}", markup=False)
 
 
 def _say_not_handed_over(state: RepositoryStatus) -> None:

@@ -95,6 +95,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
         "damage", "look at custody catalog log; put the log back from a backup of the catalog"
     ),
     "absorb-false": FindingKind("damage", "the events are in the logs of that writer; use a backup of the catalog"),
+    "catalog-clocks": FindingKind("notice", "nothing has to be done; ask as of revisions, and set the clock"),
     "catalog-notice": FindingKind("notice", "the next checkpoint mends it: custody repair"),
     "forgotten-damaged": FindingKind("damage", "it is moved aside and written anew from the catalog: custody repair"),
     "forgotten-missing": FindingKind("damage", "it is written from the catalog: custody repair"),

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from custody.catalog import CatalogState
+from custody.catalog import CatalogState, UncertainTimes
 from custody.errors import CustodyError, StorageError
 from custody.eventlog import Damage, OnDamage, refuse
 from custody.journal import Group, MissingContainer, count_pending
@@ -53,6 +53,19 @@ class NewerColumns(Damage):
     def of(cls, path: Path, version: int, columns: Sequence[str]) -> NewerColumns:
         """Return the notice for columns that a schema version added."""
         return cls(path, None, None, None, newer_notice(version, columns), is_doubt=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UncertainRevisions(Damage):
+    """Revisions of which a time does not tell whether they were there; the answer may lack their events."""
+
+    def __str__(self) -> str:
+        return self.problem
+
+    @classmethod
+    def of(cls, workspace: Workspace, times: UncertainTimes) -> UncertainRevisions:
+        """Return the notice for a question that was asked as of a time."""
+        return cls(Path(workspace.writer), None, None, None, f"writer {workspace.writer!r}: {times}", is_doubt=True)
 
 
 class Notices:

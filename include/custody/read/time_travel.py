@@ -22,7 +22,7 @@ from custody.errors import InvalidInputError, NotFoundError, StripeMissingError
 from custody.eventlog import Damage, OnDamage
 from custody.query.times import time_span
 from custody.read.reader import Snapshot
-from custody.read.results import report_earlier
+from custody.read.results import UncertainRevisions, report_earlier
 from custody.workspace import Workspace
 
 Revisions = Mapping[str, int]
@@ -93,7 +93,7 @@ def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snaps
     if isinstance(as_of, Mapping):
         revision = as_of.get(workspace.writer)
     else:
-        revision = as_of if isinstance(as_of, int) else _revision_at(workspace, newest, as_of)
+        revision = as_of if isinstance(as_of, int) else _revision_at(workspace, newest, as_of, on_damage)
     if revision is None:
         return None
     state = workspace.catalog.at(revision)
@@ -108,11 +108,14 @@ def tombstones_since(workspace: Workspace, state: CatalogState) -> dict[str, Add
     return {**state.tombstones, **_later_tombstones(workspace, state.floor - 1, state.revision)}
 
 
-def _revision_at(workspace: Workspace, newest: CatalogState, moment: datetime) -> int | None:
+def _revision_at(workspace: Workspace, newest: CatalogState, moment: datetime, on_damage: OnDamage) -> int | None:
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     time_ms = (aware - _EPOCH) // timedelta(milliseconds=1)
     if newest.revision < 0:
         return None
+    uncertain = workspace.catalog.uncertain_times(time_ms)
+    if uncertain is not None:
+        on_damage(UncertainRevisions.of(workspace, uncertain))
     try:
         return workspace.catalog.revision_at(time_ms)
     except NotFoundError:

@@ -57,6 +57,9 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Journals whose events are not live yet, open ones included."""
     waiting_since_ms: int | None = None
     """When the oldest of them was begun; None where none waits."""
+    uncertain_times: str | None = None
+    """Which revisions are stamped ahead of a clock that was read later, so that a time does not tell whether they were
+    there; None where no clock was wrong."""
 
 
 class ScrubStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,6 +330,7 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         return count_pending(workspace.fs, moment.waiting), paths
 
     state, (waiting, journals) = read_at_one_moment(workspace, waiting_at)
+    uncertain = workspace.catalog.uncertain_now()
     return WriterStatus(
         writer=workspace.writer,
         is_held=workspace.is_held(),
@@ -346,4 +350,5 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         journals_of_others=sum(1 for _ in list_foreign_journals(workspace, state)),
         journals_waiting=len(journals),
         waiting_since_ms=begun_ms(workspace.fs, journals),
+        uncertain_times=None if uncertain is None else str(uncertain),
     )

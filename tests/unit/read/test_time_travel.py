@@ -42,6 +42,10 @@ class Commits:
                 step.run(Workspace(self.settings, unit.writer, None, self._clock), unit)
         self._clock.advance(3_600_000)
 
+    def advance(self, by: timedelta) -> None:
+        """Set the clock of who commits."""
+        self._clock.advance(by // timedelta(milliseconds=1))
+
     def as_writer(self, name: str) -> Repository:
         """The repository as another node opens it."""
         settings = {**self.settings.model_dump(), "root": self.settings.root, "repository": {"writer": name}}
@@ -243,3 +247,27 @@ def test_the_commands_take_a_revision_or_a_time(commits: Commits) -> None:
     assert run("content", "get", "250", "--as-of", "0").exit_code == NotFoundError.exit_code
     assert "live as of 0" in run("content", "get", "250", "--as-of", "0").stderr
     assert run("events", "--as-of", "someday").exit_code == InvalidInputError.exit_code
+
+
+def test_a_commit_by_a_clock_that_was_ahead_is_noticed_and_named(tmp_path: Path) -> None:
+    commits = Commits(tmp_path / "demo")
+    for first, end in COMMITS:
+        append(commits.repository, EVENTS[first:end])
+        # The second commit is stamped a year ahead, and so is the one after it.
+        commits.advance(timedelta(days=365) if first == 100 else timedelta())
+        commits.commit()
+        commits.advance(-timedelta(days=365) if first == 100 else timedelta())
+    opened = commits.repository
+    asked = BEGIN + 3 * HOUR
+    for answer in (opened.search("", as_of=asked), opened.search("", as_of=asked + timedelta(days=100))):
+        assert answer.total == 100
+        assert "revisions 1 to 2 had been committed by then" in "".join(answer.notices)
+    assert opened.search("", as_of=2, writer="main").notices == ()
+    assert opened.search("").notices == ()
+    assert opened.search("", as_of=BEGIN + timedelta(days=366)).notices == ()
+    done = CliRunner().invoke(cli, ["-r", str(opened.settings.root), "status"])
+    assert "revisions 1 to 2" in done.stderr.replace("\n", " ")
+    done = CliRunner().invoke(cli, ["-r", str(opened.settings.root), "verify"])
+    assert (done.exit_code, "catalog-clocks" in done.stdout) == (0, True)
+    done = CliRunner().invoke(cli, ["-r", str(opened.settings.root), "catalog", "at", "2026-05-01T03:00"])
+    assert "revisions 1 to 2" in done.stderr.replace("\n", " ")

@@ -52,6 +52,10 @@ def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
     findings += [
         Finding.of("catalog-notice", workspace.catalog.objects, text, writer=workspace.writer) for text in walk.notices
     ]
+    uncertain = workspace.catalog.uncertain_now()
+    if uncertain is not None:
+        text = f"{workspace.catalog.objects}: {uncertain}."
+        findings.append(Finding.of("catalog-clocks", workspace.catalog.objects, text, writer=workspace.writer))
     if walk.state is not None:
         findings += [_known_loss(workspace, loss) for _, loss in sorted(walk.state.losses.items())]
     findings += findings_of_files
