@@ -21,7 +21,7 @@ from custody.capture.event_reader import (
     read_stream,
 )
 from custody.capture.formats import Format, detect
-from custody.capture.identity import contradictions, harmless_differences, is_other_event, is_same
+from custody.capture.identity import contradictions, harmless_differences, is_other_event, is_same, shared_time
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import dataset_uuid, former_ordinal
 from custody.capture.openlineage_columns import FormerOrdinals, former_ordinals
@@ -56,5 +56,6 @@ __all__ = [
     "read_piece",
     "read_stream",
     "read_together",
+    "shared_time",
     "split_text",
 ]

@@ -49,6 +49,13 @@ def is_other_event(one: Event, other: Event) -> bool:
     return one.event_time != other.event_time and one.flowfile_uuid != other.flowfile_uuid
 
 
+def shared_time(event: Event) -> int | None:
+    """Return the time, ms, that all copies of an event have; None where a copy may have another one."""
+    if event.source_format == _AIRFLOW or event.updated_attributes.get("ngsi.time") == "arrival":
+        return None
+    return event.event_time
+
+
 def is_same(one: Event, other: Event) -> bool:
     """Whether two events of one key are copies.
 

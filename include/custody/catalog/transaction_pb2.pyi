@@ -354,14 +354,18 @@ class RespectHolds(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SourceKeys(_message.Message):
-    __slots__ = ("node", "firsts", "counts")
+    __slots__ = ("node", "firsts", "counts", "first_times_ms", "last_times_ms")
     NODE_FIELD_NUMBER: _ClassVar[int]
     FIRSTS_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMES_MS_FIELD_NUMBER: _ClassVar[int]
     node: str
     firsts: _containers.RepeatedScalarFieldContainer[int]
     counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, node: _Optional[str] = ..., firsts: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    first_times_ms: _containers.RepeatedScalarFieldContainer[int]
+    last_times_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., firsts: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., first_times_ms: _Optional[_Iterable[int]] = ..., last_times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Attribute(_message.Message):
     __slots__ = ("name", "value")

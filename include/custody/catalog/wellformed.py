@@ -213,6 +213,9 @@ def _check_tombstone(stone: AddTombstone) -> None:
     _check_groups(where, "erased_groups", stone.erased_groups)
     for keys in stone.erased:
         _check_runs(where, keys.firsts, keys.counts)
+        count = len(keys.firsts)
+        times = len(keys.first_times_ms), len(keys.last_times_ms)
+        _need(times in ((0, 0), (count, count)), where, "first_times_ms", "as many as there are runs, or none", times)
 
 
 def _check_mark(mark: AddMark) -> None:

@@ -265,17 +265,23 @@ class StoredKeys:
                     stored[node].append(of_node.column("source_ordinal").to_numpy())
             for node, rows in rows_of.items():
                 known[rows] |= self._own.has(node, by_node[node])
-        for node, gone in self._gone(by_node).items():
-            stored[node].append(np.array(gone, np.int64))
+        for node, gone in self._gone(by_node):
+            stored[node].append(np.array(list(gone), np.int64))
         for node, columns in stored.items():
             if columns:
                 known[rows_of[node]] |= is_among(by_node[node], np.concatenate(columns))
         return known
 
-    def erased(self, keys: Iterable[Key]) -> set[Key]:
-        """Return which keys belong to events that were forgotten and erased: only tombstones know them."""
-        gone = self._gone(_ordinals_by_node(keys))
-        return {(node, ordinal) for node, ordinals in gone.items() for ordinal in ordinals}
+    def erased(self, keys: Iterable[Key]) -> dict[Key, list[tuple[int, int]]]:
+        """Return which keys belong to events that were forgotten and erased: only tombstones know them.
+
+        Each with the times, ms, between which these events were.
+        """
+        found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        for node, gone in self._gone(_ordinals_by_node(keys)):
+            for ordinal, spans in gone.items():
+                found[node, ordinal] += spans
+        return dict(found)
 
     def add_columns(self, keys: pa.RecordBatch, event_ids: range) -> None:
         """Note events that were just appended as columns."""
@@ -284,17 +290,17 @@ class StoredKeys:
         for node, rows in rows_of.items():
             self._own.add(node, ordinals[rows], ids[rows])
 
-    def _gone(self, by_node: Mapping[str, Sequence[int] | Column]) -> dict[str, list[int]]:
-        """Return those ordinals of sources that belong to events that were forgotten and erased."""
-        gone: dict[str, list[int]] = defaultdict(list)
+    def _gone(
+        self, by_node: Mapping[str, Sequence[int] | Column]
+    ) -> Iterator[tuple[str, dict[int, list[tuple[int, int]]]]]:
+        """Yield those ordinals of sources that belong to events that were forgotten and erased, as `erased_among`."""
         if not by_node:
-            return gone
+            return
         for view in self._views():
             # Newer than the view, so that what its logs do not hold any more is found here.
             stones = view.workspace.catalog.load().tombstones.values()
             for node, ordinals in by_node.items() if stones else ():
-                gone[node] += erased_among(stones, node, ordinals)
-        return gone
+                yield node, erased_among(stones, node, ordinals)
 
     def _read_view(self, workspace: Workspace, former: _View | None) -> _View:
         self._trust(workspace)

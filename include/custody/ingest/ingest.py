@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, compress, groupby
@@ -45,6 +45,7 @@ from custody.capture import (
     read_batches,
     read_piece,
     read_together,
+    shared_time,
 )
 from custody.errors import (
     BackpressureError,
@@ -807,7 +808,7 @@ class Ingest:
             former = stored.get(key, []) if key is not None else []
             copies = [one for one in former if not is_other_event(one.event, item.event)]
             # What was forgotten on purpose must not come back.
-            if key in erased or not all(one.is_compared for one in copies):
+            if _is_erased(item.event, key, erased) or not all(one.is_compared for one in copies):
                 tally.repeated += 1
                 continue
             if self._is_stored_by_former_number(item.event, former_key, stored, erased):
@@ -831,13 +832,18 @@ class Ingest:
 
     @staticmethod
     def _is_stored_by_former_number(
-        event: Event, key: Key | None, stored: Mapping[Key, Sequence[_StoredEvent]], erased: Collection[Key]
+        event: Event,
+        key: Key | None,
+        stored: Mapping[Key, Sequence[_StoredEvent]],
+        erased: Mapping[Key, Sequence[tuple[int, int]]],
     ) -> bool:
         """Whether an older custody stored this event by the number in `key`, or it was forgotten since."""
         if key is None:
             return False
         copies = [one for one in stored.get(key, ()) if not is_other_event(one.event, event)]
-        return key in erased or any(not one.is_compared or not contradictions(one.event, event) for one in copies)
+        if _is_erased(event, key, erased):
+            return True
+        return any(not one.is_compared or not contradictions(one.event, event) for one in copies)
 
     def _possible_copies(
         self, places: Mapping[Key, Sequence[StoredAt]], owners: Iterable[tuple[Key | None, tuple[FileTally, Accepted]]]
@@ -937,6 +943,14 @@ def _read(
 
 def _rejections(tally: FileTally, outcomes: Iterable[Outcome]) -> list[_PutAside]:
     return [_PutAside(tally, item.raw, item.place, item.problem) for item in outcomes if isinstance(item, Rejected)]
+
+
+def _is_erased(event: Event, key: Key | None, erased: Mapping[Key, Sequence[tuple[int, int]]]) -> bool:
+    """Whether an event is one of those that were erased with these keys, each between two times."""
+    if key is None or key not in erased:
+        return False
+    time_ms = shared_time(event)
+    return time_ms is None or any(first <= time_ms <= last for first, last in erased[key])
 
 
 def _by_writer(places: Mapping[Key, Sequence[StoredAt]]) -> dict[str, list[int]]:

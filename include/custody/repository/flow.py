@@ -75,7 +75,7 @@ class JournalProvenance:
         keys = StoredKeys(self._workspaces, "")
         keys.refresh()
         searched = keys_of(events)
-        stored = keys.find(searched).keys() | keys.erased(searched)
+        stored = keys.find(searched).keys() | keys.erased(searched).keys()
         return [event for event in events if key_of(event) not in stored]
 
 

@@ -287,14 +287,18 @@ def test_an_event_of_a_former_life_that_was_changed_is_a_contradiction(
     assert (report.stored, report.repeated, report.rejected) == (0, 0, 20)
 
 
-def test_what_was_forgotten_hides_no_event_of_another_life(repository: Repository, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["hidden", "erased"])
+def test_what_was_forgotten_hides_no_event_of_another_life(repository: Repository, tmp_path: Path, state: str) -> None:
     old, new = write(tmp_path / "a.json", *life(0)), write(tmp_path / "b.json", *life(1))
     ingest(repository, old)
     run_steps(repository.settings)
     repository.forget(EventSelection(flowfile_uuids=["flowfile-0-3", "flowfile-0-4"]), reason="asked")
-    [again, fresh] = ingest(repository, old, new)
+    if state == "erased":
+        repository.compact()
+    [again, fresh, once_more] = ingest(repository, old, new, new)
     assert (again.stored, again.repeated) == (0, 20)
     assert (fresh.stored, fresh.repeated) == (20, 0)
+    assert (once_more.stored, once_more.repeated) == (0, 20)
 
 
 def test_the_same_number_of_another_node_is_another_event(repository: Repository, tmp_path: Path) -> None:
