@@ -124,9 +124,10 @@ class Attacker:
         (self.home / "transactions" / "newest-checkpoint").unlink(missing_ok=True)
 
     def forget_witnesses(self) -> None:
-        """Remove what the containers and the repository's folder have seen of the writer."""
-        for path in [*self.root.glob(f"**/{self.writer}/WITNESS.*"), *self.root.glob(f"witness/{self.writer}.*")]:
-            path.unlink()
+        """Remove what containers, store and the repository's folder have seen of the writer."""
+        for path in [*self.root.rglob("WITNESS*"), *self.root.glob(f"witness/{self.writer}.*")]:
+            if self.writer in (*path.parts, path.name.partition(".")[0]):
+                path.unlink()
 
     def remove_log(self, path: str) -> None:
         for suffix in ("parquet", "toc"):
