@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
 
+from custody.catalog import store_of
 from custody.cli.main import cli
 from custody.clock import SystemClock
 from custody.config import Settings
@@ -319,3 +321,44 @@ def test_a_sink_that_is_brought_back_alone_writes_no_line_again(settings: Settin
     (settings.root / "earlier").rename(folder)
     with pytest.raises(EarlierStateError):
         SinkCatalog(fs, folder, clock).open(fence=False)
+
+
+@pytest.fixture
+def in_a_bucket(tmp_path: Path) -> Settings:
+    """Of a repository whose store is an object store, with 40 events in one log and 60 in another."""
+    loaded = Settings.model_validate(
+        {"root": tmp_path / "repository", "repository": {"store": f"memory://{uuid4().hex}", "containers": ["disk1"]}}
+    )
+    for first, stop in ((0, 40), (40, 100)):
+        append(Repository(loaded), [event(number) for number in range(first, stop)])
+        run_steps(loaded)
+    return loaded
+
+
+def delete(settings: Settings, prefix: str, ending: str = "") -> None:
+    store = store_of(settings, PosixFileSystem())
+    for key in [key for key in store.keys(prefix) if key.endswith(ending)]:
+        store.delete(key)
+
+
+def test_a_bucket_that_lost_its_newest_transaction_is_recognised(in_a_bucket: Settings) -> None:
+    delete(in_a_bucket, "main/provenance/transactions/00000000000000000001/")
+    answer = Repository(in_a_bucket).search("")
+    assert answer.total == 40
+    assert any("expected revision 1" in text for text in answer.notices)
+    with pytest.raises(EarlierStateError):
+        append(Repository(in_a_bucket), [event(100)])
+    with pytest.raises(EarlierStateError):
+        Repository(in_a_bucket).recover()
+    with pytest.raises(ConflictError, match="1 logs hold events that the catalog does not list"):
+        Repository(in_a_bucket).recover(accept_earlier=True)
+
+
+def test_an_empty_bucket_in_the_place_of_a_full_one_gets_no_second_history(in_a_bucket: Settings) -> None:
+    delete(in_a_bucket, "main/")
+    assert any("got no catalog" in text for text in Repository(in_a_bucket).search("").notices)
+    with pytest.raises(EarlierStateError):
+        append(Repository(in_a_bucket), [event(100)])
+    assert not list(store_of(in_a_bucket, PosixFileSystem()).keys("main/"))
+    assert Repository(in_a_bucket).recover(accept_earlier=True)["main"].accepted
+    assert append(Repository(in_a_bucket), [event(100)]) == range(100, 101)

@@ -327,15 +327,11 @@ class LeftoverScan:
         """Yield the logs behind the end of the catalog whose events no journal and no staged unit has."""
         files = self.workspace.catalog.objects.files
         staged = {log.first_event_id for manifest in self.workspace.manifests() for log in manifest.logs}
-        for part, home in files.parts():
-            for day in self.fs.list(home / "data"):
-                folder = home / "data" / day / event_log_folder()
-                for path in (folder / name for name in self.fs.list(folder) if name.endswith(".parquet")):
-                    relative = f"{part}data/{day}/{event_log_folder()}/{path.name}"
-                    first = parse_event_log(relative)
-                    is_behind = first is not None and first >= self._state.next_event_id and first not in staged
-                    if is_behind and relative not in self._kept and not self._can_be_made_again(path):
-                        yield path
+        for relative in files.names("data/"):
+            first = parse_event_log(relative) if relative.endswith(".parquet") else None
+            is_behind = first is not None and first >= self._state.next_event_id and first not in staged
+            if is_behind and relative not in self._kept and not self._can_be_made_again(files.path(relative)):
+                yield self.workspace.log_place(relative)
 
     def _shards(self) -> Iterator[Leftover]:
         for root in self.workspace.settings.containers:
