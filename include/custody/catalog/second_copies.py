@@ -129,13 +129,14 @@ class SecondCopyStore:
                 if stone is not None and name not in stays and (stone.by_retention or is_remnant(stone)):
                     self._store.delete(self._key(name))
 
-    def remove(self, ids: Iterable[str]) -> list[str]:
-        """Remove the copies of some tombstones and marks, which no kept revision knows; return their keys."""
-        keys = [self._key(name) for name in ids]
-        there = [key for key in keys if self._store.head(key) is not None]
-        for key in there:
+    def present(self, ids: Iterable[str]) -> list[str]:
+        """Return the keys of the copies of some tombstones and marks that are there."""
+        return [key for key in map(self._key, ids) if self._store.head(key) is not None]
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove copies that no kept revision knows."""
+        for key in keys:
             self._store.delete(key)
-        return there
 
     def tidy(self, kept_ids: Iterable[str], before_ms: int) -> list[str]:
         """Remove the copies that were made before a time and that no kept revision knows; return their keys.

@@ -57,6 +57,7 @@ from custody.format.names import (
     COMPACT_LEASE,
     ERASURES,
     FORGOTTEN,
+    ICEBERG,
     INDEX,
     ContainerPaths,
     parse_event_log,
@@ -430,10 +431,11 @@ class _Pursuit:
                     objects.store.delete(key)
                     objects.store.drop_folder(key.rpartition("/")[0] + "/")
                 objects.store.drop_folder(f"{objects.home}{folder}/")
-        if catalog.copies is not None and (gone := self._erasure.writers[workspace.writer].tombstone) not in (
-            catalog.load().tombstones
-        ):
-            self._note_all(workspace, "copy of a tombstone", catalog.copies.remove([gone]))
+        stone = self._erasure.writers[workspace.writer].tombstone
+        if catalog.copies is not None and stone not in catalog.load().tombstones:
+            copies = catalog.copies.present([stone])
+            self._note_all(workspace, "copy of a tombstone", copies)
+            catalog.copies.remove(copies)
 
     def _note_all(self, workspace: Workspace, kind: str, keys: Iterable[str]) -> None:
         listed = list(keys)
@@ -610,6 +612,7 @@ class _Pursuit:
     def _certify(self) -> None:
         """Replace the request by its certificate, which names no value any more."""
         unreached = self._erase_versions()
+        self._settle_removals()
         self._save(
             msgspec.structs.replace(
                 self._erasure,
@@ -626,6 +629,27 @@ class _Pursuit:
                 finished_ms=self._clock.now_ms(),
             )
         )
+
+    def _settle_removals(self) -> None:
+        """Make what was removed from disks durable: a process that died may have removed a file without that."""
+        folders: set[Path] = set()
+        for copy in self._erasure.copies:
+            # Behind a comma stands which revisions of a folder went.
+            path = Path(copy.place.partition(", before revision ")[0])
+            if copy.how != "removed" or not path.is_absolute():
+                continue
+            folder = path if self._fs.is_directory(path) else path.parent
+            # A folder that is gone as well: the removal of its name has to be durable.
+            while not self._fs.exists(folder):
+                folder = folder.parent
+            folders.add(folder)
+        for writer in self._erasure.writers:
+            workspace = Workspace(self._settings, writer, self._fs, self._clock)
+            table = workspace.paths.home / ICEBERG / "events"
+            own = (*workspace.filter_folders(), table / "metadata", table / "deletes")
+            folders.update(folder for folder in own if self._fs.exists(folder))
+        for folder in sorted(folders):
+            self._fs.sync_directory(folder)
 
     def _is_there(self, copy: ErasedCopy) -> bool:
         """Whether an index shard that was about to go stayed, as no event of its log was meant."""
