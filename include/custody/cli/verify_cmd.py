@@ -22,8 +22,8 @@ from custody.cli.output import print_json, print_table, size_text, stderr, stdou
 from custody.cli.scrub_cmd import print_scrub
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import ConfigurationError, CorruptionError, NotFoundError
-from custody.maintenance.findings import Finding, Level
+from custody.errors import ConfigurationError, CorruptionError, NotFoundError, StorageError
+from custody.maintenance.findings import STORE_REFUSED, Finding, Level
 from custody.maintenance.scrub import read_scrub
 from custody.maintenance.verification import VerificationReport, verify_repository
 from custody.maintenance.verification import orphans as orphans_of
@@ -62,8 +62,9 @@ def verify_all(
     and what belongs to nothing. Nothing is changed. Without --quick and --deep every byte is compared with its
     checksum. docs/damage.md has the table of what can be found.
 
-    Exit code 0 when nothing is damaged (known losses, notices and orphans are no damage), 20 when something is, 12 when
-    the attestation of --against proves nothing, because its revision was pruned.
+    Exit code 0 when nothing is damaged (known losses, notices and orphans are no damage), 20 when something is, 17 when
+    the object store refused to let something be read, 12 when the attestation of --against proves nothing, because its
+    revision was pruned.
 
     \b
     Example:
@@ -98,6 +99,8 @@ def verify_all(
     else:
         _print_all(workspaces, checked, documents, only_orphans=orphans)
     _exit(documents)
+    if any(finding.kind == STORE_REFUSED for finding in checked.findings):
+        sys.exit(StorageError.exit_code)
 
 
 def _exit(documents: Sequence[Mapping[str, Any]]) -> None:

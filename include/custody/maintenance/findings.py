@@ -41,6 +41,7 @@ class FindingKind:
 
 _ROLLOVER = "the rollover keeps the damaged bytes in the quarantine and takes all other records: custody repair"
 _REBUILD = "the shard is made anew from its logs: custody repair"
+STORE_REFUSED = "store-refused"
 FINDING_KINDS: Mapping[str, FindingKind] = {
     "journal-damaged": FindingKind("damage", _ROLLOVER),
     "journal-foreign": FindingKind("damage", "it gets the name that its header says: custody repair"),
@@ -54,6 +55,7 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "stripe-missing": FindingKind(
         "damage", "mount it, or set repository.stripes to where it is; if it is lost for good, see docs/retention.md"
     ),
+    STORE_REFUSED: FindingKind("notice", "renew what the store asks for, then verify again: nothing is to be repaired"),
     "stripe-damaged": FindingKind("damage", "copy the STRIPE of the disk over the record and over the sign"),
     "container-elsewhere": FindingKind("notice", "what waits there is seen on that machine only"),
     "incarnation-damaged": FindingKind(

@@ -28,7 +28,7 @@ from custody.errors import ConfigurationError, InvalidInputError, NotFoundError,
 from custody.format.names import UPLOADS
 from custody.store.base import ObjectData, ObjectInfo, UnfinishedUpload, check_key, check_prefix
 from custody.store.conditional_put import CONDITION_PROBE, CONDITIONAL_BYTES_MAX, MULTIPART_BYTES
-from custody.store.traffic import LISTED_AT_ONCE, carried, note_requests
+from custody.store.traffic import LISTED_AT_ONCE, carried, note_refusal, note_requests
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
@@ -439,17 +439,22 @@ def _reason(error: Exception) -> str:
         # The store's own words stand in front: the client's name the request, and may be long.
         text = f"the store answers {code}{f' ({message})' if message else ''}. {text.partition('<')[0].rstrip(' :')}"
     if code in _WRONG_CLOCK:
-        return f"{text}. The clock of this machine differs from the store's: set it."
+        return _refused(f"{text}. The clock of this machine differs from the store's: set it.")
     if code in _ARCHIVED:
-        return f"{text}. The object lies in an archive: restore it in the store."
+        return _refused(f"{text}. The object lies in an archive: restore it in the store.")
     # Listings give no class of their own to a refusal, and an expired token is a bad request to S3.
     is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in whole
     if is_refused or code in _EXPIRED:
-        return (
+        return _refused(
             "the store refuses the credentials of this process, which may have expired or lack the right. Renew them "
             f"in its environment and run it again. {text}"
         )
     return text
+
+
+def _refused(reason: str) -> str:
+    note_refusal(reason)
+    return reason
 
 
 def _element(name: str, answer: str) -> str:

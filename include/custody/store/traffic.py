@@ -54,6 +54,8 @@ class TrafficCounter:
     def __init__(self) -> None:
         self._traffic = Traffic()
         self._lock = Lock()
+        self.refusal = ""
+        """Why a store refused a request, the last time that one did; empty where none did."""
 
     @property
     def traffic(self) -> Traffic:
@@ -76,6 +78,12 @@ def note_requests(kind: Kind, number: int = 1, *, read: int = 0, written: int = 
     traffic = Traffic(requests={kind: number}, bytes_read=read, bytes_written=written)
     for counter in _COUNTERS.get():
         counter.add(traffic)
+
+
+def note_refusal(reason: str) -> None:
+    """Note that a store refused a request: for want of rights, or for the state of an object."""
+    for counter in _COUNTERS.get():
+        counter.refusal = reason
 
 
 @contextmanager

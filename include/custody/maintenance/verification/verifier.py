@@ -16,7 +16,7 @@ from custody.catalog import CatalogState, Verification
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import CustodyError
-from custody.maintenance.findings import Finding, Level, damages
+from custody.maintenance.findings import STORE_REFUSED, Finding, Level, damages
 from custody.maintenance.verification.check_catalog import (
     check_absorbed,
     check_catalog,
@@ -53,6 +53,7 @@ from custody.maintenance.verification.check_units import (
     shared_check_units,
     writer_check_units,
 )
+from custody.store import counted as counted_requests
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -108,13 +109,19 @@ def run_check(
     level: Level,
     counted: Callable[[Verification], None] = lambda counts: None,
 ) -> list[Finding]:
-    """Return what is wrong with one unit; damage is confirmed by a second check."""
-    if workspace is None:
-        return list(_shared(unit, settings, fs, level))
-    findings = _try(workspace, unit, level, counted)
-    if damages(findings) and unit.kind != "catalog":
-        # Another process may have changed the files during the check; the walk of a catalog allows for that itself.
+    """Return what is wrong with one unit; damage is confirmed by a second check.
+
+    A unit of which an object store refuses something is not checked: what could not be read is no damage.
+    """
+    with counted_requests() as requests:
+        if workspace is None:
+            return list(_shared(unit, settings, fs, level))
         findings = _try(workspace, unit, level, counted)
+        if damages(findings) and unit.kind != "catalog" and not requests.refusal:
+            # Another process may have changed the files during the check; the walk of a catalog allows for that itself.
+            findings = _try(workspace, unit, level, counted)
+    if requests.refusal:
+        return [Finding.of(STORE_REFUSED, unit.name, requests.refusal, writer=workspace.writer)]
     return findings
 
 
