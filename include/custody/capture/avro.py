@@ -103,6 +103,8 @@ class AvroContainer:
         self.index = 0
         """Number of the next record."""
         self._text = text
+        self._unpacked = self._counted_to = 0
+        """Bytes that the blocks held, up to a place in the file."""
         self._ahead = b""
         self._start = 0
 
@@ -154,6 +156,13 @@ class AvroContainer:
                 if frame[position + size :] != self._sync:
                     raise InvalidInputError("expected the file's sync marker behind the block, got other bytes")
                 content = decompress(self._codec, frame[position : position + size])
+                # A few bytes of each block may hold millions: all blocks together hold no more than a text may.
+                if self.offset >= self._counted_to:
+                    self._counted_to = self.offset + len(frame)
+                    self._unpacked += len(content)
+                if self._unpacked > self._text.bytes_max:
+                    self._text.cut_short()
+                    raise InvalidInputError("more than a text may hold")
                 # The count is a claim of the file. An event takes a byte at least, so this bounds what is done for it.
                 if not 0 <= count <= len(content):
                     raise InvalidInputError(f"expected a block of {count} events, got {len(content)} bytes")

@@ -27,7 +27,8 @@ class InputText:
     def __init__(self, stream: BinaryIO, *, bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._stream = stream
         self._left = bytes_max
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
+        """Of the text, and of what a format unpacks of it once more."""
         self._chunk_bytes = chunk_bytes
         self._ahead: deque[bytes] = deque()
         # A stream may return less than was asked for; two bytes decide whether it is gzip.
@@ -72,13 +73,17 @@ class InputText:
         # The bound holds for the decompressed text: a small gzip file may hold any amount of it.
         if len(data) > self._left:
             data = data[: self._left]
-            self.cut = (
-                "file-too-large",
-                f"expected at most {self._bytes_max} bytes of text (capture.file_bytes_max), got more. "
-                "Raise the limit and ingest the file again; what is stored already is not stored twice",
-            )
+            self.cut_short()
         self._left -= len(data)
         return data
+
+    def cut_short(self) -> None:
+        """End the text here: it is larger than it may be."""
+        self.cut = (
+            "file-too-large",
+            f"expected at most {self.bytes_max} bytes of text (capture.file_bytes_max), got more. "
+            "Raise the limit and ingest the file again; what is stored already is not stored twice",
+        )
 
     def _plain(self) -> bytes:
         data, self._input = self._input, b""

@@ -110,7 +110,7 @@ class PacketIntake:
 
     def __init__(self, settings: Settings, store: EventStore, quarantine: Quarantine, clock: Clock) -> None:
         capture = settings.capture
-        self._limits = CaptureLimits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
+        self._limits = CaptureLimits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.body_bytes_max)
         self._store = store
         self._quarantine = quarantine
         self._clock = clock

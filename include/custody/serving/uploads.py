@@ -18,7 +18,7 @@ from threading import Lock
 
 from custody.clock import Clock
 from custody.errors import BackpressureError, InvalidInputError, NotFoundError
-from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile, temporary
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile, bytes_on_disk, temporary
 
 CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}")
@@ -104,7 +104,7 @@ class Uploads:
                 if age > self._wait_ms:
                     self._fs.remove(path)
                 else:
-                    total += size
+                    total += bytes_on_disk(size)
             self._bytes = total
 
     def _path(self, sha256: str, sender: str) -> Path:
@@ -133,6 +133,9 @@ class Upload:
         self._uploads = uploads
         self._digest = hashlib.sha256()
         self._size = 0
+        self._room = bytes_on_disk(0)
+        """Counted for it so far: small contents take inodes."""
+        uploads.add(self._room)
         self._partial = temporary(path)
         self._file: WritableFile = fs.create(self._partial)
         self._is_done = False
@@ -144,7 +147,9 @@ class Upload:
             BackpressureError: too many bytes wait.
             StorageError: the disk refused.
         """
-        self._uploads.add(len(data))
+        more = bytes_on_disk(self._size + len(data)) - self._room
+        self._uploads.add(more)
+        self._room += more
         self._size += len(data)
         self._digest.update(data)
         self._file.write(data)
@@ -172,4 +177,4 @@ class Upload:
         if not self._is_done:
             self._file.close()
             self._fs.remove(self._partial)
-            self._uploads.add(-self._size)
+            self._uploads.add(-self._room)

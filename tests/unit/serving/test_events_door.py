@@ -239,16 +239,16 @@ def test_a_content_that_is_not_what_its_name_says_leaves_nothing(server: EventsS
 
 def test_contents_are_bounded_and_leave_when_no_event_came(root: Path) -> None:
     clock = ManualClock(1_772_409_600_000)
-    with events_server(root, clock, content_bytes_max=100, uploads_bytes_max=150, upload_hours=1.0) as at:
+    with events_server(root, clock, content_bytes_max=100, uploads_bytes_max=20_000, upload_hours=1.0) as at:
         first, second = b"a" * 90, b"b" * 90
+        large = at.client.put(f"/contents/{DIGEST}", content=iter([b"x" * 60] * 3))
+        assert large.status_code == 413
         assert at.client.put(f"/contents/{hashlib.sha256(first).hexdigest()}", content=first).status_code == 201
         refused = at.client.put(f"/contents/{hashlib.sha256(second).hexdigest()}", content=second)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-        large = at.client.put(f"/contents/{DIGEST}", content=iter([b"x" * 60] * 3))
-        assert large.status_code == 413
     for path in (root / "uploads").iterdir():
         os.utime(path, (clock.now_ms() / 1000 - 7200,) * 2)
-    with events_server(root, clock, content_bytes_max=100, uploads_bytes_max=150, upload_hours=1.0) as at:
+    with events_server(root, clock, content_bytes_max=100, uploads_bytes_max=20_000, upload_hours=1.0) as at:
         assert at.client.put(f"/contents/{hashlib.sha256(second).hexdigest()}", content=second).status_code == 201
     assert [path.name[:64] for path in (root / "uploads").iterdir()] == [hashlib.sha256(second).hexdigest()]
 
