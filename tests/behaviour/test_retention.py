@@ -106,7 +106,7 @@ def test_a_pass_looks_at_every_file_once_unless_what_waits_needs_the_room(
     assert len(looks) == 1
     # There is room now, but for a log that nobody lists: that it has to go at once is what more looks are for.
     (settings.store / "padding").write_bytes(bytes(1 << 19))
-    stray = opened.workspace().paths.home / "data" / "2026-03-02" / "events" / "00000000000000000700.parquet"
+    stray = opened.workspace().paths.home / "data" / "2026-03-02" / "events" / "00000000000000000001.parquet"
     stray.parent.mkdir(parents=True, exist_ok=True)
     stray.write_bytes(bytes(1 << 20))
     os.utime(stray, (1_772_409_600, 1_772_409_600))
