@@ -194,7 +194,7 @@ def absorb_log(archive: Workspace, absorption: Absorption, path: str) -> list[Ac
     except ConflictError:
         # The store has the log of an attempt with other settings, which no revision lists. Two logs that were written
         # by the same settings are equal.
-        clear_log(archive, files, is_listed=False)
+        clear_log(archive, files, events, is_listed=False)
         entry = written()
     log, index = EventLog(archive.fs, files.log), archive.settings.index
     # A shard that has its name is whole: an earlier attempt built it from the same log.

@@ -7,7 +7,7 @@ disk. What an earlier attempt left under one of these names is removed first, un
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -110,11 +110,12 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
     staged_version = metadata.schema_version
     # What is written has the present columns, whichever ones were staged.
     metadata = msgspec.structs.replace(metadata, schema_version=SCHEMA_VERSION, reader_version=READER_VERSION)
-    # Of what the store has, equal bytes are taken: two attempts at once must not take each other's log away.
-    clear_log(workspace, files, is_listed=is_listed, with_published=workspace.stored_units is None)
 
     def events() -> Iterator[pa.Table]:
         return read_staged(workspace.fs, source, staged.log, schema_version=staged_version)
+
+    # Of what the store has, equal bytes are taken: two attempts at once must not take each other's log away.
+    clear_log(workspace, files, events, is_listed=is_listed, with_published=workspace.stored_units is None)
 
     def write() -> WrittenLog:
         return write_log(workspace.fs, files.log, events, metadata, workspace.log_options)
@@ -125,7 +126,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
             _publish_log(workspace, staged, files)
         except ConflictError:
             # Of an attempt that ended, with other settings or another version. What goes in the store goes here, too.
-            clear_log(workspace, files, is_listed=is_listed)
+            clear_log(workspace, files, events, is_listed=is_listed)
             log = write()
             _publish_log(workspace, staged, files)
     return UnitReport(
@@ -150,14 +151,17 @@ def _publish_log(workspace: Workspace, staged: StagedEvents, files: LogFiles) ->
 def clear_log(
     workspace: Workspace,
     files: LogFiles,
+    events: Callable[[], Iterator[pa.Table]],
     *,
     is_listed: bool,
     with_published: bool = True,
 ) -> None:
     """Remove a log and its table of contents; objects of a store go to the trash.
 
+    `events` gives those that are written in their place.
+
     Raises:
-        ConflictError: a kept revision lists it, and it is not known to be lost.
+        ConflictError: a kept revision lists it, and it is not known to be lost; or it may be the last copy of an event.
     """
     # Written at a place where no disk is mounted, the log would lie below the place of the disk.
     stored = workspace.catalog.objects.files
@@ -178,7 +182,7 @@ def clear_log(
             "Its group was live before: it must not become live again. Run the sweep step."
         )
     if not is_listed and files.relative_log not in lost:
-        _require_made_again(workspace, files, there, published)
+        _require_made_again(workspace, files, there, published, events)
     for path in there:
         discard(workspace, path)
     if published:
@@ -188,16 +192,22 @@ def clear_log(
         stored.move(relative, trash_path(relative, workspace.clock.now_ms()))
 
 
-def _require_made_again(workspace: Workspace, files: LogFiles, there: list[Path], published: list[str]) -> None:
+def _require_made_again(
+    workspace: Workspace,
+    files: LogFiles,
+    there: list[Path],
+    published: list[str],
+    events: Callable[[], Iterator[pa.Table]],
+) -> None:
     """Raise ConflictError when a log that is in the way, here or in the store, may be the last copy of its events."""
     stored = workspace.catalog.objects.files
     places = [files.log] if files.log in there else []
     places += [stored.path(files.relative_log)] if files.relative_log in published else []
     for place in places:
-        if not can_be_made_again(workspace, place):
+        if not can_be_made_again(workspace, place, events):
             raise ConflictError(
-                f"{stored.locate(files.relative_log)}: expected a log of an interrupted attempt, whose events the "
-                "journals have, got one with events that no journal has: its transaction may be lost. It stays. "
+                f"{stored.locate(files.relative_log)}: expected a log of an interrupted attempt, whose events are "
+                "written again, got one with events that nothing else has: its transaction may be lost. It stays. "
                 "List it again: custody repair"
             )
 

@@ -7,6 +7,7 @@ prove nothing, so the events themselves are compared.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,10 @@ from custody.workspace.workspace import Workspace
 _PIECE_BYTES = 64 << 20
 
 
-def can_be_made_again(workspace: Workspace, path: Path) -> bool:
-    """Whether the journals of its groups hold every event that can be read of a log, equal in all columns.
+def can_be_made_again(
+    workspace: Workspace, path: Path, others: Callable[[], Iterator[pa.Table]] = lambda: iter(())
+) -> bool:
+    """Whether the journals of its groups, or others, hold every event that can be read of a log, equal in all columns.
 
     A log that a disk or a newer custody withholds is not taken for one that can be made again.
     """
@@ -43,6 +46,8 @@ def can_be_made_again(workspace: Workspace, path: Path) -> bool:
         for journal in journals:
             for piece in JournalFile.read(workspace.fs, journal).tables(_PIECE_BYTES):
                 held |= _equal(events, piece.select(EVENT_SCHEMA.names))
+        for piece in () if held.all() else others():
+            held |= _equal(events, piece.select(EVENT_SCHEMA.names))
     # Whatever is wrong with log or journals, nothing is proven.
     except (CustodyError, OSError, pa.ArrowException, ValueError, KeyError):
         return False
