@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
@@ -27,7 +28,6 @@ from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
 from custody.catalog.footers import describe, fingerprint
 from custody.catalog.keys import CatalogObjects
-from custody.catalog.log_check import CheckedLog, check_log_itself, read_log_metadata
 from custody.catalog.persistent_map import FileMap
 from custody.catalog.second_copies import SecondCopies, SecondCopyStore
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange, Transaction
@@ -44,6 +44,9 @@ from custody.format.names import (
     shard_name,
     toc_path,
 )
+
+if TYPE_CHECKING:
+    from custody.catalog.log_check import CheckedLog
 
 # Part of the format: an interrupted rebuild is found again by this name.
 REPLACED_PREFIX = "transactions-replaced-"
@@ -488,6 +491,9 @@ def _metadata_of_listed(objects: CatalogObjects, file: AddFile, size: int, scann
 
 
 def _log_metadata(objects: CatalogObjects, path: str) -> LogMetadata:
+    # Imported here: most commands check no log by itself.
+    from custody.catalog.log_check import read_log_metadata
+
     files = objects.files
     return read_log_metadata(lambda start, length: files.get_range(path, start, length), files.locate(path))
 
@@ -499,6 +505,8 @@ def _checked(objects: CatalogObjects, path: str, scanned: LogScan) -> tuple[AddF
         CorruptionError: nothing of it is whole.
         FormatVersionError: a newer custody wrote it, for newer readers.
     """
+    from custody.catalog.log_check import check_log_itself
+
     files, where = objects.files, objects.files.locate(path)
     data = files.get(path)
     log = check_log_itself(data, where)

@@ -35,7 +35,7 @@ from custody.lease import Attempt
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
 from custody.repository.pluggable import OWN
-from custody.vfs import FileSystem, PosixFileSystem, require_abilities
+from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace, leased, not_absorbed, rollover_lease, writer_names, writer_names_and_places
 from custody.workspace.question import as_one_question, as_short_question, current_question
 
@@ -148,6 +148,9 @@ class Repository:
         Raises:
             ConfigurationError: the folder holds one already, or files that are not custody's.
         """
+        # Imported here: no command but this one needs it.
+        from custody.vfs.abilities import require_abilities
+
         root = root_of(Path(root))
         fs = PosixFileSystem()
         if fs.exists(root / SETTINGS_FILE):

@@ -1,6 +1,5 @@
 """Room `vfs`: the one seam for durable effects. Fakes for tests are imported from their own modules."""
 
-from custody.vfs.abilities import require_abilities
 from custody.vfs.base import FileSystem, PartialFile, Primitives, Space, WritableFile, bytes_on_disk
 from custody.vfs.durable import TEMPORARY_SUFFIX, temporary
 from custody.vfs.file_marks import Marks
@@ -21,7 +20,6 @@ __all__ = [
     "note_use",
     "prefetch_pages",
     "release_pages",
-    "require_abilities",
     "rfind",
     "room_of",
     "temporary",

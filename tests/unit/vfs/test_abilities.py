@@ -13,7 +13,8 @@ import pytest
 
 from custody.errors import StorageError
 from custody.repository import Repository
-from custody.vfs import PosixFileSystem, require_abilities
+from custody.vfs import PosixFileSystem
+from custody.vfs.abilities import require_abilities
 
 
 def _refuse(number: int) -> Callable[..., None]:
