@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from custody.catalog import Action, AddFile, RemoveFile, describe
 from custody.errors import CorruptionError, FormatVersionError
 from custody.eventlog import EventLog, LogOptions, log_metadata, log_writer, write_log
 from custody.eventlog.hashing_file import HashingSink
@@ -57,6 +59,23 @@ def write_version(path: Path, version: int, schema: pa.Schema, reader_version: i
     return EventLog(FS, path)
 
 
+def replace_log(repository: Repository) -> None:
+    """Replace the one live log by a log of version 0, as custody of that version would have listed it."""
+    catalog = repository.workspace().catalog
+    [entry] = catalog.load().files.values()
+    [path] = repository.settings.store.rglob("*.parquet")
+    path.unlink()
+    write_version(path, 0, OLD_SCHEMA)
+    data = path.read_bytes()
+    listed = AddFile()
+    listed.CopyFrom(entry)
+    listed.size_bytes, listed.schema_version = len(data), 0
+    listed.sha256 = hashlib.sha256(data).digest()
+    listed.toc_sha256 = hashlib.sha256(path.with_suffix(".toc").read_bytes()).digest()
+    describe(listed, lambda start, length: data[start:][:length])
+    catalog.commit([Action(remove_file=RemoveFile(path=entry.path)), Action(add_file=listed)])
+
+
 @pytest.mark.usefixtures("version_0")
 def test_a_log_of_an_older_version_is_read_with_the_present_columns(tmp_path: Path) -> None:
     log = write_version(tmp_path / "old.parquet", 0, OLD_SCHEMA)
@@ -85,12 +104,9 @@ def test_a_log_with_other_columns_than_its_version_has_is_damaged(tmp_path: Path
 def test_a_repository_with_logs_of_two_versions_is_one(repository: Repository) -> None:
     append(repository, EVENTS)
     run_steps(repository.settings)
-    [path] = repository.settings.store.rglob("*.parquet")
-    path.unlink()
-    write_version(path, 0, OLD_SCHEMA)
+    replace_log(repository)
     append(repository, EVENTS)
     run_steps(repository.settings)
-    # The catalog's digest of the `.toc` speaks of the file that was replaced: the copy in the log is used.
     stream = repository.events()
     found = list(stream)
     assert stream.notices == ()

@@ -11,18 +11,16 @@ from custody.errors import FormatVersionError
 from custody.model import EVENT_SCHEMA, Event, columns, to_events
 from custody.repository import Repository
 from tests.support import append, numbered, run_steps
-from tests.unit.model.test_versions import EVENTS, OLD_SCHEMA, old, write_version
+from tests.unit.model.test_versions import EVENTS, OLD_SCHEMA, old, replace_log
 
 
 @pytest.fixture
 def mixed(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """Events 0 to 5 in a log of version 0, 6 to 11 in a log of version 1, 12 to 17 in a journal."""
+    """Events 0 to 5 in a log of version 0, 6 to 11 in a log of version 2, 12 to 17 in a journal."""
     monkeypatch.setitem(columns.SCHEMAS, 0, OLD_SCHEMA)
     append(repository, EVENTS)
     run_steps(repository.settings)
-    [path] = repository.settings.store.rglob("*.parquet")
-    path.unlink()
-    write_version(path, 0, OLD_SCHEMA)
+    replace_log(repository)
     append(repository, EVENTS)
     run_steps(repository.settings)
     append(repository, EVENTS)
