@@ -87,9 +87,7 @@ INCARNATION = "0123456789abcdef0123456789abcdef"
 CLAIM = Path("store/main/content/1/0000/1772409602500-0")
 CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 SUNK = parameters(file_format="csv-column")
-EXPORTED = Cursors(
-    export="marquez", updated_ms=1_772_409_600_000, next_event_ids={"main": 1201}, delivered=1200, refused=1
-)
+EXPORTED = Cursors(export="marquez", updated_ms=1_772_409_600_000, next_event_ids={"main": 5}, delivered=4, refused=1)
 ENDED = Path("site-to-site/ended/1772409599000-0123456789abcdef0123456789abcdef.json")
 JOURNALS = Path("containers/1/main/journals")
 COPIES = Path("copies")

@@ -97,11 +97,14 @@ def test_checkpoints_prune_and_garbage_from_the_command_line(root: Path) -> None
     plan = document(root, "catalog", "prune", "--before", "1", "--yes")
     assert (plan["earliest_revision"], plan["objects"]) == (0, [])
     assert "kept" in plan["reason"]
-    stray = root / "store/main/provenance/data/2026-03-01/events/00000000000000000099.parquet"
-    stray.write_bytes(b"leftover")
+    events = root / "store/main/provenance/data/2026-03-01/events"
+    stray, ahead = (events / f"{first:020d}.parquet" for first in (1, 99))
+    for path in (stray, ahead):
+        path.write_bytes(b"leftover")
     report = document(root, "catalog", "gc", "--older-than", "0ms", "--yes")
-    assert report["moved"] == ["data/2026-03-01/events/00000000000000000099.parquet"]
-    assert not stray.exists()
+    assert report["moved"] == [f"data/2026-03-01/events/{stray.name}"]
+    assert report["ahead"] == [f"data/2026-03-01/events/{ahead.name}"]
+    assert (stray.exists(), ahead.exists()) == (False, True)
     report = document(root, "catalog", "gc", "--keep-trash", "0ms", "--yes")
     assert (report["moved"], len(report["deleted"])) == ([], 1)
     assert document(root, "verify")[0]["defects"] == []
@@ -198,9 +201,9 @@ def test_a_damaged_catalog_is_repaired_from_what_can_be_read(root: Path) -> None
 )
 def test_nobody_takes_a_catalog_away_from_a_writer_or_a_step_at_work(root: Path, command: tuple[str, ...]) -> None:
     shutil.rmtree(root / "containers/1/main/journals")  # an open journal would be sealed by the writer
-    before = files_below(root / "store")
     repository = Repository.open(root)
     with repository.writer():
+        before = files_below(root / "store")  # with the witness that a writer leaves at its start
         refused = run(root, "catalog", *command)
     assert (refused.exit_code, "held" in refused.output) == (14, True), refused.output
     with rollover_lease(repository.workspace(), Attempt.new("test")):
