@@ -16,9 +16,11 @@ from custody.repository import Repository
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
-from tests.support import event, run_steps
+from tests.support import event
 
 NOW_MS = 1_772_409_600_000
+LATER_MS = NOW_MS + 2000
+"""The time of each read, repair and pass of a sample: no stamp is ahead of the clock of the next."""
 SETTINGS = """
 [repository]
 containers = ["disk1", "disk2"]
@@ -72,9 +74,9 @@ def _append(repository: Repository, first: int, count: int) -> None:
                 writer.append(events)
 
 
-def _steps(repository: Repository, *names: str) -> None:
+def _steps(repository: Repository, *names: str, time_ms: int = NOW_MS) -> None:
     for name in names:
-        workspace = Workspace(repository.settings, "main", PosixFileSystem(), ManualClock(NOW_MS))
+        workspace = Workspace(repository.settings, "main", PosixFileSystem(), ManualClock(time_ms))
         for unit in list(STEPS[name].waiting(workspace)):
             STEPS[name].run(workspace, unit)
 
@@ -90,7 +92,7 @@ class Sample:
         return PosixFileSystem()
 
     def repository(self) -> Repository:
-        return Repository(load_settings(self.root), self.fs, ManualClock(NOW_MS + 1000))
+        return Repository(load_settings(self.root), self.fs, ManualClock(LATER_MS))
 
     def workspace(self) -> Workspace:
         return self.repository().workspace()
@@ -103,12 +105,12 @@ class Sample:
         return damages(self.verify(level).findings)
 
     def repair(self, *, accept_loss: bool = False, level: Level = Level.DEFAULT) -> RepairReport:
-        clock = ManualClock(NOW_MS + 2000)
+        clock = ManualClock(LATER_MS)
         return repair_repository(load_settings(self.root), self.fs, clock, level, accept_loss=accept_loss)
 
     def finish(self) -> None:
         """Do a whole pass, as the next run of the pipeline does."""
-        run_steps(load_settings(self.root))
+        _steps(self.repository(), *STEPS, time_ms=LATER_MS)
 
     def answered(self) -> dict[int, str]:
         """Every event that is given out, by id: what it is about."""

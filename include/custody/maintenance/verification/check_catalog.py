@@ -52,10 +52,7 @@ def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
     findings += [
         Finding.of("catalog-notice", workspace.catalog.objects, text, writer=workspace.writer) for text in walk.notices
     ]
-    uncertain = workspace.catalog.uncertain_now()
-    if uncertain is not None:
-        text = f"{workspace.catalog.objects}: {uncertain}."
-        findings.append(Finding.of("catalog-clocks", workspace.catalog.objects, text, writer=workspace.writer))
+    findings += _clocks(workspace, walk)
     if walk.state is not None:
         findings += [_known_loss(workspace, loss) for _, loss in sorted(walk.state.losses.items())]
     findings += findings_of_files
@@ -65,6 +62,19 @@ def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
         if not (compared.proven or compared.defects):
             findings += [_attested(workspace, "attestation-pruned", path, text) for text in compared.unproven]
     return findings, walk
+
+
+def _clocks(workspace: Workspace, walk: Verification) -> Iterator[Finding]:
+    """Yield the revisions whose times are uncertain; none where damage that the walk found hides the times."""
+    try:
+        uncertain = workspace.catalog.uncertain_now()
+    except CustodyError:
+        if walk.defects:
+            return
+        raise
+    if uncertain is not None:
+        text = f"{workspace.catalog.objects}: {uncertain}."
+        yield Finding.of("catalog-clocks", workspace.catalog.objects, text, writer=workspace.writer)
 
 
 def _attestations(workspace: Workspace) -> tuple[list[tuple[Path, Attestation]], list[Finding]]:
