@@ -277,6 +277,43 @@ def test_a_container_of_an_earlier_moment_is_recognised_beside_the_others(settin
     assert append(Repository(settings), [event(104)]) == range(104, 105)
 
 
+@pytest.mark.parametrize("disk", [0, 1])
+def test_a_container_whose_state_is_damaged_is_of_no_earlier_moment(settings: Settings, disk: int) -> None:
+    with Repository(settings).writer() as writer:
+        for number in range(100, 104):
+            writer.append([event(number)])
+            writer.seal()  # the groups lie on the two disks in turn
+    (settings.containers[disk] / "main/STATE").write_bytes(b"\0" * 100)
+    # The start takes its identity from the other container, and a third one lets all states be written anew.
+    more = Settings.model_validate({"root": settings.root, "repository": {"containers": ["disk1", "disk2", "disk3"]}})
+    append(Repository(more), [event(104)])
+    assert not Repository(more).search("").notices
+    append(Repository(more), [event(105)])
+    run_steps(more)
+    assert ids(more) == list(range(106))
+    assert not damages(verify_repository(Workspace.all(more), more, PosixFileSystem()).findings)
+
+
+@pytest.mark.parametrize("disk", [0, 1])
+def test_a_container_of_an_earlier_moment_is_recognised_after_its_state_was_repaired(
+    settings: Settings, disk: int
+) -> None:
+    container, earlier = settings.containers[disk], settings.root / "earlier"
+    shutil.copytree(container, earlier)
+    with Repository(settings).writer() as writer:
+        for number in range(100, 104):
+            writer.append([event(number)])
+            writer.seal()
+    shutil.rmtree(container)
+    earlier.rename(container)
+    (container / "main/STATE").write_bytes(b"\0" * 100)
+    repair_repository(settings, PosixFileSystem(), SystemClock())
+    found = damages(verify_repository(Workspace.all(settings), settings, PosixFileSystem()).findings)
+    assert {one.kind for one in found} == {"state-earlier"}
+    with pytest.raises(EarlierStateError, match=f"{container.name} is of an earlier moment"):
+        append(Repository(settings), [event(104)])
+
+
 def test_what_an_export_has_delivered_is_not_given_out_again(settings: Settings) -> None:
     kept = settings.root / "kept"
     for name in ("disk1", "disk2", "store", "witness"):

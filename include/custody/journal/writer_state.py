@@ -196,7 +196,7 @@ class WriterContainers:
         self.floor = max((state.floor for state in states.values()), default=0)
         """No id below this one is given out any more."""
         self._identities = {root: state.container for root, state in states.items()}
-        self._sealed = {root: 0 if state.sealed is msgspec.UNSET else state.sealed for root, state in states.items()}
+        self._sealed = {root: state.sealed for root, state in states.items()}
         claimed = (state.incarnation for state in states.values() if state.incarnation)
         self.incarnation = next(claimed, "") or uuid.uuid4().hex
         """Under which the name is claimed in the store, journals carry it."""
@@ -218,8 +218,9 @@ class WriterContainers:
 
     @property
     def sealed(self) -> dict[str, int]:
-        """How far each container is sealed: identity to the id below which ids were sealed."""
-        return {identity: self._sealed.get(root, 0) for root, identity in self._identities.items()}
+        """How far each container is sealed: identity to the id below which ids were sealed, where that is known."""
+        ends = {identity: self._sealed.get(root, 0) for root, identity in self._identities.items()}
+        return {identity: end for identity, end in ends.items() if end is not msgspec.UNSET}
 
     def note_sealed(self, root: Path, next_event_id: int) -> None:
         """Let a container know that it has sealed journals with ids below one.
@@ -230,7 +231,7 @@ class WriterContainers:
             StorageError: it cannot be written.
         """
         former = self._sealed.get(root, 0)
-        if former < next_event_id:
+        if former is msgspec.UNSET or former < next_event_id:
             self._sealed[root] = next_event_id
             try:
                 self._write(root, self.containers)

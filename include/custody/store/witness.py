@@ -203,6 +203,11 @@ class Witnesses:
         )
         return WitnessLook(newest, passed_by)
 
+    def on_disk(self, home: Path) -> Witness | None:
+        """Return the witness in a writer's folder on one disk, None where it is absent or damaged."""
+        path = self._of_disks.get(home)
+        return None if path is None else self._read(path)
+
     def of_now(self, *, next_event_id: int, containers: dict[str, int]) -> Witness:
         """Return a witness of ids and containers alone, which counts beside what was seen of the others."""
         return Witness(

@@ -13,7 +13,7 @@ import msgspec
 from custody.catalog import Action as CatalogAction
 from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal import Group, decode_state, encode_state, lock_path, read_end
+from custody.journal import Group, decode_state, encode_state, groups, lock_path, read_end
 from custody.lease import Attempt
 from custody.maintenance.repair.actions import loss_action, quarantine_bytes
 from custody.maintenance.rewriting import remove_folder
@@ -104,11 +104,29 @@ def restore_state(workspace: Workspace, path: Path) -> str:
         if missing:
             # The state that reserved most: an id that was given out must not be given out again.
             newest = max(states, key=lambda state: (state.reserved, state.floor))
-            fs.write_durably(path, encode_state(msgspec.structs.replace(newest, container=missing[0])))
+            sealed = _sealed_below(workspace, path, missing[0])
+            mended = msgspec.structs.replace(newest, container=missing[0], sealed=sealed)
+            fs.write_durably(path, encode_state(mended))
             return "written anew"
         fs.remove(path)
         fs.sync_directory(path.parent)
         return "moved to the quarantine; the next start makes it anew"
+
+
+def _sealed_below(workspace: Workspace, path: Path, identity: str) -> int | msgspec.UnsetType:
+    """Return below which id a container's journals are sealed, from what lies on its own disk; unset if nobody knows.
+
+    Other disks know of a later moment than one that was brought back from an earlier moment, so they are not asked.
+    """
+    witnesses = workspace.catalog.witnesses
+    witness = None if witnesses is None else witnesses.on_disk(path.parent)
+    if witness is None or identity not in witness.containers:
+        return msgspec.UNSET
+    # A crash between the state and its witness leaves a seal that the witness lacks; its journal is still there.
+    here = groups(workspace.fs, [path.parents[1]], workspace.writer)
+    ends = [read_end(workspace.fs, journal) for group in here for journal in group.sealed]
+    ids = [end.last_event_id + 1 for end in ends if end is not None and end.last_event_id is not None]
+    return max(witness.containers[identity], *ids) if ids else witness.containers[identity]
 
 
 def redo_unit(workspace: Workspace, first_group: int) -> str:
