@@ -110,7 +110,7 @@ def test_users_of_airflow_may_do_what_they_may_do_with_assets(
 
 @pytest.mark.parametrize(
     ("user", "events", "contents"),
-    [("", 401, 401), ("jwt-of-nobody", 401, 401), ("jwt-of-a-viewer", 200, 403), ("jwt-of-an-operator", 200, 404)],
+    [("", 401, 401), ("jwt-of-nobody", 403, 403), ("jwt-of-a-viewer", 200, 403), ("jwt-of-an-operator", 200, 404)],
 )
 def test_the_pages_are_there_for_all_and_their_answers_for_the_user_of_the_session(
     root: Path, monkeypatch: pytest.MonkeyPatch, user: str, events: int, contents: int

@@ -88,7 +88,6 @@ export interface Welcome {
   can: string[];
   writers: string[];
   links: Record<string, string>;
-  /** What is away, or of an earlier moment. */
   notices?: string[];
 }
 
