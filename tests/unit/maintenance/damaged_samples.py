@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from custody import recovery
 from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.maintenance.findings import Finding, Level, damages
@@ -77,8 +78,8 @@ def _append(repository: Repository, first: int, count: int) -> None:
 def _steps(repository: Repository, *names: str, time_ms: int = NOW_MS) -> None:
     for name in names:
         workspace = Workspace(repository.settings, "main", PosixFileSystem(), ManualClock(time_ms))
-        for unit in list(STEPS[name].waiting(workspace)):
-            STEPS[name].run(workspace, unit)
+        for unit in list(recovery.STEPS[name].waiting(workspace)):
+            recovery.STEPS[name].run(workspace, unit)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Sample:
 
     def finish(self) -> None:
         """Do a whole pass, as the next run of the pipeline does."""
-        _steps(self.repository(), *STEPS, time_ms=LATER_MS)
+        _steps(self.repository(), *recovery.STEPS, time_ms=LATER_MS)
 
     def answered(self) -> dict[int, str]:
         """Every event that is given out, by id: what it is about."""
