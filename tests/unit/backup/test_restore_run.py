@@ -145,7 +145,7 @@ def test_cursors_ledgers_and_rejected_input_come_back(repository: Repository, tm
     assert run("-r", root, "export", "out").exit_code == 0
     with repository.ingest() as work:
         work.file(_bad_file(tmp_path))
-    assert len(list(repository.settings.quarantine.glob("*.json"))) == 1
+    assert len(list(repository.settings.quarantine.glob("*.rejected"))) == 1
     (root / "store" / "ERASURES").mkdir()
     (root / "store" / "ERASURES" / "0123.json").write_text("{}")
     back_up(repository.settings, str(tmp_path / "target"))
