@@ -166,7 +166,9 @@ def _metadatum(name: str, raw: msgspec.Raw) -> Iterator[Metadatum]:
     """Yield a metadatum and its own metadata; whatever has another form than that is a value by itself."""
     value = to_raw_json(raw)
     document = object_members(name, raw) if value.kind is JsonKind.OBJECT else {}
-    kind = _type_of(document) if document.keys() & {"type", "value"} else None
+    # An empty object is a metadatum that has neither.
+    is_one = value.kind is JsonKind.OBJECT and (not document or document.keys() & {"type", "value"})
+    kind = _type_of(document) if is_one else None
     if kind is None:
         yield Metadatum(name, _PLAIN.get(name, _DEFAULT_TYPES[value.kind]), value)
         return

@@ -68,6 +68,7 @@ from custody.format.names import (
     split_stripe,
     stored_shard,
 )
+from custody.format.number_sets import distinct
 from custody.journal import JournalFile
 from custody.lease import Attempt
 from custody.maintenance import (
@@ -271,7 +272,7 @@ class _Pursuit:
             )
             digests.update(named.drop_null().unique().to_pylist())
         self._note(journals)
-        return len(np.unique(np.concatenate(ids))), contents, digests
+        return len(distinct(np.concatenate(ids))), contents, digests
 
     def _tables(
         self, workspace: Workspace, stone: AddTombstone, columns: Sequence[str]
