@@ -2,8 +2,8 @@
 
 Not looked at: `custody.toml`, which people write; locks and `turns`, which hold nothing that is needed; reports in
 `runs`; tables of statistics but the newest, which nobody reads, and of the newest what its checksums do not cover; head
-and end of a staged Arrow stream, which custody does not read; for repairs, records and signs of content containers, and
-bytes of contents, which people repair (docs/damage.md).
+and end of a staged Arrow stream, which custody does not read; for repairs, records and signs of content containers,
+claims of a writer's name and bytes of contents, which people repair (docs/damage.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from custody.eventlog import StagedLog
-from custody.format.names import CONTAINER_MARK, CONTENT_MARKS
+from custody.format.names import CONTAINER_MARK, CONTENT_MARKS, INCARNATIONS
 from custody.maintenance.findings import damages
 from tests.unit.maintenance.damaged_samples import CONTENT, Sample, flip
 
@@ -98,7 +98,7 @@ def _chosen(sample: Sample, data: st.DataObject, *, is_repaired: bool = False) -
 def _repaired(sample: Sample, found: tuple[Path, int, int]) -> list[tuple[Path, int, int]]:
     """Return the parts of a file that a repair mends: of contents only what is around them, as there is one copy."""
     path, first, last = found
-    if path.name == CONTAINER_MARK or CONTENT_MARKS in path.parts:
+    if path.name == CONTAINER_MARK or CONTENT_MARKS in path.parts or INCARNATIONS in path.parts:
         return []
     if path != sample.claim():
         return [found]
