@@ -28,9 +28,13 @@ from tests.unit.maintenance.damaged_samples import Sample
 from tests.unit.maintenance.sample_with_every_file import add_all, has_meaning, kind_of
 
 MADE_AGAIN = re.compile(
-    r".*/(index/.*|staging/.*|leases/.*|[^/]*\.toc|newest-checkpoint|[^/]*\.statistics\.parquet|LOCK)|maintenance/.*"
+    r".*/(index/.*|staging/.*|leases/.*|[^/]*\.toc|newest-checkpoint|[^/]*\.statistics\.parquet|LOCK|WITNESS[^/]*)"
+    r"|maintenance/.*|witness/main\.[^/]*"
 )
-"""What is made from other files, which are whole when it is, or says only who works: no copy of it is owed."""
+"""What is made from other files, which are whole when it is, or says only who works: no copy of it is owed.
+
+A writer's witnesses are among them: one that is damaged is written from the others.
+"""
 JOURNAL = re.compile(r".*/journals/.*")
 
 
