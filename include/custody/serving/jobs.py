@@ -168,6 +168,8 @@ class Jobs:
         self._thread: Thread | None = None
         self._is_closed = False
         self._begun = 0
+        self._named_ms = 0
+        """The time in the newest id: two jobs of a process that begin in one millisecond keep their order."""
         self._unwritten: dict[str, KeptJob] = {}
         """How jobs ended, where the disk refused to take it."""
 
@@ -186,12 +188,13 @@ class Jobs:
             if self._is_closed or len(self._entries) >= JOBS_MAX:
                 raise BackpressureError(f"expected at most {JOBS_MAX} jobs in a process, got one more.")
             now_ms = self._clock.now_ms()
+            self._named_ms = max(now_ms, self._named_ms + 1)
             owner = self._own_name()
             self._begun += 1
             if self._begun % _SWEEP_EACH == 0:
                 self._sweep()
             job = KeptJob(
-                id=f"{now_ms:013d}-{secrets.token_hex(8)}",
+                id=f"{self._named_ms:013d}-{secrets.token_hex(8)}",
                 kind=kind,
                 subject=subject[:_SUBJECT_CHARACTERS_MAX],
                 user=user,
