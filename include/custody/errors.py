@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """The exit codes of programs; an error of custody that ends one gives the code of its class (10 to 24) instead.
+    """The exit codes of programs; an error of custody that ends one gives the code of its class (10 to 25) instead.
 
     Part of the interface of the command line and of Spark jobs: add, never change.
     """

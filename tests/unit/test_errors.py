@@ -22,7 +22,7 @@ def test_every_error_has_a_kind_and_an_exit_code_of_its_own() -> None:
     assert len(found) > 8
     assert len({kind.kind for kind in found}) == len(found)
     assert len({kind.exit_code for kind in found}) == len(found)
-    assert all(10 <= kind.exit_code <= 24 for kind in found)
+    assert all(10 <= kind.exit_code <= 25 for kind in found)
 
 
 def test_no_error_has_the_exit_code_of_a_program_that_ended_otherwise() -> None:

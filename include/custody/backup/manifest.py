@@ -167,7 +167,7 @@ def encode_table(files: Iterable[BackupFile]) -> bytes:
 def decode_table(data: bytes, where: object) -> list[BackupFile]:
     """Return the rows of a table; raises CorruptionError."""
     try:
-        table = pq.read_table(pa.BufferReader(data))
+        table = pq.read_table(pa.BufferReader(data), use_threads=False)
         if not table.schema.equals(TABLE_SCHEMA):
             raise CorruptionError(f"{where}: expected the columns of a backup's table, got {table.schema.names}.")
         columns = [table.column(name).to_pylist() for name in TABLE_SCHEMA.names]
